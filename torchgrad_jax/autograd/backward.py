@@ -1,0 +1,259 @@
+"""`backward` and `grad`: from what the user asks to a run of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.tensor.creation import ones_like, zeros_like
+from torchgrad_jax.tensor.node import Edge
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
+UNUSED = (
+    "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the graph's leaves, or of `inputs` where given.
+
+    grad_tensors: the gradient of each tensor, of its shape; may be None for a scalar. RuntimeError where a tensor has no graph, a
+    gradient does not fit, or the graph was freed by an earlier call without `retain_graph`.
+    """
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    if inputs is not None and not isinstance(inputs, Tensor) and len(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    outputs = _as_tuple(tensors)
+    grads = _output_grads(outputs, _as_tuple(grad_tensors, len(outputs)), False)
+    roots = _roots(outputs)
+    captures = None
+    wanted: tuple[Tensor, ...] = ()
+    if inputs is not None:
+        wanted = _as_tuple(inputs)
+        captures = [_input_edge(t) for t in wanted]
+    retain = create_graph if retain_graph is None else retain_graph
+    found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures)
+    for t, g in zip(wanted, found, strict=True) if wanted else ():
+        if t._node is not None and g is not None:
+            extra = t._own_extra()
+            extra.grad = g if extra.grad is None else extra.grad + g  # type: ignore[operator]
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, one for each input; no `.grad` is touched.
+
+    An input that the outputs do not depend on is an error, None under `allow_unused`, zeros under `materialize_grads`.
+    """
+    if not only_inputs:
+        import warnings
+
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True)", FutureWarning, stacklevel=2)
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    if is_grads_batched:
+        raise NotImplementedError("torchgrad_jax: is_grads_batched is not available yet; call grad once for each gradient")
+    outs, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    grads = _output_grads(outs, _as_tuple(grad_outputs, len(outs)), True)
+    roots = _roots(outs)
+    captures = [_input_edge(t) for t in wanted]
+    retain = create_graph if retain_graph is None else retain_graph
+    found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures, accumulate=False)
+    if materialize_grads:
+        return tuple(zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True))
+    if not allow_unused and None in [None if g is None else 0 for g in found]:
+        raise RuntimeError(UNUSED)
+    return tuple(found)
+
+
+def _as_tuple(x: Any, count: int = 0) -> tuple[Any, ...]:
+    if isinstance(x, Tensor):
+        return (x,)
+    return (None,) * count if x is None else tuple(x)
+
+
+def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
+    for i, t in enumerate(outputs):
+        if not t.requires_grad:
+            raise RuntimeError(NO_GRAPH.format(i))
+    return [t._edge() for t in outputs]
+
+
+def _input_edge(t: Tensor) -> Edge:
+    if not t.requires_grad:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return t._edge()
+
+
+def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool) -> list[Tensor]:
+    """The gradients to begin with, checked against their tensors. RuntimeError, TypeError with PyTorch's text."""
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    found = []
+    for i, (out, g) in enumerate(zip(outputs, grads, strict=True)):
+        if g is None:
+            found.append(_implicit(out, i))
+            continue
+        if not isinstance(g, Tensor):
+            raise TypeError("gradients can be either Tensors or None, but got " + type(g).__name__)
+        if g._aval.shape != out._aval.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {out.shape}."
+            )  # fmt: skip
+        if out.is_complex() != g.is_complex():
+            raise RuntimeError(
+                f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a "
+                f"dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
+            )
+        if g._aval.dtype != out._aval.dtype:
+            g = g.to(out.dtype)  # type: ignore[attr-defined]
+        found.append(g)
+    return found
+
+
+def _implicit(out: Tensor, i: int) -> Tensor:
+    if not out.requires_grad:
+        raise RuntimeError(NO_GRAPH.format(i))
+    if out._aval.size != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not dtypes.of(out._aval.dtype).is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
+    return ones_like(out)
+
+
+# ---------------------------------------------------------------------- Tensor's methods
+
+
+def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+    """Add the gradients of this tensor to the `.grad` of the graph's leaves. See `torch.autograd.backward`."""
+    backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
+
+
+def register_hook(self: Tensor, hook: Any) -> Any:
+    """Call ``hook(grad)`` when this tensor's gradient is computed; what it returns replaces the gradient. Returns a handle."""
+    from torchgrad_jax.tensor.node import HookList
+
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node = self.grad_fn
+    if node is not None:
+        return node.own_hooks().tensor.setdefault(self._nr, HookList()).add(hook)
+    extra = self._own_extra()
+    if extra.hooks is None:
+        extra.hooks = HookList()
+    return extra.hooks.add(hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> Any:
+    """Call ``hook(tensor)`` after a gradient was accumulated into this leaf. Returns a handle."""
+    from torchgrad_jax.tensor.node import HookList
+
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    extra = self._own_extra()
+    if extra.post_hooks is None:
+        extra.post_hooks = HookList()
+    return extra.post_hooks.add(hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep this non-leaf tensor's gradient in its `.grad`."""
+    import weakref
+
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    node = self.grad_fn
+    extra = self._own_extra()
+    if node is None or extra.retains_grad:
+        return
+    extra.retains_grad = True
+    reference = weakref.ref(self)
+
+    def keep(g: Tensor) -> None:
+        t = reference()
+        if t is not None:
+            kept = t._own_extra()
+            kept.grad = wrap(g._read()) if kept.grad is None and g._node is None else g if kept.grad is None else kept.grad + g  # type: ignore[operator]
+
+    node.own_hooks().retain[self._nr] = keep
+
+
+def _get_grad(self: Tensor) -> Tensor | None:
+    extra = self._extra
+    found = None if extra is None else extra.grad
+    if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
+        import warnings
+
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
+            "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf "
+            "Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See "
+            "github.com/pytorch/pytorch/pull/30531 for more informations.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _set_grad(self: Tensor, grad: Tensor | None) -> None:
+    if grad is None:
+        if self._extra is not None:
+            self._extra.grad = None
+        return
+    if not isinstance(grad, Tensor):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+    if grad is self:
+        raise RuntimeError("can't assign Variable as its own grad")
+    a, b = self._aval, grad._aval
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{grad.dtype}' to a tensor with dtype '{self.dtype}'. The gradient must match the tensor's "
+            "dtype (tensor.grad_dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype."
+        )
+    if a.device is not b.device:
+        raise RuntimeError(f"assigned grad has data located on a different device: expected {a.device} but got {b.device}")
+    if a.shape != b.shape:
+        raise RuntimeError("assigned grad has data of a different size")
+    self._own_extra().grad = grad
+
+
+grad_property = property(_get_grad, _set_grad, lambda self: _set_grad(self, None), "The accumulated gradient; None before the first.")
+
+
+def attach() -> None:
+    """Give Tensor the methods that run the engine or register hooks with it."""
+    for name, method in {
+        "backward": tensor_backward, "register_hook": register_hook, "retain_grad": retain_grad, "grad": grad_property,
+        "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "retains_grad": property(lambda self: self._extra is not None and self._extra.retains_grad, doc="Whether `.grad` of a non-leaf is kept."),
+    }.items():  # fmt: skip
+        setattr(Tensor, name, method)

@@ -1,0 +1,295 @@
+"""The engine: walks the graph from the outputs to the leaves, later operations first.
+
+Every edge leads to a node made earlier, so nodes in the descending order of their sequence numbers are ready when their turn
+comes: the order in which PyTorch's ready queue hands them out. An AccumulateGrad runs as soon as its last gradient is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from torchgrad_jax.ops.declare import ARRAY, registry
+from torchgrad_jax.runtime.recorder import per_thread, record2
+from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.tensor.dispatch import apply, call_tensors, call_values, unpack_saved
+from torchgrad_jax.tensor.inplace import overwrite
+from torchgrad_jax.tensor.node import Calculus, Edge, Node
+from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
+
+_by_sequence = attrgetter("seq")
+
+
+def run_backward(
+    roots: Sequence[Edge],
+    grads: Sequence[Tensor],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    captures: Sequence[Edge] | None = None,
+    accumulate: bool = True,
+) -> list[Tensor | None]:
+    """Push `grads` from `roots` through the graph.
+
+    captures: the edges whose gradients are wanted; only nodes that lead to one run. With `accumulate` a captured leaf's gradient
+    goes into its `.grad`, without it no leaf is touched and the gradients are returned, one for each capture (None: not reached).
+    """
+    rec = per_thread.recorder
+    before = rec.grad_enabled
+    nested = rec.flags.get("in_backward", False)
+    rec.flags["in_backward"] = True
+    rec.grad_enabled = create_graph
+    try:
+        task = _Task(create_graph, retain_graph, captures, accumulate)
+        found = task.run(roots, grads)
+    finally:
+        rec.grad_enabled = before
+        rec.flags["in_backward"] = nested
+    if not (create_graph or nested):
+        rec.turned = True
+    return found
+
+
+class _Task:
+    """One backward pass."""
+
+    def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
+        rec = per_thread.recorder
+        self.retain_graph, self.accumulate = retain_graph, accumulate
+        if create_graph:
+            self.calculus = Calculus(rec, call_tensors, _add_tensors, unpack_saved, True)
+        else:
+            self.calculus = Calculus(rec, call_values, _add_values, unpack_saved, False)
+        self.captures = captures
+        self.captured: dict[Edge, Any] = {}
+        self.wanted: dict[Node, list[int]] = {}
+        for node, nr in captures or ():
+            self.wanted.setdefault(node, []).append(nr)
+        self.buffers: dict[Node, list[Any]] = {}
+        self.missing: dict[Node, int] = {}
+
+    def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
+        order = self._order(roots)
+        calculus, buffers, missing = self.calculus, self.buffers, self.missing
+        retain, wanted = self.retain_graph, self.wanted
+        needed = None if self.captures is None else _leading_to(order, set(wanted))
+        for (node, nr), grad in zip(roots, grads, strict=True):
+            self._put(node, nr, grad if calculus.tensors else grad._read())
+        for node, _ in roots:
+            if node in missing and missing[node] == 0 and node in buffers:
+                self._accumulate(node)
+        for node in order:
+            received = buffers.pop(node, None) or [None]
+            if node.hooks is not None:
+                received = _pre_hooks(calculus, node, received)
+            if node in wanted:
+                self._capture(node, received)
+            if needed is not None and node not in needed:
+                continue
+            outs = self._run_node(node, received)
+            if not retain:
+                node.release()
+            for (target, nr), grad in zip(node.next, outs, strict=True):
+                if grad is not None:
+                    buffer = buffers.get(target)
+                    if buffer is None and nr == 0:
+                        buffers[target] = [grad]
+                    else:
+                        self._put(target, nr, grad)
+                if target in missing:
+                    missing[target] -= 1
+                    if not missing[target]:
+                        self._accumulate(target)
+        return [None if g is None else self._as_tensor(g) for g in (self.captured.get(e) for e in self.captures or ())]
+
+    def _run_node(self, node: Node, received: list[Any]) -> tuple[Any, ...]:
+        if received.count(None) == len(received) and not node.runs_without_gradient:
+            outs: tuple[Any, ...] = (None,) * len(node.next)
+        else:
+            outs = node.run(self.calculus, received)
+        if node.hooks is not None and node.hooks.post:
+            outs = _post_hooks(self.calculus, node, outs, received)
+        return outs
+
+    def _order(self, roots: Sequence[Edge]) -> list[Node]:
+        """All nodes that can be reached, later ones first; leaves apart, with the number of gradients they wait for."""
+        missing = self.missing
+        seen: set[Node] = set()
+        stack: list[Node] = []
+        for node, _ in roots:
+            if type(node) is AccumulateGrad:
+                missing.setdefault(node, 0)
+            elif node not in seen:
+                seen.add(node)
+                stack.append(node)
+        order = []
+        while stack:
+            node = stack.pop()
+            order.append(node)
+            for target, _ in node.next:
+                if type(target) is AccumulateGrad:
+                    missing[target] = missing.get(target, 0) + 1
+                elif target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        order.sort(key=_by_sequence, reverse=True)
+        return order
+
+    def _put(self, node: Node, nr: int, grad: Any) -> None:
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * (nr + 1)
+        elif len(buffer) <= nr:
+            buffer.extend([None] * (nr + 1 - len(buffer)))
+        buffer[nr] = grad if buffer[nr] is None else self.calculus.add(buffer[nr], grad)
+
+    def _capture(self, node: Node, received: list[Any]) -> None:
+        for nr in self.wanted[node]:
+            grad = received[nr] if nr < len(received) else None
+            if grad is None:
+                continue
+            if self.accumulate:
+                _retain(self.calculus, node, nr, grad)
+            self.captured[node, nr] = grad
+
+    def _accumulate(self, node: Node) -> None:
+        received = self.buffers.pop(node, None)
+        if received is None:
+            return
+        assert isinstance(node, AccumulateGrad)
+        if self.captures is not None and node not in self.wanted:
+            return
+        grad = received[0]
+        extra = node.variable._extra
+        if extra is not None and extra.hooks:
+            grad = _call_tensor_hooks(self.calculus, extra.hooks, grad)
+        if node in self.wanted:
+            self.captured[node, 0] = grad
+            if not self.accumulate:
+                return
+        if node.hooks is not None:
+            received = _pre_hooks(self.calculus, node, [grad])
+            grad = received[0]
+        accumulate_grad(self.calculus, node.variable, grad)
+        if node.hooks is not None and node.hooks.post:
+            _post_hooks(self.calculus, node, (), [grad])
+        if extra is None:
+            extra = node.variable._extra
+        if extra is not None and extra.post_hooks:
+            for hook in list(extra.post_hooks.values()):
+                if hook(node.variable) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+    def _as_tensor(self, grad: Any) -> Tensor:
+        # Two inputs may share one gradient Value: each result is a tensor of its own.
+        return grad if self.calculus.tensors else wrap(self.calculus.recorder.alias(grad))
+
+
+def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
+    """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`."""
+    extra = variable._own_extra()
+    old = extra.grad
+    if calculus.tensors:
+        extra.grad = grad if old is None else old + grad
+    elif old is None:
+        extra.grad = wrap(calculus.recorder.alias(grad))
+    else:
+        overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+
+
+def _leading_to(order: list[Node], wanted: set[Node]) -> set[Node]:
+    """The nodes that have a wanted one among their descendants."""
+    found: set[Node] = set()
+    for node in reversed(order):  # earlier nodes first: descendants are known
+        if any(target in wanted or target in found for target, _ in node.next):
+            found.add(node)
+    return found
+
+
+# ---------------------------------------------------------------------- computing on Values and on Tensors
+
+ADD = registry["add"].bind((ARRAY, ARRAY))
+
+
+def _add_values(a: Value, b: Value) -> Value:
+    return record2(per_thread.recorder, ADD, a, b)
+
+
+def _add_tensors(a: Tensor, b: Tensor) -> Tensor:
+    return apply(ADD, (a, b))
+
+
+# ---------------------------------------------------------------------- hooks
+
+
+def _lifted(calculus: Calculus, grad: Any) -> Any:
+    return grad if calculus.tensors or grad is None else wrap(calculus.recorder.alias(grad))
+
+
+def _lowered(calculus: Calculus, grad: Any) -> Any:
+    return grad if calculus.tensors or grad is None else grad._read()
+
+
+def _call_tensor_hooks(calculus: Calculus, hooks: Any, grad: Any) -> Any:
+    lifted = _lifted(calculus, grad)
+    for hook in list(hooks.values()):
+        replaced = hook(lifted)
+        if replaced is not None:
+            if not isinstance(replaced, Tensor):
+                raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
+            lifted = replaced
+    return _lowered(calculus, lifted)
+
+
+def _pre_hooks(calculus: Calculus, node: Node, received: list[Any]) -> list[Any]:
+    """Hooks of the node's output tensors, tensors that retain their gradient, then the node's own pre-hooks."""
+    hooks = node.hooks
+    assert hooks is not None
+    received = received + [None] * (max([-1, *hooks.tensor, *hooks.retain]) + 1 - len(received))
+    for nr, registered in list(hooks.tensor.items()):
+        if received[nr] is not None:
+            received[nr] = _call_tensor_hooks(calculus, registered, received[nr])
+    for nr, keep in list(hooks.retain.items()):
+        if received[nr] is not None:
+            keep(_lifted(calculus, received[nr]))
+    for hook in list(hooks.pre.values()):
+        lifted = tuple(_lifted(calculus, g) for g in received)
+        replaced = hook(lifted)
+        if replaced is not None:
+            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+            if len(replaced) != len(lifted):
+                raise RuntimeError(f"hook has returned an incorrect number of values (got {len(replaced)}, but expected {len(lifted)})")
+            received = [_lowered(calculus, g) for g in replaced]
+    return received
+
+
+def _post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: list[Any]) -> tuple[Any, ...]:
+    assert node.hooks is not None
+    outputs = tuple(_lifted(calculus, g) for g in received)
+    inputs, places = _by_input(node, outs)
+    lifted: tuple[Any, ...] = tuple(_lifted(calculus, g) for g in inputs)
+    for hook in list(node.hooks.post.values()):
+        replaced = hook(lifted, outputs)
+        if replaced is not None:
+            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+            if len(replaced) != len(lifted):
+                raise RuntimeError(f"hook has returned an incorrect number of values (got {len(replaced)}, but expected {len(lifted)})")
+            lifted = replaced
+    return tuple(_lowered(calculus, lifted[i]) for i in places)
+
+
+def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+    """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
+    plan = getattr(node, "plan", None)
+    if plan is None:
+        return list(outs), list(range(len(outs)))
+    laid: list[Any] = [None] * plan.arity
+    for i, g in zip(plan.inputs, outs, strict=True):
+        laid[i] = g
+    return laid, list(plan.inputs)
+
+
+def _retain(calculus: Calculus, node: Node, nr: int, grad: Any) -> None:
+    """`backward(inputs=[non-leaf])`: the gradient goes into that tensor's `.grad`."""
+    # The tensor is known to the caller, who reads `captured`; see autograd.backward.

@@ -1,0 +1,1 @@
+"""The command line of torchgrad_jax: running unmodified PyTorch scripts on JAX."""

@@ -1,0 +1,198 @@
+"""Make ``torch`` and every ``torch.*`` name resolve to torchgrad_jax in this process.
+
+A finder at the front of ``sys.meta_path`` owns these names, so an installed PyTorch is never
+reached. What torchgrad_jax has is the very same object under both names. What it lacks fails at
+its use and not at its import: ``from torch.x import Y`` binds an `Unavailable`, and ``torch.Y``
+raises an AttributeError that says where to look.
+"""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+PACKAGE = "torchgrad_jax"
+ALIAS = "torch"
+
+# Namespaces of PyTorch, by the last part of their names. Modules of torchgrad_jax with other names are
+# its implementation and stay untouched: a module-level __getattr__ slows attribute access to its module.
+_NAMESPACES = """
+    accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func
+    futures fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn onnx optim
+    overrides package profiler quantization random serialization signal sparse special storage
+    testing types utils version xpu
+    functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
+    lr_scheduler checkpoint data dlpack hooks
+"""
+
+
+def install() -> None:
+    """Put the finder in front of all others; `import torch` means torchgrad_jax from here on."""
+    if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        return
+    if ALIAS in sys.modules:
+        raise RuntimeError(f"{ALIAS} has been imported already; {PACKAGE} cannot take its name in this process")
+    sys.meta_path.insert(0, AliasFinder())
+
+
+class AliasFinder(MetaPathFinder, Loader):
+    """Finds and loads ``torch`` and ``torch.*``."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec for every name under ``torch``, available or not."""
+        if fullname.partition(".")[0] != ALIAS:
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Replace the empty `module` in ``sys.modules``; the import system takes it from there."""
+        name = module.__name__
+        found = _resolve(name)
+        if isinstance(found, ModuleType) and not isinstance(found, Unavailable):
+            _adopt(found, name)
+        sys.modules[name] = found
+
+
+def _resolve(name: str) -> Any:
+    """The object behind the module name `name`: torchgrad_jax's or an `Unavailable`."""
+    parent, _, child = name.rpartition(".")
+    if isinstance(sys.modules.get(parent), Unavailable):
+        return _placeholder(name)
+    ours = _our_name(name)
+    try:
+        return importlib.import_module(ours)
+    except ModuleNotFoundError as error:
+        if error.name != ours or ours == PACKAGE:
+            raise  # the module exists and something that it imports does not
+    # A namespace need not be a submodule of its parent.
+    found = getattr(sys.modules[parent], child, None)
+    return _placeholder(name) if found is None else found
+
+
+def _our_name(name: str) -> str:
+    return PACKAGE + name.removeprefix(ALIAS)
+
+
+class _AliasedModule(ModuleType):
+    """A module on which the import system does not bind placeholders, so that hasattr stays False."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, Unavailable):
+            super().__setattr__(name, value)
+
+
+def _adopt(module: ModuleType, name: str) -> None:
+    """Let `module` and the namespaces in it answer for what they lack, under their PyTorch names."""
+    if isinstance(module, _AliasedModule):
+        return
+    module.__class__ = _AliasedModule
+    # A plain module may be a package in PyTorch: `import torch.optim.lr_scheduler` asks for the path.
+    module.__dict__.setdefault("__path__", [])
+    module.__dict__["__getattr__"] = _missing_attribute_hook(module, name, module.__dict__.get("__getattr__"))
+    for attribute, value in list(vars(module).items()):
+        is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{attribute}"
+        if is_submodule and attribute in _NAMESPACES.split():
+            sys.modules.setdefault(f"{name}.{attribute}", value)
+            _adopt(value, f"{name}.{attribute}")
+
+
+def _missing_attribute_hook(module: ModuleType, name: str, own: Callable[[str], Any] | None) -> Callable[[str], Any]:
+    def __getattr__(attribute: str) -> Any:
+        if own is not None:
+            try:
+                return own(attribute)
+            except AttributeError:
+                pass
+        if _is_from_import(sys._getframe(1)):
+            return _placeholder(f"{name}.{attribute}")
+        # name and obj let the interpreter suggest a similar name.
+        raise AttributeError(_message(f"{name}.{attribute}"), name=attribute, obj=module)
+
+    return __getattr__
+
+
+def _is_from_import(frame: FrameType) -> bool:
+    """Whether `frame` is executing ``from module import name``, outside torchgrad_jax.
+
+    The two statements ``from torch import x`` and ``torch.x`` look up the same attribute; only the
+    instruction tells them apart.
+    """
+    if str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE:
+        return False
+    code, position = frame.f_code.co_code, frame.f_lasti
+    while code[position] == dis.EXTENDED_ARG:
+        position += 2
+    return dis.opname[code[position]] == "IMPORT_FROM"
+
+
+def _message(name: str) -> str:
+    parent = name.rpartition(".")[0]
+    while parent in _placeholders:
+        parent = parent.rpartition(".")[0]
+    return (
+        f"{name} is not available in {PACKAGE}; what is available is listed in docs/operators.md and by: "
+        f'python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
+    )
+
+
+class Unavailable(ModuleType):
+    """Stands for a module, class, function or constant of PyTorch that torchgrad_jax does not have.
+
+    It can be imported, passed around and named in annotations; any other use raises AttributeError.
+    Being a module, it serves both ``import torch.x`` and ``from torch import x``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__dict__["__path__"] = []  # a package: `import torch.x.y` succeeds too
+
+    def __getattr__(self, name: str) -> Any:
+        if _is_from_import(sys._getframe(1)):
+            return _placeholder(f"{self.__name__}.{name}")
+        raise AttributeError(_message(f"{self.__name__}.{name}"))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, Unavailable):
+            super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: not available in {PACKAGE}>"
+
+    # Equality and hash stay those of objects: what does not exist equals nothing else.
+
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007 - `|` would come back here
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007
+
+
+def _raise_on_use(self: Unavailable, *args: Any, **kwargs: Any) -> NoReturn:
+    raise AttributeError(_message(self.__name__))
+
+
+# A base class asks __mro_entries__; isinstance and issubclass ask the two checks.
+_USES = """
+    call mro_entries instancecheck subclasscheck enter exit aenter aexit bool len iter next contains
+    getitem setitem delitem lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv
+    rfloordiv mod rmod pow rpow matmul rmatmul neg pos abs invert and rand xor rxor int float index
+"""
+for _use in _USES.split():
+    setattr(Unavailable, f"__{_use}__", _raise_on_use)
+
+_placeholders: dict[str, Unavailable] = {}
+
+
+def _placeholder(name: str) -> Unavailable:
+    if name not in _placeholders:
+        _placeholders[name] = Unavailable(name)
+    return _placeholders[name]

@@ -1,0 +1,5 @@
+"""`torch.nn`."""
+
+from torchgrad_jax.nn import functional
+
+__all__ = ["functional"]

@@ -1,0 +1,360 @@
+"""How an operator is declared, and what a declaration is made into for the runtime and for autograd.
+
+    @op("mul(Tensor self, Tensor|Scalar other)", promote="common",
+        grads={"self": lambda grad, other: grad * other.conj(), "other": lambda grad, self: grad * self.conj()})
+    def mul(x, y):
+        return lax.mul(x, y)
+
+The function is a pure JAX function of arrays (in the schema's order) and of the static arguments by keyword. A gradient
+formula names what it needs: `grad`, inputs, `result`, static arguments; what it names is what backward saves. Formulas follow
+PyTorch's convention for complex numbers. Without formulas the derivative is JAX's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.value import Aval
+
+NUMBERS = (float, int, bool, complex)
+
+# The gradient of an input that equals the output's gradient (summed over what was broadcast).
+SAME: Any = object()
+
+registry: dict[str, Operator] = {}
+_bound: list[Any] = []
+
+
+class Operator:
+    """A declared operator. See `op` for the meaning of the fields."""
+
+    def __init__(self, schema: str, function: Callable[..., Any], **options: Any) -> None:
+        self.schema = Schema(schema)
+        self.name = self.schema.name
+        self.function = function
+        self.promote: str | None = options.get("promote")
+        self.grads: dict[str, Any] | None = options.get("grads")
+        self.linear: bool | tuple[str, ...] = options.get("linear", False)
+        self.differentiable: bool = options.get("differentiable", True)
+        self.node: str = options.get("node") or _camel(self.name) + "Backward0"
+        self.view: Callable[..., Any] | None = options.get("view")
+        self.validate: Callable[..., None] | None = options.get("validate")
+        self.check: Callable[..., Any] | None = options.get("check")
+        self.results: tuple[str, ...] | None = options.get("results")
+        self.inplace: bool = options.get("inplace", False)
+        self.method: bool = options.get("method", True)
+        self.toplevel: bool = options.get("toplevel", True)
+        self.out: bool = options.get("out", True)
+        self.aliases: tuple[str, ...] = options.get("aliases", ())
+        self.numpy_first: bool = options.get("numpy_first", False)
+        self.bound: dict[Any, BoundOperator] = {}
+        self.__doc__ = function.__doc__
+
+    def bind(self, layout: tuple[Any, ...], where: device | None = None) -> BoundOperator:
+        """The BoundOperator whose parameters are filled by `layout`: for each, ARRAY, a count of arrays (for a sequence
+        of tensors), or a `Static`."""
+        found = self.bound.get((layout, where))
+        if found is None:
+            found = self.bound.setdefault((layout, where), BoundOperator(self, layout, where))
+        return found
+
+    def parse(self, args: tuple[Any, ...], kwargs: dict[str, Any], is_tensor: Callable[[Any], bool]) -> tuple[BoundOperator, list[Any]]:
+        """The BoundOperator of a call, and the call's operands: tensors and run-time numbers in order."""
+        layout: list[Any] = []
+        operands: list[Any] = []
+        schema = self.schema
+        position = 0
+        for p, value in zip(schema.parameters, schema.arguments(args, kwargs), strict=True):
+            position += 1
+            if p.is_tensor or p.is_number:
+                layout.append(_operand(schema, p, value, position, operands, is_tensor))
+            else:
+                layout.append(Static(static(schema, p, value, position)))
+        return self.bind(tuple(layout)), operands
+
+    def __repr__(self) -> str:
+        return f"<operator {self.schema.text}>"
+
+
+class _Array:
+    def __repr__(self) -> str:
+        return "ARRAY"
+
+
+ARRAY = _Array()
+
+
+class Static(tuple[Any]):
+    """A static argument in a layout. Its type is part of it: 1, 1.0 and True are different programs."""
+
+    def __new__(cls, value: Any) -> Static:
+        return super().__new__(cls, (type(value), value))  # type: ignore[arg-type]
+
+    @property
+    def value(self) -> Any:
+        """The argument itself."""
+        return self[1]  # type: ignore[misc]
+
+
+def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: list[Any], is_tensor: Callable[[Any], bool]) -> Any:
+    if p.type == "Tensor[]":
+        if not isinstance(value, (tuple, list)):
+            raise wrong_type(schema, p, value, position)
+        for i, v in enumerate(value):
+            if not is_tensor(v):
+                raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(v).__name__}")
+        operands.extend(value)
+        return len(value)
+    if p.is_tensor and is_tensor(value):
+        operands.append(value)
+        return ARRAY
+    if p.type != "Tensor":
+        if type(value) in NUMBERS:
+            operands.append(value)
+            return ARRAY
+        if isinstance(value, (np.number, np.bool_)):
+            operands.append(value.item())
+            return ARRAY
+        if p.is_number and is_tensor(value) and value.numel() == 1:
+            operands.append(value.item())
+            return ARRAY
+    if value is None and (p.optional or p.default is None):
+        return Static(None)
+    raise wrong_type(schema, p, value, position)
+
+
+class BoundOperator:
+    """An operator with its static arguments: the runtime's BoundOp."""
+
+    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable")
+
+    def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
+        self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        self.statics: dict[str, Any] = {}
+        self.names: list[str] = []
+        self.differentiable = operator.differentiable
+        for p, item in zip(operator.schema.parameters, layout, strict=True):
+            if type(item) is Static:
+                self.statics[p.name] = item.value
+            else:
+                self.names.extend([p.name] * (1 if item is ARRAY else item))
+        _bound.append(self)
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        operator = self.operator
+        if operator.validate is not None:
+            operator.validate(*self._arguments(specs), **self._keywords())
+        prepare = _PREPARE[operator.promote](self, specs)
+        function, keywords, single = operator.function, self._keywords(), tuple(self.layout) == (ARRAY,) * len(self.layout)
+        if single:
+            return lambda *arrays: function(*prepare(arrays))
+        return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
+
+    def check(self, specs: Sequence[ArgSpec]) -> Callable[..., Exception] | None:
+        """See the runtime's BoundOp."""
+        return self.operator.check
+
+    def _arguments(self, arrays: Sequence[Any]) -> list[Any]:
+        """The array arguments in the schema's order: sequences as lists, an absent tensor as None."""
+        found: list[Any] = []
+        at = 0
+        for p, item in zip(self.operator.schema.parameters, self.layout, strict=True):
+            if item is ARRAY:
+                found.append(arrays[at])
+                at += 1
+            elif type(item) is int:
+                found.append(list(arrays[at : at + item]))
+                at += item
+            elif p.is_tensor or p.is_number:
+                found.append(None)
+        return found
+
+    def _keywords(self) -> dict[str, Any]:
+        parameters = self.operator.schema.by_name
+        return {n: v for n, v in self.statics.items() if not (parameters[n].is_tensor or parameters[n].is_number)}
+
+    def number_roles(self) -> list[bool]:
+        """For each operand, whether a number there takes part in type promotion."""
+        return [self.operator.schema.by_name[n].type == "Tensor|Scalar" for n in self.names]
+
+    def is_index(self) -> list[bool]:
+        """For each operand, whether it is a run-time int that keeps its type."""
+        return [self.operator.schema.by_name[n].type == "Index" for n in self.names]
+
+    def formulas(self) -> list[Any] | None:
+        """The gradient formula of each operand, None for JAX's derivative of all of them."""
+        grads = self.operator.grads
+        return None if grads is None else [grads.get(n) for n in self.names]
+
+    def __repr__(self) -> str:
+        return f"<{self.name}{self.statics or ''}>"
+
+
+def forget_signatures() -> None:
+    """Forget what was derived from the default dtype, in every operator and every program."""
+    from torchgrad_jax.runtime import recorder
+
+    recorder.recorder().flush("default dtype")
+    for bound in _bound:
+        bound.signatures.clear()
+    recorder._roots.clear()
+    recorder.recorder().clear()
+
+
+def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator.
+
+    promote: "common" brings all operands to one dtype and shape by PyTorch's rules; "float" also makes integers floating
+        point; "same" demands equal dtypes of the tensors; None leaves them alone.
+    grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
+    linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
+        it is linear in, the others being saved.
+    differentiable: False for results that carry no gradient (comparisons, indices).
+    node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`.
+    view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
+    validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
+    check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
+    results: field names of a named tuple result.
+    inplace: also make the twin that writes into `self`. method, toplevel, out: whether there is `Tensor.name`,
+        `torch.name`, an `out=` argument. aliases: further names.
+    """
+
+    def declare(function: Callable[..., Any]) -> Operator:
+        made = Operator(schema, function, **options)
+        assert made.name not in registry, made.name
+        registry[made.name] = made
+        return made
+
+    return declare
+
+
+def _camel(name: str) -> str:
+    return "".join(w[:1].upper() + w[1:] for w in name.split("_"))
+
+
+# ---------------------------------------------------------------------- bringing operands together
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape all of `shapes` expand to. RuntimeError with PyTorch's text where there is none."""
+    out = list(max(shapes, key=len))
+    for shape in shapes:
+        offset = len(out) - len(shape)
+        for i, n in enumerate(shape):
+            m = out[offset + i]
+            if n != m:
+                if m != 1 and n != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {offset + i}"
+                    )
+                out[offset + i] = n if m == 1 else m
+    return tuple(out)
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """`x` expanded to `shape` by NumPy's rule."""
+    from jax import lax
+
+    if x.shape == shape:
+        return x
+    offset = len(shape) - x.ndim
+    return lax.broadcast_in_dim(x, shape, tuple(range(offset, len(shape)))) if _only_new_dims(x.shape, shape) else _expand(x, shape)
+
+
+def _only_new_dims(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    return old == new[len(new) - len(old) :]
+
+
+def _expand(x: Any, shape: tuple[int, ...]) -> Any:
+    from jax import lax
+
+    offset = len(shape) - x.ndim
+    kept = [i for i, n in enumerate(x.shape) if n == shape[offset + i]]
+    squeezed = lax.reshape(x, tuple(x.shape[i] for i in kept))
+    return lax.broadcast_in_dim(squeezed, shape, tuple(offset + i for i in kept))
+
+
+def _common(bound: BoundOperator, specs: Sequence[ArgSpec], lift: Callable[[np.dtype], np.dtype]) -> Callable[..., list[Any]]:
+    promoting = [s for s, role in zip(specs, bound.number_roles(), strict=True) if role or not isinstance(s, type)]
+    target = lift(promotion.result_type(promoting))
+    shape = broadcast_shapes(*(s.shape for s in specs if isinstance(s, Aval)))
+    # A number stays 0-dim where the function takes it beside the tensors, and is expanded where it stands for one.
+    expand = [not isinstance(s, type) or role for s, role in zip(specs, bound.number_roles(), strict=True)]
+
+    def prepare(arrays: Sequence[Any]) -> list[Any]:
+        cast = [convert(a, target) for a in arrays]
+        return [broadcast_to(a, shape) if e else a for a, e in zip(cast, expand, strict=True)]
+
+    return prepare
+
+
+def convert(x: Any, target: np.dtype) -> Any:
+    """`x` as `target`, as PyTorch converts: complex to real drops the imaginary part, to bool is `!= 0`."""
+    from jax import lax
+
+    if x.dtype == target:
+        return x
+    if target == np.bool_:
+        return x != 0
+    if x.dtype.kind == "c" and target.kind != "c":
+        x = lax.real(x)
+    return lax.convert_element_type(x, target)
+
+
+def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
+    tensors = [s for s in specs if isinstance(s, Aval)]
+    for s in tensors[1:]:
+        if s.dtype != tensors[0].dtype:
+            a, b = dtypes.of(tensors[0].dtype), dtypes.of(s.dtype)
+            if bound.name in _MATRIX_NAMES:
+                raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_c_name(a)} != {_c_name(b)}")
+            raise RuntimeError(f"expected scalar type {a.title} but found {b.title}")
+    target = tensors[0].dtype
+    return lambda arrays: [convert(a, target) if isinstance(s, type) else a for a, s in zip(arrays, specs, strict=True)]
+
+
+_MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear"))
+_C_NAMES = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
+            "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}  # fmt: skip
+
+
+def _c_name(d: dtypes.dtype) -> str:
+    return _C_NAMES.get(d.name, d.name)
+
+
+def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
+    """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
+    first = next((s.dtype for s in specs if isinstance(s, Aval)), None)
+    converts = [isinstance(s, type) and first is not None and not index for s, index in zip(specs, bound.is_index(), strict=True)]
+
+    def prepare(arrays: Sequence[Any]) -> Sequence[Any]:
+        return [
+            convert(a, promotion.result_type([_zero_dims(first), s])) if c else a
+            for a, s, c in zip(arrays, specs, converts, strict=True)
+        ]
+
+    return prepare
+
+
+def _zero_dims(array_type: np.dtype) -> Aval:
+    from torchgrad_jax.runtime.value import aval_of
+
+    return aval_of((1,), array_type)
+
+
+_PREPARE: dict[str | None, Callable[..., Callable[..., Any]]] = {
+    None: _as_is,
+    "common": lambda b, s: _common(b, s, lambda d: d),
+    "float": lambda b, s: _common(b, s, promotion.to_float),
+    "same": _same,
+}

@@ -1,0 +1,214 @@
+"""From a Signature and the set of its inputs that need gradients: what backward saves, and the operation that backward is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import SAME, BoundOperator, _bound, broadcast_to, convert
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.value import Aval
+
+RESULT = -1
+
+
+class Plan:
+    """How one operation is differentiated.
+
+    inputs: the operands that get a gradient, in order. saves: what backward keeps: an operand's index, or -1, -2 ... for the
+    first, second ... result. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
+    outputs: which outputs carry a gradient. node_class belongs to the layer above.
+    """
+
+    __slots__ = (
+        "name", "inputs", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "_make", "_vjps", "vjp", "node_class"
+    )  # fmt: skip
+
+    def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
+        self.name: str = bound.operator.node if isinstance(bound, BoundOperator) else bound.name
+        self.inputs = inputs
+        self.avals = sig.avals
+        self.single = sig.single
+        self.arity = len(sig.specs)
+        self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
+        self.passes = False
+        self._vjps: dict[Any, Vjp] = {}
+        formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+        if formulas is not None:
+            self._from_formulas(sig, bound, formulas)
+        elif isinstance(bound, BoundOperator) and bound.operator.linear:
+            linear = bound.operator.linear
+            self.saves = tuple(
+                i for i, s in enumerate(sig.specs) if isinstance(s, type) or (linear is not True and bound.names[i] not in linear)
+            )
+            self.saved_names = tuple(bound.names[i] for i in self.saves)
+            self._make = lambda defined: _transposed(sig, inputs, self.saves, defined)
+        else:
+            self.saves = tuple(range(len(sig.specs)))
+            self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
+            self._make = lambda defined: _from_jax(sig, inputs, defined)
+        self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+
+    def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
+        wanted = [formulas[i] for i in self.inputs]
+        needs = [() if f is SAME else f.__code__.co_varnames[: f.__code__.co_argcount] for f in wanted]
+        results = bound.operator.results or ("result",)
+        saves: list[int] = []
+        for i, name in enumerate(bound.names):
+            if any(name in n for n in needs):
+                saves.append(i)
+        for i, name in enumerate(results):
+            if any(name in n for n in needs):
+                saves.append(RESULT - i)
+        self.saves = tuple(saves)
+        self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
+        self.passes = all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
+        self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+
+    def vjp_of(self, defined: tuple[bool, ...]) -> Vjp:
+        """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
+        then what was saved; its results: the gradients of `inputs`."""
+        found = self._vjps.get(defined)
+        if found is None:
+            found = self._vjps[defined] = Vjp(self.name, self._make(defined))
+        return found
+
+
+class Vjp:
+    """A backward operation: a BoundOp whose own derivative is JAX's."""
+
+    __slots__ = ("name", "signatures", "device", "_function", "differentiable")
+
+    def __init__(self, name: str, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]]) -> None:
+        self.name = name
+        self.device = None
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        self.differentiable = True
+        self._function = function
+        _bound.append(self)
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        return self._function(specs)
+
+    def check(self, specs: Sequence[ArgSpec]) -> None:
+        """Backward operations check nothing of their own."""
+
+
+def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
+    """The Plan of a recorded operation for the operands `inputs` that need a gradient; None where the result has none."""
+    bound: Any = sig.bop
+    differentiable = [i for i in inputs if isinstance(sig.specs[i], Aval) and dtypes.is_float(sig.specs[i].dtype)]  # type: ignore[union-attr]
+    if not bound.differentiable or not any(dtypes.is_float(a.dtype) for a in sig.avals):
+        return None
+    formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+    if formulas is not None:
+        differentiable = [i for i in differentiable if formulas[i] is not None]
+    return Plan(sig, bound, tuple(differentiable)) if differentiable else None
+
+
+def _unbroadcast(g: Any, aval: Aval) -> Any:
+    """Sum `g` over what the input of `aval` was expanded along, and give it the input's dtype."""
+    from jax import lax
+
+    if g.shape != aval.shape:
+        g = broadcast_to(g, _wider(g.shape, aval.shape))
+        extra = g.ndim - aval.ndim
+        dims = tuple(range(extra)) + tuple(extra + i for i, n in enumerate(aval.shape) if n == 1 and g.shape[extra + i] != 1)
+        g = lax.reshape(lax.reduce_sum(g, dims), aval.shape) if dims else g
+    return convert(g, aval.dtype)
+
+
+def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Formulas may return a gradient that still has to expand, such as a 0-dim one."""
+    from torchgrad_jax.ops.declare import broadcast_shapes
+
+    return broadcast_shapes(a, b)
+
+
+def _single(outs: Sequence[Any]) -> Any:
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
+    grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
+    targets = [sig.specs[i] for i in plan.inputs]
+
+    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        from jax import numpy as jnp
+
+        def backward(*arrays: Any) -> Any:
+            at = iter(arrays)
+            env: dict[str, Any] = dict(bound.statics)
+            for name, aval, there in zip(grad_names, sig.avals, defined, strict=True):
+                env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
+            main = env[grad_names[0]]
+            env.setdefault("grad", main)
+            for name, x, spec in zip(plan.saved_names, at, specs[sum(defined) :], strict=True):
+                # A Python number takes part in the tensors' precision, not in its own.
+                env[name] = convert(x, main.dtype) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
+            grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
+
+        return backward
+
+    return specialize
+
+
+def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
+    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
+    import jax
+    from jax import numpy as jnp
+
+    def of_inputs(*chosen: Any) -> list[Any]:
+        filled = list(primals)
+        for i, x in zip(inputs, chosen, strict=True):
+            filled[i] = x
+        outs = sig.function(*filled)
+        return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+
+    at = iter(cotangents)
+    given = [
+        (next(at) if there else jnp.zeros(aval.shape, aval.dtype))
+        for aval, there in zip(sig.avals, defined, strict=True)
+        if dtypes.is_float(aval.dtype)
+    ]
+    _, pull = jax.vjp(of_inputs, *(primals[i] for i in inputs))
+    return _single([_conj(g) for g in pull([_conj(g) for g in given])])
+
+
+def _conj(x: Any) -> Any:
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def _float_defined(sig: Signature, defined: tuple[bool, ...]) -> int:
+    return sum(there for there, a in zip(defined, sig.avals, strict=True) if dtypes.is_float(a.dtype))
+
+
+def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+
+    def backward(*arrays: Any) -> Any:
+        cotangents = [
+            g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
+            if dtypes.is_float(a.dtype)
+        ]  # fmt: skip
+        return _pull(sig, inputs, defined, list(arrays[count:]), cotangents)
+
+    return lambda specs: backward
+
+
+def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+
+    def backward(*arrays: Any) -> Any:
+        from jax import numpy as jnp
+
+        # A linear function's derivative does not depend on where it is taken.
+        primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
+        for i, x in zip(saved, arrays[count:], strict=True):
+            primals[i] = x
+        return _pull(sig, inputs, defined, primals, list(arrays[:count]))
+
+    return lambda specs: backward

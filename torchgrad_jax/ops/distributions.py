@@ -1,0 +1,654 @@
+"""Sampling recipes of PyTorch's CPU kernels on a stream of raw MT19937 draws.
+
+Every function takes the source of draws first; `Generator` documents arguments, results and errors.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import ml_dtypes
+import numpy as np
+
+Shape = tuple[int, ...]
+
+_F32 = np.dtype(np.float32)
+_F64 = np.dtype(np.float64)
+_F16 = np.dtype(np.float16)
+_BF16 = np.dtype(ml_dtypes.bfloat16)
+_FLOATING = (_F16, _BF16, _F32, _F64)
+_REAL_OF = {np.dtype(np.complex64): _F32, np.dtype(np.complex128): _F64}
+# Significand bits: every integer up to 2**digits is represented.
+_DIGITS = {_F16: 11, _BF16: 8, _F32: 24, _F64: 53}
+
+# dtype: (scalar type name, C++ type name), as PyTorch's messages have them.
+_NAMES = {
+    "bool": ("Bool", "bool"),
+    "uint8": ("Byte", "unsigned char"),
+    "int8": ("Char", "signed char"),
+    "int16": ("Short", "short"),
+    "int32": ("Int", "int"),
+    "int64": ("Long", "long"),
+    "uint16": ("UInt16", "unsigned short"),
+    "uint32": ("UInt32", "unsigned int"),
+    "uint64": ("UInt64", "unsigned long"),
+    "float16": ("Half", "c10::Half"),
+    "bfloat16": ("BFloat16", "c10::BFloat16"),
+    "float32": ("Float", "float"),
+    "float64": ("Double", "double"),
+    "complex64": ("ComplexFloat", "c10::complex<float>"),
+    "complex128": ("ComplexDouble", "c10::complex<double>"),
+}
+
+
+class Draws(Protocol):
+    """A stream of 32-bit draws with the cached normal sample that belongs to its state."""
+
+    _next_normal: float | None
+
+    def random32(self, n: int) -> np.ndarray: ...
+
+    def random64(self, n: int) -> np.ndarray: ...
+
+    def lookahead(self) -> AbstractContextManager[Iterator[float]]: ...
+
+
+def _name(dtype: np.dtype) -> str:
+    return _NAMES[dtype.name][0]
+
+
+def _cpp_name(dtype: np.dtype) -> str:
+    return _NAMES[dtype.name][1]
+
+
+def _unsupported(kernel: str, dtype: np.dtype) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{_name(dtype)}'")
+
+
+def _number(x: float) -> str:
+    """`x` as a C++ stream prints it."""
+    return f"{x:g}"
+
+
+def acc_dtype(dtype: np.dtype) -> np.dtype:
+    """The type in which a recipe for `dtype` computes: float64 for itself, float32 otherwise."""
+    return _F64 if dtype == _F64 else _F32
+
+
+# ---- exact arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _round_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a + b rounded to odd, so that one further rounding is the rounding of the exact sum."""
+    s, err = _two_sum(a, b)
+    even = (s.view(np.int64) & 1) == 0
+    toward = np.where(err > 0, np.inf, -np.inf)
+    return np.where((err != 0) & even, np.nextafter(s, toward), s)
+
+
+def _fma32(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    """a * b + c in float32 with one rounding. The product of two float32 is exact in float64."""
+    product = a.astype(np.float64) * float(b)
+    s = product + float(c)
+    # The sum is rounded twice; that shows only where the first rounding ends halfway between two float32.
+    halfway = (s.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    if halfway.any():
+        s[halfway] = _round_odd_sum(product[halfway], np.asarray(c, np.float64))
+    return s.astype(np.float32)
+
+
+def _split(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Veltkamp's splitting of float64 into two halves of 26 bits."""
+    t = a * 134217729.0
+    high = t - (t - a)
+    return high, a - high
+
+
+def _fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    """a * b + c in float64 with one rounding (Boldo and Melquiond, IEEE Trans. Computers 57(4), 2008)."""
+    if max(abs(b), abs(c)) > 2.0**900:
+        return a * b + c
+    ah, al = _split(a)
+    bh, bl = _split(np.asarray(b, np.float64))
+    p = a * b
+    pe = al * bl - (((p - ah * bh) - al * bh) - ah * bl)
+    uh, ul = _two_sum(np.asarray(c, np.float64), pe)
+    th, tl = _two_sum(p, uh)
+    return th + _round_odd_sum(tl, ul)
+
+
+def _scale_shift(a: np.ndarray, scale: float, shift: float) -> np.ndarray:
+    """a * scale + shift with the fused multiply-add that PyTorch's vectorised kernels compile to."""
+    if scale == 1 and shift == 0:
+        return a
+    return _fma64(a, float(scale), float(shift)) if a.dtype == _F64 else _fma32(a, scale, shift)
+
+
+# ---- uniform ----------------------------------------------------------------------------------------------------------
+
+
+def _unit32(g: Draws, n: int) -> np.ndarray:
+    """float32 uniforms of [0, 1): the low 24 bits of a draw."""
+    return (g.random32(n) & np.uint32(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
+
+
+def unit64(g: Draws, n: int) -> np.ndarray:
+    """float64 uniforms of [0, 1): the low 53 bits of a pair of draws."""
+    return (g.random64(n) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
+
+
+def _unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
+    return unit64(g, n) if acc == _F64 else _unit32(g, n)
+
+
+def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
+    top = float(ml_dtypes.finfo(dtype).max)
+    for what, value in (("from", low), ("to", high)):
+        if not -top <= value <= top:
+            raise RuntimeError(f"{what} is out of bounds for {_cpp_name(dtype)}")
+    if low > high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={_number(low)} > to={_number(high)}"
+        )
+    if high - low > top:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{_name(dtype)}>::max(), but found to={_number(high)} "
+            f"and from={_number(low)} which result in to-from to exceed the limit"
+        )
+
+
+def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) -> np.ndarray:
+    if dtype in _REAL_OF:
+        return uniform(g, (*shape, 2), _REAL_OF[dtype], low, high).view(dtype)[..., 0]
+    if dtype not in _FLOATING:
+        raise _unsupported("check_uniform_bounds", dtype)
+    low, high = float(low), float(high)
+    _check_uniform_bounds(dtype, low, high)
+    acc = acc_dtype(dtype)
+    u = _unit(g, math.prod(shape), acc)
+    lo, hi = acc.type(low), acc.type(high)
+    out = _scale_shift(u, hi - lo, lo).astype(dtype)
+    # Rounding may reach the excluded end, which PyTorch then replaces by the included one.
+    if dtype.itemsize == 2 or lo != 0:
+        out[out == dtype.type(hi)] = dtype.type(lo)
+    return out.reshape(shape)
+
+
+# ---- normal -----------------------------------------------------------------------------------------------------------
+
+# Minimax polynomials of the Cephes library (S. Moshier) for log, sin and cos in single precision.
+_LOG_POLY = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_SIN_POLY = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS_POLY = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_PI_4 = (0.78515625, 2.4187564849853515625e-4, 3.77489497744594108e-8)
+_BLOCK_CHUNK = 2048
+
+
+def _r32(x: float) -> float:
+    return float(np.float32(x))
+
+
+def _mad(a: np.ndarray, b: np.ndarray | float, c: np.ndarray | float) -> np.ndarray:
+    """a * b + c rounded to float32, of float32 values held in float64."""
+    t = a * b
+    t += c
+    return t.astype(np.float32).astype(np.float64)
+
+
+def _mul(a: np.ndarray, b: np.ndarray | float) -> np.ndarray:
+    return (a * b).astype(np.float32).astype(np.float64)
+
+
+def _horner(poly: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    y = _mad(x, _r32(poly[0]), _r32(poly[1]))
+    for p in poly[2:]:
+        y = _mad(y, x, _r32(p))
+    return y
+
+
+def _log32(x: np.ndarray) -> np.ndarray:
+    """Cephes logf of float32 in (0, 1], with fused multiply-adds; returned in float64."""
+    m, e = np.frexp(x)
+    small = m < np.float32(math.sqrt(0.5))
+    m = m.astype(np.float64)
+    m[small] *= 2
+    m -= 1
+    exponent = (e - small).astype(np.float64)
+    z = _mul(m, m)
+    y = _mul(_horner(_LOG_POLY, m), m)
+    y = _mad(y, z, _mul(exponent, _r32(_LN2_LOW)))
+    y = _mad(z, -0.5, y)
+    return _mad(exponent, _LN2_HIGH, _mad(m, 1.0, y))
+
+
+def _sincos32(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cephes sinf and cosf of float32 x >= 0, with fused multiply-adds; returned in float64."""
+    octant = (x * np.float32(4 / math.pi)).astype(np.int32)
+    octant = (octant + 1) & ~1
+    y = octant.astype(np.float64)
+    r = x.astype(np.float64)
+    for part in _PI_4:
+        r = _mad(y, -_r32(part), r)
+    z = _mul(r, r)
+    cos = _mul(_horner(_COS_POLY, z), z)
+    cos = _mad(cos, z, z * -0.5)
+    cos = _mad(cos, 1.0, 1.0)
+    sin = _mul(_horner(_SIN_POLY, z), z)
+    sin = _mad(sin, r, r)
+    swap = (octant & 2) != 0
+    sin, cos = np.where(swap, cos, sin), np.where(swap, sin, cos)
+    np.negative(sin, out=sin, where=(octant & 4) != 0)
+    np.negative(cos, out=cos, where=((octant - 2) & 4) == 0)
+    return sin, cos
+
+
+def _box_muller(u: np.ndarray, mean: float, std: float) -> np.ndarray:
+    """Box-Muller transform of blocks of 16 uniforms, shape (blocks, 16): radii from the first 8, angles from the last.
+
+    float32 follows the Cephes polynomials of PyTorch's AVX2 kernel to the bit.
+    """
+    out = np.empty_like(u)
+    if u.dtype == _F64:
+        radius = np.sqrt(-2.0 * np.log(1.0 - u[:, :8]))
+        theta = 2.0 * math.pi * u[:, 8:]
+        out[:, :8] = _scale_shift(radius * np.cos(theta), std, mean)
+        out[:, 8:] = _scale_shift(radius * np.sin(theta), std, mean)
+        return out
+    two_pi = np.float32(2 * math.pi)
+    for start in range(0, len(u), _BLOCK_CHUNK):
+        part = u[start : start + _BLOCK_CHUNK]
+        radius = np.sqrt((-2.0 * _log32(np.float32(1) - part[:, :8])).astype(np.float32)).astype(np.float64)
+        sin, cos = _sincos32(part[:, 8:] * two_pi)
+        block = out[start : start + _BLOCK_CHUNK]
+        block[:, :8] = radius * cos
+        block[:, 8:] = radius * sin
+    return _scale_shift(out, np.float32(std), np.float32(mean))
+
+
+def _normal_stream(g: Draws, n: int) -> np.ndarray:
+    """`n` standard normals in float64, in pairs from two 53-bit uniforms; an odd one out stays cached in the state."""
+    cached = g._next_normal
+    pairs = (n - (cached is not None) + 1) // 2
+    u = unit64(g, 2 * pairs)
+    z = np.empty(2 * pairs + (cached is not None))
+    body = z
+    if cached is not None:
+        z[0] = cached
+        body = z[1:]
+    if n < 64:
+        for i in range(pairs):
+            # The C library's functions: NumPy's vectorised ones may differ in the last place.
+            radius = math.sqrt(-2.0 * math.log1p(-u[2 * i + 1]))
+            theta = 2.0 * math.pi * u[2 * i]
+            body[2 * i], body[2 * i + 1] = radius * math.cos(theta), radius * math.sin(theta)
+    else:
+        radius = np.sqrt(-2.0 * np.log1p(-u[1::2]))
+        theta = 2.0 * math.pi * u[0::2]
+        body[0::2], body[1::2] = radius * np.cos(theta), radius * np.sin(theta)
+    if n:
+        g._next_normal = float(z[n]) if z.size > n else None
+    return z[:n]
+
+
+def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {_number(std)}")
+    if dtype in _REAL_OF:
+        parts = normal(g, (*shape, 2), _REAL_OF[dtype], mean, std / math.sqrt(2))
+        return parts.view(dtype)[..., 0]
+    if dtype not in _FLOATING:
+        raise _unsupported("normal_kernel_cpu", dtype)
+    mean, std = float(mean), float(std)
+    n = math.prod(shape)
+    if n < 16:
+        return _scale_shift(_normal_stream(g, n), std, mean).astype(dtype).reshape(shape)
+    whole = n - n % 16
+    # The 16-bit kernels draw block by block; the others fill all n first, of which the rest is then overwritten.
+    drawn = whole if dtype.itemsize == 2 else n
+    tail = 16 if n % 16 else 0
+    u = _unit(g, drawn + tail, acc_dtype(dtype))
+    out = np.empty(n, u.dtype)
+    out[:whole] = _box_muller(u[:whole].reshape(-1, 16), mean, std).reshape(-1)
+    if tail:
+        # The last 16 samples, overlapping the last whole block, come from 16 further draws.
+        out[n - 16 :] = _box_muller(u[drawn:].reshape(1, 16), mean, std)[0]
+    return out.astype(dtype, copy=False).reshape(shape)
+
+
+def normal_tensor(g: Draws, mean: object, std: object) -> np.ndarray:
+    m, s = np.asarray(mean), np.asarray(std)
+    if not isinstance(std, np.ndarray):
+        if not float(s) >= 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {_number(float(s))}")
+        dtype = m.dtype
+    else:
+        dtype = m.dtype if isinstance(mean, np.ndarray) else s.dtype
+        if s.size and not (s.min() >= 0):
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    z = normal(g, np.broadcast_shapes(m.shape, s.shape), dtype, 0.0, 1.0)
+    return (z * s.astype(dtype)).astype(dtype) + m.astype(dtype)
+
+
+def log_normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={_number(std)}")
+    if dtype not in _FLOATING:
+        raise _unsupported("log_normal_cpu", dtype)
+    z = _normal_stream(g, math.prod(shape)) * std + mean
+    with np.errstate(over="ignore"):
+        return np.exp(z).astype(dtype).reshape(shape)
+
+
+# ---- integers ---------------------------------------------------------------------------------------------------------
+
+
+def _int_limits(dtype: np.dtype) -> tuple[int, int]:
+    if dtype == np.bool_:
+        return 0, 1
+    if dtype in _FLOATING:
+        top = int(float(ml_dtypes.finfo(dtype).max))
+        return -top, top
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
+    if dtype in _REAL_OF:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    least, greatest = _int_limits(dtype)
+    for what, value in (("from", low), ("to - 1", last)):
+        if not least <= value <= greatest:
+            raise RuntimeError(f"{what} is out of bounds for {_cpp_name(dtype)}")
+        digits = _DIGITS.get(dtype, 64)
+        if not -(2**digits) <= value <= 2**digits:
+            warnings.warn(
+                f"{what} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
+                f"{_cpp_name(dtype)} can support discrete uniform distribution only within this range. "
+                "This warning will become an error in version 1.7 release, please fix the code in advance",
+                UserWarning,
+                stacklevel=5,
+            )
+
+
+def _modulo(g: Draws, n: int, span: int, base: int, wide: bool) -> np.ndarray:
+    """Draws modulo `span` plus `base`, wrapping as 64-bit integers, int64 of shape (n,). A span of 2**64 is raw."""
+    if wide:
+        w = g.random64(n)
+        if span < 2**64:
+            w %= np.uint64(span)
+    else:
+        w = (g.random32(n) % np.uint32(span)).astype(np.uint64)
+    if base:
+        w += np.uint64(base % 2**64)
+    return w.view(np.int64)
+
+
+def _representable_bounds(dtype: np.dtype, low: int, high: int) -> tuple[int, int]:
+    """Moves bounds that are not exact in a floating `dtype` inwards, so that no sample rounds out of the range."""
+    digits = _DIGITS[dtype]
+    up = int(float(dtype.type(low + 1)))
+    if up < low:
+        low = up + (1 << (abs(low + 1).bit_length() - digits))
+    down = int(float(dtype.type(high - 1)))
+    if down >= high:
+        high = down - (1 << (abs(high - 1).bit_length() - digits))
+    return low, high
+
+
+def random_from_to(g: Draws, shape: Shape, dtype: np.dtype, low: int, high: int) -> np.ndarray:
+    low, high = int(low), int(high)
+    if not (-(2**63) <= low < 2**63 and -(2**63) <= high < 2**63):
+        raise ValueError("Overflow when unpacking long long")
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if dtype in _FLOATING:
+        low, high = _representable_bounds(dtype, low, high)
+        if low >= high:
+            raise RuntimeError(
+                "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
+                f"from={low} >= to={high}"
+            )
+    _check_random_bounds(dtype, low, high - 1)
+    span = high - low
+    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
+
+
+def random_from(g: Draws, shape: Shape, dtype: np.dtype, low: int) -> np.ndarray:
+    if dtype in _FLOATING:
+        last = 2**63 - 1 if dtype == _F64 and _DIGITS[dtype] > 62 else 2 ** _DIGITS[dtype]
+        low = _representable_bounds(dtype, low, low + 2)[0]
+        least, greatest = _int_limits(dtype)
+        if not least <= low <= greatest:
+            raise RuntimeError(f"from is out of bounds for {_cpp_name(dtype)}")
+    else:
+        last = _int_limits(dtype)[1]
+        _check_random_bounds(dtype, low, last)
+    span = last - low + 1
+    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
+
+
+def random_full(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    n = math.prod(shape)
+    if dtype in _DIGITS:
+        out = _modulo(g, n, 2 ** _DIGITS[dtype] + 1, 0, dtype == _F64)
+    elif dtype in _REAL_OF or dtype in (np.uint16, np.uint32, np.uint64):
+        raise _unsupported("random_kernel_cpu", dtype)
+    else:
+        out = _modulo(g, n, _int_limits(dtype)[1] + 1, 0, dtype == np.int64)
+    return out.astype(dtype).reshape(shape)
+
+
+def randperm(g: Draws, n: int, dtype: np.dtype) -> np.ndarray:
+    n = int(n)
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    if dtype == np.bool_ or dtype in _REAL_OF or dtype in (np.uint16, np.uint32, np.uint64):
+        raise _unsupported("randperm", dtype)
+    _check_randperm_size(n, dtype)
+    if n < 2:
+        return np.arange(n).astype(dtype)
+    w = g.random32(n - 1)
+    # Swap i with i + draw modulo (n - i).
+    partner = (w % np.arange(n, 1, -1, dtype=np.uint32)).astype(np.int64) + np.arange(n - 1)
+    order = list(range(n))
+    for i, j in enumerate(partner.tolist()):
+        order[i], order[j] = order[j], order[i]
+    return np.array(order, np.int64).astype(dtype)
+
+
+def _check_randperm_size(n: int, dtype: np.dtype) -> None:
+    if dtype in _DIGITS:
+        most, shown = {_F16: (2049, "2049"), _F32: (2**24 + 1, "2^24+1"), _F64: (2**53 + 1, "2^53+1")}.get(
+            dtype, (2**63, "")
+        )
+        if n > most:
+            raise RuntimeError(f"n cannot be greater than {shown} for {_name(dtype)} type.")
+    elif n > _int_limits(dtype)[1] + (dtype == np.int8):
+        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
+
+
+# ---- Bernoulli --------------------------------------------------------------------------------------------------------
+
+_MCG31_MODULUS = 2**31 - 1
+_MCG31_MULTIPLIER = 1132489760
+
+
+def mcg31(seed: int, n: int) -> np.ndarray:
+    """`n` states of MKL's MCG31m1, x -> 1132489760 x mod (2**31 - 1), from `seed` on; uint64 of shape (n,)."""
+    x = np.empty(n, np.uint64)
+    x[:1] = seed % _MCG31_MODULUS or 1
+    filled, jump = 1, _MCG31_MULTIPLIER
+    while filled < n:
+        count = min(filled, n - filled)
+        x[filled : filled + count] = x[:count] * np.uint64(jump) % np.uint64(_MCG31_MODULUS)
+        jump = jump * jump % _MCG31_MODULUS
+        filled += count
+    return x
+
+
+def bernoulli(g: Draws, p: float, shape: Shape, dtype: np.dtype, method: str) -> np.ndarray:
+    p = float(p)
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={_number(p)}")
+    if dtype in _REAL_OF:
+        raise _unsupported("bernoulli_scalar_cpu_", dtype)
+    n = math.prod(shape)
+    if method == "mkl":
+        hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if n else np.zeros(0, np.bool_)
+    else:
+        hit = unit64(g, n) < p
+    return hit.astype(dtype, copy=False).reshape(shape)
+
+
+def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if p.dtype not in _FLOATING:
+        raise _unsupported("bernoulli_tensor_cpu_p_", p.dtype)
+    acc = acc_dtype(p.dtype)
+    q = p.astype(acc, copy=False)
+    if not ((q >= 0) & (q <= 1)).all():
+        raise RuntimeError(
+            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If "
+            "so, please report an enhancement request to PyTorch.)"
+        )
+    return (_unit(g, p.size, acc).reshape(p.shape) < q).astype(dtype, copy=False)
+
+
+# ---- other distributions ----------------------------------------------------------------------------------------------
+
+
+def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.ndarray:
+    if dtype not in _FLOATING:
+        raise RuntimeError(
+            "Exponential distribution is a continuous probability distribution. dtype must be a floating point but "
+            f"you specified {_name(dtype)}"
+        )
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={_number(lambd)}")
+    x = -1.0 / lambd * np.log1p(-unit64(g, math.prod(shape)))
+    return x.astype(dtype).reshape(shape)
+
+
+def geometric(g: Draws, p: float, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={_number(p)}")
+    if dtype == np.bool_ or dtype in _REAL_OF:
+        raise _unsupported("geometric_cpu", dtype)
+    with np.errstate(divide="ignore"):
+        x = np.ceil(np.log(unit64(g, math.prod(shape))) / math.log(1 - p))
+    return x.astype(dtype).reshape(shape)
+
+
+def cauchy(g: Draws, shape: Shape, dtype: np.dtype, median: float, sigma: float) -> np.ndarray:
+    if dtype not in _FLOATING:
+        raise RuntimeError(
+            "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"specified {_cpp_name(dtype)}"
+        )
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={_number(sigma)}")
+    x = median + sigma * np.tan(math.pi * (unit64(g, math.prod(shape)) - 0.5))
+    return x.astype(dtype).reshape(shape)
+
+
+def _check_multinomial(probs: np.ndarray, num_samples: int, replacement: bool) -> None:
+    if probs.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if probs.dtype not in _FLOATING:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {_name(probs.dtype)}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > probs.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+
+
+def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool) -> np.ndarray:
+    _check_multinomial(probs, num_samples, replacement)
+    rows = probs.reshape(-1, probs.shape[-1]).astype(acc_dtype(probs.dtype), copy=False)
+    out_shape = (*probs.shape[:-1], num_samples)
+    if not rows.shape[0]:
+        return np.empty(out_shape, np.int64)
+    if replacement and num_samples > 1:
+        return _multinomial_inverse(g, rows, num_samples).reshape(out_shape)
+    if not ((rows >= 0) & (rows < np.inf)).all():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (rows.sum(-1) == 0).any():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    # Efraimidis and Spirakis (Inf. Process. Lett. 97(5), 2006): the greatest of p / exponential, in that order.
+    q = exponential(g, probs.shape, probs.dtype, 1.0)
+    key = (probs / q).astype(probs.dtype).reshape(rows.shape)
+    if num_samples == 1:
+        return key.argmax(-1).reshape(out_shape)
+    return np.argsort(-key.astype(rows.dtype), axis=-1, kind="stable")[:, :num_samples].reshape(out_shape)
+
+
+def _multinomial_inverse(g: Draws, rows: np.ndarray, num_samples: int) -> np.ndarray:
+    """Samples with replacement by inversion of each row's cumulative distribution."""
+    out = np.empty((len(rows), num_samples), np.int64)
+    for i, row in enumerate(rows):
+        if not (row >= 0).all():
+            raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
+        if not (row < np.inf).all():
+            raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+        cumulative = np.cumsum(row, dtype=row.dtype)
+        if not row.size or not cumulative[-1] > 0:
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        cumulative /= cumulative[-1]
+        cumulative[-1] = 1
+        out[i] = np.searchsorted(cumulative.astype(np.float64), unit64(g, num_samples), side="left")
+    return out
+
+
+def _poisson_small(rate: float, draw: Iterator[float]) -> int:
+    """Knuth's product of uniforms (The Art of Computer Programming, vol. 2, 3.4.1)."""
+    limit, product, count = math.exp(-rate), next(draw), 0
+    while product > limit:
+        product *= next(draw)
+        count += 1
+    return count
+
+
+def _poisson_large(rate: float, draw: Iterator[float]) -> int:
+    """Transformed rejection, algorithm PTRS of Hormann (Insurance: Mathematics and Economics 12, 1993)."""
+    log_rate = math.log(rate)
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inv_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    vr = 0.9277 - 3.6224 / (b - 2)
+    while True:
+        u = next(draw) - 0.5
+        v = next(draw)
+        us = 0.5 - abs(u)
+        k = math.floor((2 * a / us + b) * u + rate + 0.43) if us else -1
+        if us >= 0.07 and v <= vr:
+            return k
+        if k < 0 or (us < 0.013 and v > us):
+            continue
+        accept = math.log(v) if v else -math.inf
+        if accept + math.log(inv_alpha) - math.log(a / (us * us) + b) <= k * log_rate - rate - math.lgamma(k + 1):
+            return k
+
+
+def poisson(g: Draws, rate: np.ndarray) -> np.ndarray:
+    if rate.dtype not in _FLOATING:
+        raise _unsupported("poisson_cpu", rate.dtype)
+    if not (rate >= 0).all():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    counts = []
+    with g.lookahead() as draw:
+        for lam in rate.astype(np.float64).reshape(-1).tolist():
+            counts.append(_poisson_large(lam, draw) if lam >= 10 else _poisson_small(lam, draw) if lam > 0 else 0)
+    return np.array(counts, np.float64).astype(rate.dtype).reshape(rate.shape)

@@ -1,0 +1,454 @@
+"""Element-wise operators: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import SAME, convert, op
+
+def _refuse_bool_sub(a: Any, b: Any, **_: Any) -> None:
+    if _is_bool(a) and _is_bool(b):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+        )
+    if _is_bool(a) or _is_bool(b):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
+        )
+
+
+def _is_bool(a: Any) -> bool:
+    return a is bool or (not isinstance(a, type) and a is not None and a.dtype == np.bool_)
+
+
+# ---------------------------------------------------------------------- arithmetic
+
+
+@op("add(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, grads={"self": SAME, "other": SAME})
+def add(x: Any, y: Any) -> Any:
+    """self + other, element by element."""
+    return lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y)
+
+
+@op(
+    "add_scaled(Tensor self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
+    node="AddBackward0", grads={"self": SAME, "other": lambda grad, alpha: grad * alpha},
+)  # fmt: skip
+def add_scaled(x: Any, y: Any, alpha: Any) -> Any:
+    return lax.add(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
+
+
+@op("sub(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, validate=_refuse_bool_sub,
+    grads={"self": SAME, "other": lambda grad: -grad})  # fmt: skip
+def sub(x: Any, y: Any) -> Any:
+    """self - other, element by element."""
+    return lax.sub(x, y)
+
+
+@op(
+    "sub_scaled(Tensor self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
+    node="SubBackward0", validate=lambda a, b, c: _refuse_bool_sub(a, b), grads={"self": SAME, "other": lambda grad, alpha: -grad * alpha},
+)  # fmt: skip
+def sub_scaled(x: Any, y: Any, alpha: Any) -> Any:
+    return lax.sub(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
+
+
+@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub,
+    grads={"self": lambda grad: -grad, "other": SAME})  # fmt: skip
+def rsub(x: Any, y: Any) -> Any:
+    """other - self, element by element."""
+    return lax.sub(y, x)
+
+
+@op("mul(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, aliases=("multiply",),
+    grads={"self": lambda grad, other: grad * other.conj(), "other": lambda grad, self: grad * self.conj()})  # fmt: skip
+def mul(x: Any, y: Any) -> Any:
+    """self * other, element by element."""
+    return lax.bitwise_and(x, y) if x.dtype == np.bool_ else lax.mul(x, y)
+
+
+@op(
+    "div(Tensor self, Tensor|Scalar other)", promote="float", inplace=True, aliases=("divide", "true_divide"),
+    grads={"self": lambda grad, other: grad / other.conj(), "other": lambda grad, self, other: -grad * ((self / other) / other).conj()},
+)  # fmt: skip
+def div(x: Any, y: Any) -> Any:
+    """self / other, element by element. Integers divide to the default floating point dtype."""
+    return lax.div(x, y)
+
+
+@op("neg(Tensor self)", inplace=True, aliases=("negative",), grads={"self": lambda grad: -grad})
+def neg(x: Any) -> Any:
+    """-self. RuntimeError for booleans."""
+    if x.dtype == np.bool_:
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+                           "`logical_not()` operator instead.")  # fmt: skip
+    return lax.neg(x)
+
+
+@op("reciprocal(Tensor self)", promote="float", inplace=True, grads={"self": lambda grad, result: -grad * (result * result).conj()})
+def reciprocal(x: Any) -> Any:
+    """1 / self."""
+    return lax.div(jnp.ones_like(x), x)
+
+
+@op("square(Tensor self)", inplace=True, node="PowBackward0", grads={"self": lambda grad, self: grad * (2 * self).conj()})
+def square(x: Any) -> Any:
+    """self ** 2."""
+    return lax.mul(x, x)
+
+
+@op(
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (tensor2 * value).conj(),
+           "tensor2": lambda grad, tensor1, value: grad * (tensor1 * value).conj()},
+)  # fmt: skip
+def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
+    """self + value * tensor1 * tensor2."""
+    return x + value * a * b
+
+
+@op(
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (value / tensor2).conj(),
+           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()},
+)  # fmt: skip
+def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
+    """self + value * tensor1 / tensor2."""
+    return x + value * (a / b)
+
+
+# ---------------------------------------------------------------------- powers
+
+
+def _is_whole(exponent: Any) -> bool:
+    return isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    """x ** exponent for a number known when the program is made: small whole powers are products."""
+    if exponent == 0:
+        return jnp.ones_like(x)
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return x * x
+    if exponent == 0.5:
+        return lax.sqrt(x)
+    if _is_whole(exponent) and abs(exponent) <= 16:
+        return lax.integer_pow(x, int(exponent))
+    return jnp.power(x, jnp.asarray(exponent, x.dtype))
+
+
+@op("pow_scalar(Tensor self, any exponent)", inplace=True, method=False, toplevel=False, node="PowBackward0",
+    grads={"self": lambda grad, self, exponent: jnp.zeros_like(self) if exponent == 0 else grad * (exponent * _power(self, exponent - 1)).conj()})  # fmt: skip
+def pow_scalar(x: Any, exponent: Any) -> Any:
+    """self ** exponent for a Python number."""
+    from torchgrad_jax.ops.promotion import result_type
+
+    if dtypes.category(x.dtype) == dtypes.INT and isinstance(exponent, int) and exponent < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    from torchgrad_jax.runtime.value import aval_of
+
+    return _power(convert(x, result_type([aval_of(x.shape, np.dtype(x.dtype)), type(exponent)])), exponent)
+
+
+def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
+    # 0 ** y is constant for y >= 0, although its logarithm is infinite.
+    flat = (self == 0) & (exponent.real >= 0)
+    safe = jnp.where(flat, jnp.ones_like(self), self)
+    return grad * jnp.where(flat, jnp.zeros_like(result), result * jnp.log(safe)).conj()
+
+
+@op(
+    "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False, node="PowBackward1",
+    grads={
+        "self": lambda grad, self, exponent: grad
+        * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
+        "exponent": _pow_grad_exponent,
+    },
+)
+def pow_tensor(x: Any, y: Any) -> Any:
+    """self ** exponent, element by element."""
+    if dtypes.category(x.dtype) <= dtypes.INT:
+        negative = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0)).astype(x.dtype)
+        return jnp.where(y < 0, negative, jnp.power(x, jnp.maximum(y, 0))) if x.dtype.kind == "i" else jnp.power(x, y)
+    return jnp.power(x, y)
+
+
+# ---------------------------------------------------------------------- exponentials and roots
+
+
+def _float_unary(name: str, function: Any, gradient: Any, doc: str, **options: Any) -> Any:
+    function_of_array = lambda x: function(x)  # noqa: E731 - a fresh function object carries the docstring
+    function_of_array.__doc__ = doc
+    return op(f"{name}(Tensor self)", promote="float", inplace=True, grads={"self": gradient}, **options)(function_of_array)
+
+
+exp = _float_unary("exp", lax.exp, lambda grad, result: grad * result.conj(), "e ** self.")
+exp2 = _float_unary("exp2", jnp.exp2, lambda grad, result: grad * result.conj() * np.log(2), "2 ** self.")
+expm1 = _float_unary("expm1", lax.expm1, lambda grad, result: grad * (result.conj() + 1), "e ** self - 1, exact near 0.")
+log = _float_unary("log", lax.log, lambda grad, self: grad / self.conj(), "The natural logarithm.")
+log2 = _float_unary("log2", jnp.log2, lambda grad, self: grad / (self.conj() * np.log(2)), "The logarithm to base 2.")
+log10 = _float_unary("log10", jnp.log10, lambda grad, self: grad / (self.conj() * np.log(10)), "The logarithm to base 10.")
+log1p = _float_unary("log1p", lax.log1p, lambda grad, self: grad / (self + 1).conj(), "log(1 + self), exact near 0.")
+sqrt = _float_unary("sqrt", lax.sqrt, lambda grad, result: grad / (2 * result.conj()), "The square root.")
+rsqrt = _float_unary(
+    "rsqrt", lax.rsqrt, lambda grad, result: -0.5 * grad * (result * result * result).conj(), "1 / sqrt(self)."
+)
+sin = _float_unary("sin", lax.sin, lambda grad, self: grad * lax.cos(self).conj(), "The sine.")
+cos = _float_unary("cos", lax.cos, lambda grad, self: -grad * lax.sin(self).conj(), "The cosine.")
+tan = _float_unary("tan", lax.tan, lambda grad, result: grad * (1 + result * result).conj(), "The tangent.")
+asin = _float_unary(
+    "asin", jnp.arcsin, lambda grad, self: grad * lax.rsqrt(1 - self * self).conj(), "The arc sine.", aliases=("arcsin",)
+)
+acos = _float_unary(
+    "acos", jnp.arccos, lambda grad, self: -grad * lax.rsqrt(1 - self * self).conj(), "The arc cosine.", aliases=("arccos",)
+)
+atan = _float_unary("atan", jnp.arctan, lambda grad, self: grad / (self * self + 1).conj(), "The arc tangent.", aliases=("arctan",))
+sinh = _float_unary("sinh", lax.sinh, lambda grad, self: grad * lax.cosh(self).conj(), "The hyperbolic sine.")
+cosh = _float_unary("cosh", lax.cosh, lambda grad, self: grad * lax.sinh(self).conj(), "The hyperbolic cosine.")
+tanh = _float_unary("tanh", lax.tanh, lambda grad, result: grad * (1 - result * result).conj(), "The hyperbolic tangent.")
+asinh = _float_unary("asinh", lax.asinh, lambda grad, self: grad * lax.rsqrt(self * self + 1).conj(), "The inverse of sinh.")
+acosh = _float_unary("acosh", lax.acosh, lambda grad, self: grad * lax.rsqrt(self * self - 1).conj(), "The inverse of cosh.")
+atanh = _float_unary("atanh", lax.atanh, lambda grad, self: grad / (1 - self * self).conj(), "The inverse of tanh.")
+sigmoid = _float_unary(
+    "sigmoid", lax.logistic, lambda grad, result: grad * ((1 - result) * result).conj(), "1 / (1 + exp(-self)).", aliases=("special_expit",)
+)
+erf = _float_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
+erfc = _float_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
+erfinv = _float_unary(
+    "erfinv", lax.erf_inv, lambda grad, result: grad * (np.sqrt(np.pi) / 2) * lax.exp(result * result), "The inverse of erf."
+)
+
+
+@op("atan2(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("arctan2",),
+    grads={"self": lambda grad, self, other: grad * other / (self * self + other * other),
+           "other": lambda grad, self, other: -grad * self / (self * self + other * other)})  # fmt: skip
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point (other, self)."""
+    return lax.atan2(x, y)
+
+
+# ---------------------------------------------------------------------- sign and rounding
+
+
+@op("abs(Tensor self)", inplace=True, aliases=("absolute",), grads={"self": lambda grad, self: grad * _sgn(self)})
+def abs_(x: Any) -> Any:
+    """The magnitude. Its gradient at 0 is 0."""
+    if x.dtype == np.bool_:
+        raise NotImplementedError("\"abs_cpu\" not implemented for 'Bool'")
+    return x if x.dtype.kind == "u" else lax.abs(x)
+
+
+def _sgn(x: Any) -> Any:
+    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(x)) if x.dtype.kind == "c" else lax.sign(x)
+
+
+def _zero(grad: Any) -> Any:
+    return jnp.zeros_like(grad)
+
+
+@op("sign(Tensor self)", inplace=True, grads={"self": _zero})
+def sign(x: Any) -> Any:
+    """-1, 0 or 1; 0 for nan."""
+    if x.dtype == np.bool_:
+        return x
+    if x.dtype.kind == "c":
+        raise RuntimeError("Unlike NumPy, torch.sign doesn't allow complex tensors. Use torch.sgn instead.")
+    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else jnp.where(x != x, 0, lax.sign(x)).astype(x.dtype)
+
+
+def _rounding(name: str, function: Any, doc: str) -> Any:
+    def round_array(x: Any) -> Any:
+        if x.dtype == np.bool_:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+        return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    round_array.__doc__ = doc
+    return op(f"{name}(Tensor self)", inplace=True, grads={"self": _zero})(round_array)
+
+
+floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
+ceil = _rounding("ceil", lax.ceil, "The smallest integer that is not below.")
+trunc = _rounding("trunc", jnp.trunc, "The integer part.")
+
+
+@op("round(Tensor self, *, int decimals=0)", inplace=True, grads={"self": _zero})
+def round_(x: Any, decimals: int) -> Any:
+    """The nearest number of `decimals` decimals, halves to even."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    if decimals == 0:
+        return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    scale = 10.0**decimals
+    return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
+
+
+# ---------------------------------------------------------------------- comparison and logic
+
+
+def _comparison(name: str, function: Any, doc: str, ordered: bool = True, **options: Any) -> Any:
+    def compare(x: Any, y: Any) -> Any:
+        if ordered and x.dtype.kind == "c":
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+        return function(x, y)
+
+    compare.__doc__ = doc
+    return op(f"{name}(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False, **options)(compare)
+
+
+eq = _comparison("eq", lax.eq, "Whether equal, element by element.", ordered=False)
+ne = _comparison("ne", lax.ne, "Whether not equal, element by element.", ordered=False, aliases=("not_equal",))
+lt = _comparison("lt", lax.lt, "Whether less, element by element.", aliases=("less",))
+le = _comparison("le", lax.le, "Whether less or equal, element by element.", aliases=("less_equal",))
+gt = _comparison("gt", lax.gt, "Whether greater, element by element.", aliases=("greater",))
+ge = _comparison("ge", lax.ge, "Whether greater or equal, element by element.", aliases=("greater_equal",))
+
+
+def _logical(name: str, function: Any, doc: str) -> None:
+    def logical(x: Any, y: Any) -> Any:
+        return function(convert(x, np.dtype(bool)), convert(y, np.dtype(bool)))
+
+    logical.__doc__ = doc
+    op(f"{name}(Tensor self, Tensor other)", promote="common", inplace=True, differentiable=False)(logical)
+
+
+_logical("logical_and", lax.bitwise_and, "Whether both are non-zero.")
+_logical("logical_or", lax.bitwise_or, "Whether one is non-zero.")
+_logical("logical_xor", lax.bitwise_xor, "Whether just one is non-zero.")
+
+
+@op("logical_not(Tensor self)", inplace=True, differentiable=False)
+def logical_not(x: Any) -> Any:
+    """Whether zero."""
+    return x == 0
+
+
+def _bitwise(name: str, function: Any, doc: str) -> None:
+    def bitwise(x: Any, y: Any) -> Any:
+        if x.dtype.kind not in "biu":
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+        return function(x, y)
+
+    bitwise.__doc__ = doc
+    op(f"{name}(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False)(bitwise)
+
+
+_bitwise("bitwise_and", lax.bitwise_and, "The bits set in both.")
+_bitwise("bitwise_or", lax.bitwise_or, "The bits set in one.")
+_bitwise("bitwise_xor", lax.bitwise_xor, "The bits set in just one.")
+
+
+@op("bitwise_not(Tensor self)", inplace=True, differentiable=False)
+def bitwise_not(x: Any) -> Any:
+    """The bits inverted."""
+    return lax.bitwise_not(x)
+
+
+@op("isnan(Tensor self)", differentiable=False, out=False)
+def isnan(x: Any) -> Any:
+    """Whether nan."""
+    return jnp.isnan(x)
+
+
+@op("isinf(Tensor self)", differentiable=False, out=False)
+def isinf(x: Any) -> Any:
+    """Whether infinite."""
+    return jnp.isinf(x)
+
+
+@op("isfinite(Tensor self)", differentiable=False, out=False)
+def isfinite(x: Any) -> Any:
+    """Whether neither infinite nor nan."""
+    return jnp.isfinite(x)
+
+
+# ---------------------------------------------------------------------- choosing
+
+
+def _half_of_ties(won: Any, tied: Any) -> Any:
+    return jnp.where(tied, 0.5, jnp.where(won, 1.0, 0.0))
+
+
+@op("maximum(Tensor self, Tensor other)", promote="common",
+    grads={"self": lambda grad, self, other: grad * _half_of_ties(self > other, self == other).astype(grad.dtype),
+           "other": lambda grad, self, other: grad * _half_of_ties(other > self, self == other).astype(grad.dtype)})  # fmt: skip
+def maximum(x: Any, y: Any) -> Any:
+    """The larger of both; nan where one is. Ties share the gradient."""
+    return lax.max(x, y)
+
+
+@op("minimum(Tensor self, Tensor other)", promote="common",
+    grads={"self": lambda grad, self, other: grad * _half_of_ties(self < other, self == other).astype(grad.dtype),
+           "other": lambda grad, self, other: grad * _half_of_ties(other < self, self == other).astype(grad.dtype)})  # fmt: skip
+def minimum(x: Any, y: Any) -> Any:
+    """The smaller of both; nan where one is. Ties share the gradient."""
+    return lax.min(x, y)
+
+
+@op("where_self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other)", promote=None, method=False, toplevel=False, node="WhereBackward0",
+    grads={"self": lambda grad, condition: jnp.where(condition, grad, jnp.zeros_like(grad)),
+           "other": lambda grad, condition: jnp.where(condition, jnp.zeros_like(grad), grad)})  # fmt: skip
+def where_self(condition: Any, x: Any, y: Any) -> Any:
+    """self where the condition holds, else other. Both are of one dtype already."""
+    return jnp.where(condition, x, y)
+
+
+@op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None,
+    grads={"self": lambda grad, mask: jnp.where(mask, jnp.zeros_like(grad), grad),
+           "value": lambda grad, mask: jnp.where(mask, grad, jnp.zeros_like(grad)).sum()})  # fmt: skip
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """`value` where `mask` is true, else self."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + _lower_title(mask))
+    return jnp.where(mask, convert(value, np.dtype(x.dtype)), x)
+
+
+def _lower_title(x: Any) -> str:
+    return {"int64": "long int", "float32": "float", "uint8": "unsigned char"}.get(np.dtype(x.dtype).name, np.dtype(x.dtype).name)
+
+
+# ---------------------------------------------------------------------- conversion
+
+
+@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, node="ToCopyBackward0", grads={"self": SAME})
+def to_copy(x: Any, dtype: Any) -> Any:
+    """A copy of another dtype."""
+    return convert(x, dtype)
+
+
+@op("_zeros_of(Tensor self)", method=False, toplevel=False, differentiable=False)
+def zeros_of(x: Any) -> Any:
+    """Zeros of the same shape and dtype."""
+    return jnp.zeros_like(x)
+
+
+# ---------------------------------------------------------------------- filling
+
+
+@op("fill(Tensor self, Tensor|Scalar value)", method=False, node="FillBackward0",
+    grads={"self": _zero, "value": lambda grad: grad.sum()})  # fmt: skip
+def fill(x: Any, value: Any) -> Any:
+    """`value` everywhere."""
+    return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)
+
+
+@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": _zero})
+def zero(x: Any) -> Any:
+    """Zeros."""
+    return jnp.zeros_like(x)
+
+
+@op("div_rounded(Tensor self, Tensor|Scalar other, str rounding_mode)", promote="common", inplace=True, method=False, toplevel=False,
+    node="DivBackward1", grads={"self": lambda grad: jnp.zeros_like(grad), "other": lambda grad: jnp.zeros_like(grad)})  # fmt: skip
+def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded."""
+    if rounding_mode == "floor":
+        return jnp.floor_divide(x, y)
+    return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)

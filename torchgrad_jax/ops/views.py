@@ -1,0 +1,275 @@
+"""View operators: how each is read, how it is written back into its parent, and the strides it has.
+
+`name` reads; `name_scatter` (made here, with `Tensor src` after `self`) gives the parent with `src` written to the view. All dims
+are non-negative and all sizes are known when these are reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.strides import contiguous_strides
+
+# What a view's strides and offset are: (shape, strides, offset, *arguments in the schema's order) -> (strides, offset).
+StrideRule = Callable[..., tuple[tuple[int, ...], int]]
+stride_rules: dict[str, StrideRule] = {}
+
+
+def _view(schema: str, write: Callable[..., Any], strides: StrideRule, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    def declare(read: Callable[..., Any]) -> Any:
+        made = op(schema, linear=True, method=False, toplevel=False, out=False, view=strides, **options)(read)
+        op(schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1), linear=True, method=False, toplevel=False, out=False)(write)
+        stride_rules[made.name] = strides
+        return made
+
+    return declare
+
+
+def _drop(items: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    return items[:dim] + items[dim + 1 :]
+
+
+def _put(items: tuple[int, ...], dim: int, item: int) -> tuple[int, ...]:
+    return (*items[:dim], item, *items[dim + 1 :])
+
+
+def _starts(x: Any, dim: int, start: Any) -> list[Any]:
+    zero = jnp.zeros((), start.dtype)
+    return [start if i == dim else zero for i in range(x.ndim)]
+
+
+# ---------------------------------------------------------------------- parts of a dimension
+# Where a part begins is a run-time number: a loop over x[i] is one program, not one for each i.
+
+
+def _select_write(x: Any, src: Any, index: Any, dim: int) -> Any:
+    return lax.dynamic_update_slice(x, jnp.expand_dims(src, dim), _starts(x, dim, index))
+
+
+@_view("select(Tensor self, int dim, Index index)", _select_write,
+       lambda shape, strides, offset, dim, index: (_drop(strides, dim), offset + index * strides[dim]))  # fmt: skip
+def select(x: Any, index: Any, dim: int) -> Any:
+    """The slice of `x` at `index` of `dim`."""
+    part = lax.dynamic_slice(x, _starts(x, dim, index), _put(x.shape, dim, 1))
+    return lax.reshape(part, _drop(x.shape, dim))
+
+
+def _span(length: int, step: int) -> int:
+    return (length - 1) * step + 1 if length else 0
+
+
+def _slice_write(x: Any, src: Any, start: Any, dim: int, length: int, step: int) -> Any:
+    if step == 1:
+        return lax.dynamic_update_slice(x, src, _starts(x, dim, start))
+    part = lax.dynamic_slice(x, _starts(x, dim, start), _put(x.shape, dim, _span(length, step)))
+    where = [slice(None)] * x.ndim
+    where[dim] = slice(None, None, step)
+    return lax.dynamic_update_slice(x, part.at[tuple(where)].set(src), _starts(x, dim, start))
+
+
+@_view("slice(Tensor self, int dim, Index start, int length, int step)", _slice_write,
+       lambda shape, strides, offset, dim, start, length, step: (_put(strides, dim, strides[dim] * step), offset + start * strides[dim]))  # fmt: skip
+def slice_(x: Any, start: Any, dim: int, length: int, step: int) -> Any:
+    """`length` slices of `x` along `dim`, from `start` on, every `step`-th."""
+    part = lax.dynamic_slice(x, _starts(x, dim, start), _put(x.shape, dim, _span(length, step)))
+    if step == 1:
+        return part
+    return lax.slice_in_dim(part, 0, part.shape[dim], step, dim)
+
+
+# ---------------------------------------------------------------------- the order of dimensions
+
+
+def _swap(items: tuple[int, ...], a: int, b: int) -> tuple[int, ...]:
+    found = list(items)
+    found[a], found[b] = found[b], found[a]
+    return tuple(found)
+
+
+@_view("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: jnp.swapaxes(src, dim0, dim1),
+       lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset))  # fmt: skip
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    """Two dimensions exchanged."""
+    return lax.transpose(x, _swap(tuple(range(x.ndim)), dim0, dim1))
+
+
+@_view("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset))
+def t(x: Any) -> Any:
+    """A matrix transposed."""
+    return lax.transpose(x, tuple(reversed(range(x.ndim))))
+
+
+def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(dims)), key=dims.__getitem__))
+
+
+@_view("permute(Tensor self, int[] dims)", lambda x, src, dims: lax.transpose(src, _inverse(dims)),
+       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset))  # fmt: skip
+def permute(x: Any, dims: tuple[int, ...]) -> Any:
+    """The dimensions in another order."""
+    return lax.transpose(x, dims)
+
+
+# ---------------------------------------------------------------------- shapes
+
+
+def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of the same memory seen as `size`; None where no strides describe it.
+
+    Neighbouring dimensions whose strides continue each other form one run of memory; each run must be filled exactly by
+    consecutive new dimensions.
+    """
+    if 0 in shape:
+        return strides if shape == size else contiguous_strides(size)
+    runs: list[tuple[int, int]] = []  # (elements, stride of the innermost)
+    for n, s in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * s:
+            runs[-1] = (runs[-1][0] * n, s)
+        else:
+            runs.append((n, s))
+    found: list[int] = []
+    remaining = list(reversed(runs))
+    left, step = remaining.pop(0) if remaining else (1, 1)
+    for n in reversed(size):
+        while left == 1 and n != 1 and remaining:
+            left, step = remaining.pop(0)
+        if left % n:
+            return None
+        found.append(step)
+        step *= n
+        left //= n
+    return tuple(reversed(found)) if left == 1 and not remaining else None
+
+
+def _view_rule(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, size: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    found = view_strides(shape, strides, size)
+    if found is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). "
+            "Use .reshape(...) instead."
+        )
+    return found, offset
+
+
+@_view("view(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule)
+def view(x: Any, size: tuple[int, ...]) -> Any:
+    """The same elements in another shape."""
+    return lax.reshape(x, size)
+
+
+def _unsqueeze_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dim: int) -> tuple[tuple[int, ...], int]:
+    step = shape[dim] * strides[dim] if dim < len(shape) else 1
+    return (*strides[:dim], step, *strides[dim:]), offset
+
+
+@_view("unsqueeze(Tensor self, int dim)", lambda x, src, dim: lax.reshape(src, x.shape), _unsqueeze_strides)
+def unsqueeze(x: Any, dim: int) -> Any:
+    """A dimension of size 1 put in before `dim`."""
+    return lax.expand_dims(x, (dim,))
+
+
+def _squeeze_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dim: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    return tuple(s for i, s in enumerate(strides) if i not in dim), offset
+
+
+for _name, _node in (("squeeze", "SqueezeBackward0"), ("squeeze_dim", "SqueezeBackward1"), ("squeeze_dims", "SqueezeBackward2")):
+
+    @_view(f"{_name}(Tensor self, int[] dim)", lambda x, src, dim: lax.reshape(src, x.shape), _squeeze_strides, node=_node)
+    def _squeeze(x: Any, dim: tuple[int, ...]) -> Any:
+        """Dimensions of size 1 left out."""
+        return lax.squeeze(x, dim)
+
+
+def _expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, size: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    new = len(size) - len(shape)
+    kept = tuple(s if n == m else 0 for n, m, s in zip(shape, size[new:], strides, strict=True))
+    return (0,) * new + kept, offset
+
+
+def _expand_write(x: Any, src: Any, size: tuple[int, ...]) -> Any:
+    new = src.ndim - x.ndim
+    first = lax.slice(src, (0,) * src.ndim, (1,) * new + x.shape)
+    return lax.reshape(first, x.shape)
+
+
+@_view("expand(Tensor self, int[] size)", _expand_write, _expand_strides)
+def expand(x: Any, size: tuple[int, ...]) -> Any:
+    """Dimensions of size 1 repeated without memory."""
+    return jnp.broadcast_to(x, size)
+
+
+def _diagonal_index(x: Any, offset: int, dim1: int, dim2: int) -> tuple[Any, Any, int]:
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    i = jnp.arange(length)
+    return i + max(-offset, 0), i + max(offset, 0), length
+
+
+def _diagonal_write(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
+    i, j, _ = _diagonal_index(x, offset, dim1, dim2)
+    moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    return jnp.moveaxis(moved.at[..., i, j].set(src), (-2, -1), (dim1, dim2))
+
+
+def _diagonal_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], start: int, offset: int, dim1: int, dim2: int
+) -> tuple[tuple[int, ...], int]:
+    kept = tuple(s for i, s in enumerate(strides) if i not in (dim1, dim2))
+    begin = offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
+    return (*kept, strides[dim1] + strides[dim2]), start + begin
+
+
+@_view("diagonal(Tensor self, int offset, int dim1, int dim2)", _diagonal_write, _diagonal_strides)
+def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """The diagonal of two dimensions, as the last dimension."""
+    return jnp.diagonal(x, offset, dim1, dim2)
+
+
+def _unfold_index(x: Any, dimension: int, size: int, step: int) -> Any:
+    count = (x.shape[dimension] - size) // step + 1
+    return jnp.arange(count)[:, None] * step + jnp.arange(size)[None, :]
+
+
+def _unfold_write(x: Any, src: Any, dimension: int, size: int, step: int) -> Any:
+    index = _unfold_index(x, dimension, size, step)
+    moved = jnp.moveaxis(x, dimension, 0)
+    return jnp.moveaxis(moved.at[index].set(jnp.moveaxis(src, (dimension, -1), (0, 1))), 0, dimension)
+
+
+@_view("unfold(Tensor self, int dimension, int size, int step)", _unfold_write,
+       lambda shape, strides, offset, dimension, size, step: ((*_put(strides, dimension, strides[dimension] * step), strides[dimension]), offset))  # fmt: skip
+def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Windows of `size` along `dimension`, as a new last dimension."""
+    return jnp.moveaxis(jnp.take(x, _unfold_index(x, dimension, size, step), axis=dimension), dimension + 1, -1)
+
+
+@_view("alias(Tensor self)", lambda x, src: src, lambda shape, strides, offset: (strides, offset))
+def alias(x: Any) -> Any:
+    """All of it."""
+    return x
+
+
+def _strided_index(shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
+    index = jnp.full((), offset)
+    for i, (n, s) in enumerate(zip(size, stride, strict=True)):
+        index = index + (jnp.arange(n) * s).reshape((n,) + (1,) * (len(size) - 1 - i))
+    return jnp.broadcast_to(index, size)
+
+
+def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+    return x.reshape(-1).at[_strided_index(x.shape, size, stride, storage_offset)].set(src).reshape(x.shape)
+
+
+@_view("as_strided(Tensor self, int[] size, int[] stride, int storage_offset)", _strided_write,
+       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset))  # fmt: skip
+def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+    """Elements of the base's memory by strides."""
+    return x.reshape(-1)[_strided_index(x.shape, size, stride, storage_offset)]
+

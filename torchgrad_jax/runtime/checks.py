@@ -1,0 +1,47 @@
+"""Errors that depend on values: recorded beside the results, examined at the next look."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torchgrad_jax.runtime.recorder import Recorder, Step
+
+# A loop that never looks must not pile up unexamined checks.
+MAX_UNEXAMINED = 64
+
+
+def note_check(rec: Recorder, step: Step, operands: tuple[Any, ...]) -> None:
+    """Remember how to make the error of a checked operation, and the user's line that recorded it."""
+    assert step.signature is not None
+    rec.checks.append((step.signature.check, user_line()))
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and __package__.partition(".")[0] in frame.f_globals.get("__name__", "").split(".", 1)[:1]:
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def after_run(rec: Recorder, code: Any, checks: list[Any]) -> None:
+    """Keep the result of a program's checks until somebody looks."""
+    rec.failed_checks.append((code, checks))
+    if len(rec.failed_checks) > MAX_UNEXAMINED:
+        examine(rec)
+
+
+def examine(rec: Recorder) -> None:
+    """Raise the first error that a program of this thread has found since the last look."""
+    import numpy as np
+
+    pending, rec.failed_checks = rec.failed_checks, []
+    for code, checks in pending:
+        which, offender = np.asarray(code)
+        if which:
+            make_error, line = checks[which - 1]
+            error = make_error(int(offender))
+            if line:
+                error.add_note(f"raised by the operation recorded at {line}")
+            raise error

@@ -1,0 +1,90 @@
+"""`torch.device` and its counterpart among JAX's devices."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+# PyTorch's device type -> JAX's platform name.
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "xla": "tpu"}
+_TYPES = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "tpu": "xla"}
+_KNOWN = (
+    "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, "
+    "privateuseone"
+)
+
+
+class device:
+    """A device by PyTorch's name: ``device("cpu")``, ``device("cuda", 1)``, ``device("cuda:1")``.
+
+    ``cuda`` is JAX's ``gpu`` platform and ``xla`` its ``tpu``. Equal devices are one object.
+    Raises RuntimeError for a type that does not exist or has no counterpart.
+    """
+
+    __slots__ = ("type", "index")
+    type: str
+    index: int | None
+    _interned: dict[tuple[str, int | None], device] = {}
+
+    def __new__(cls, type: Any, index: int | None = None) -> device:
+        if isinstance(type, device):
+            return type
+        if isinstance(type, int):
+            type, index = "cuda", type
+        kind, _, number = type.partition(":")
+        if number:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            index = int(number)
+        if kind not in PLATFORMS:
+            if kind in _KNOWN.split(", "):
+                raise RuntimeError(f"device type '{kind}' has no JAX platform here; use one of {', '.join(PLATFORMS)}")
+            raise RuntimeError(f"Expected one of {_KNOWN} device type at start of device string: {kind}")
+        if index is None and kind != "cpu":
+            index = 0
+        found = cls._interned.get((kind, index))
+        if found is None:
+            found = object.__new__(cls)
+            found.type, found.index = kind, index
+            cls._interned[kind, index] = found
+        return found
+
+    def __repr__(self) -> str:
+        return f"device(type='{self.type}')" if self.index is None else f"device(type='{self.type}', index={self.index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (self.type, self.index)
+
+
+CPU = device("cpu")
+
+
+@functools.cache
+def jax_device(where: device) -> Any:
+    """The JAX device behind `where`. Starts JAX's backend. RuntimeError where there is none."""
+    import jax
+
+    try:
+        found = jax.local_devices(backend=PLATFORMS[where.type])
+        return found[where.index or 0]
+    except (RuntimeError, IndexError) as error:
+        raise RuntimeError(f"torchgrad_jax: device {where} is not available: {error}") from None
+
+
+def device_of(array: Any) -> device:
+    """The device of a concrete `jax.Array`; of one that is spread over a mesh, its first."""
+    found = next(iter(array.devices()))
+    return device(_TYPES.get(found.platform, "xla"), None if found.platform == "cpu" else found.local_hardware_id or 0)
+
+
+@functools.cache
+def is_default(where: device) -> bool:
+    """Whether JAX would place uncommitted data on `where` by itself."""
+    import jax
+
+    return jax.local_devices()[0] == jax_device(where)

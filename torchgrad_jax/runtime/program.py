@@ -1,0 +1,381 @@
+"""Running what is pending: which results are wanted, how the program is run, and what is kept for the next time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.checks import after_run
+from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.device import is_default, jax_device
+from torchgrad_jax.runtime.recorder import UNHELD, Recorder, Step
+from torchgrad_jax.runtime.value import Value
+
+# Operations in a program from which it is compiled in the background while it still runs op by op.
+BACKGROUND_OPS = 400
+# A structure never seen before is compiled whole (25 ms and 0.4 ms an operation) while its operations are new; once
+# they have been compiled into this many programs that did not come back, each is compiled by itself, for good.
+TRIED_WHOLE = 3
+
+_above_unheld = UNHELD.__lt__
+
+
+class Program:
+    """A structure with its wanted outputs: how often it was met, and its compiled function."""
+
+    __slots__ = ("steps", "outputs", "inputs", "donated", "checked", "seen", "function", "compiling")
+
+    def __init__(self, step: Step, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
+        self.steps = _needed(step, alive)
+        self.checked = any(s.signature.check is not None for s in self.steps)  # type: ignore[union-attr]
+        self.outputs = [slot for slot, wanted in enumerate(alive) if wanted]
+        self.inputs = _inputs(self.steps)
+        self.donated = _donated(self, donated, leaves, alive, step)
+        self.seen = 0
+        self.function: Callable[..., Any] | None = None
+        self.compiling: Future[Any] | None = None
+
+
+def run_pending(rec: Recorder, reason: str) -> None:
+    """Run the recorder's pending program, make its living Values concrete, and begin a new one."""
+    step, values, leaves = rec.step, rec.values, rec.leaves
+    floats, ints, complexes, aliases, checks, epoch = rec.floats, rec.ints, rec.complexes, rec.aliases, rec.checks, rec.epoch
+    rec.clear()
+    # A Value that only our list holds is out of everybody's reach: its operation need not have a result.
+    alive = bytes(map(_above_unheld, map(getrefcount, values)))
+    if aliases:
+        alive = _with_aliases(alive, aliases)
+    counters.recorded += len(values)
+    counters.flushed += 1
+    counters.reasons[reason] += 1
+    if not (any(alive) or checks):
+        return
+    donated = _only_ours(leaves)
+    programs = step.programs
+    if programs is None:
+        programs = step.programs = {}
+    program = programs.get((alive, donated))
+    if program is None:
+        program = programs[alive, donated] = Program(step, alive, donated, leaves)
+    arguments = _arguments(program, leaves, floats, ints, complexes)
+    leaves.clear()
+    try:
+        outs = _run(program, arguments)
+    except BaseException as error:
+        _fail(values, alive, aliases, epoch, error)
+        raise
+    for slot, out in zip(program.outputs, outs, strict=False):
+        values[slot].array = out
+    for twin in aliases:
+        twin.array = values[twin.slot].array
+    if program.checked:
+        after_run(rec, outs[-1], checks)
+
+
+def run_copy(rec: Recorder, wanted: Value) -> None:
+    """Make one Value of another thread's pending program concrete without touching that thread's recorder.
+
+    The lists only grow and `step` is set last, so `step` read first is consistent with what the lists begin with.
+    """
+    with rec.lock:
+        step, epoch = rec.step, rec.epoch
+        leaves, floats, ints, complexes = rec.leaves[:], rec.floats[:], rec.ints[:], rec.complexes[:]
+        if wanted.array is not None:
+            return
+        if wanted.epoch is not epoch:  # flushed meanwhile by its own thread, which is about to set the array
+            while wanted.array is None:
+                pass
+            return
+        alive = bytes(slot == wanted.slot for slot in range(step.end))
+        program = Program(step, alive, bytes(len(leaves)), leaves)
+        wanted.array = _step_by_step(program, _arguments(program, leaves, floats, ints, complexes))[0]
+
+
+# ---------------------------------------------------------------------- what is wanted, what may be given away
+
+
+def _with_aliases(alive: bytes, aliases: list[Value]) -> bytes:
+    marked = bytearray(alive)
+    held = [twin for twin, count in zip(aliases, map(getrefcount, aliases), strict=True) if count > UNHELD]
+    for twin in held:
+        marked[twin.slot] = 1
+    aliases[:] = held
+    return bytes(marked)
+
+
+def _only_ours(leaves: list[Value]) -> bytes:
+    """Which inputs nobody but the pending program holds: their buffers may become outputs."""
+    held = bytearray(map(_above_unheld, map(getrefcount, leaves)))
+    for i, flag in enumerate(held):
+        # 2: the Value's slot and the argument of getrefcount.
+        held[i] = 0 if flag or type(leaves[i].array) is np.ndarray or getrefcount(leaves[i].array) > 2 else 1
+    return bytes(held)
+
+
+def _donated(program: Program, donated: bytes, leaves: list[Value], alive: bytes, step: Step) -> set[int]:
+    """Those of the donatable inputs that some output can take: same shape and dtype, each output once."""
+    room = Counter(_aval_of_slot(program.steps)[slot] for slot in program.outputs)
+    chosen = set()
+    for index in program.inputs:
+        aval = leaves[index].aval
+        if donated[index] and room[aval] > 0:
+            room[aval] -= 1
+            chosen.add(index)
+    return chosen
+
+
+def _aval_of_slot(steps: list[Step]) -> dict[int, Any]:
+    return {s.slot + i: aval for s in steps for i, aval in enumerate(s.signature.avals)}  # type: ignore[union-attr]
+
+
+def _needed(step: Step | None, alive: bytes) -> list[Step]:
+    """The operations that living outputs and checks depend on, in order."""
+    wanted = {slot for slot, flag in enumerate(alive) if flag}
+    found = []
+    at = 0
+    while step is not None:
+        sig = step.signature
+        if sig is not None and (sig.check is not None or any(s in wanted for s in range(step.slot, step.end))):
+            wanted.update(a for a in step.args if type(a) is int and a >= 0)
+            found.append(step)
+        step = step.parent
+        at += 1
+    found.reverse()
+    return found
+
+
+def _inputs(steps: list[Step]) -> list[int]:
+    return sorted({-1 - a for s in steps for a in s.args if type(a) is int and a < 0})
+
+
+# ---------------------------------------------------------------------- running
+
+
+def _arguments(program: Program, leaves: list[Value], floats: list[float], ints: list[int], complexes: list[complex]) -> list[Any]:
+    arguments: list[Any] = []
+    if floats:
+        arguments.append(np.array(floats))
+    if ints:
+        arguments.append(np.array(ints, np.int64))
+    if complexes:
+        arguments.append(np.array(complexes))
+    for i in program.inputs:
+        arguments.append(leaves[i].array)
+    return arguments
+
+
+def _run(program: Program, arguments: list[Any]) -> Any:
+    program.seen += 1
+    if program.function is None:
+        _decide(program, arguments)
+    if program.function is not None:
+        counters.ran += 1
+        return _call(program, program.function, arguments)
+    counters.stepped += 1
+    return _step_by_step(program, arguments)
+
+
+def _call(program: Program, function: Callable[..., Any], arguments: list[Any]) -> Any:
+    where = _device(program)
+    if where is None or is_default(where):
+        return function(*arguments)
+    import jax
+
+    with jax.default_device(jax_device(where)):
+        return function(*arguments)
+
+
+def _device(program: Program) -> Any:
+    return program.steps[0].signature.avals[0].device if program.steps else None  # type: ignore[union-attr]
+
+
+def _decide(program: Program, arguments: list[Any]) -> None:
+    """Compile the whole program, now or in the background, or leave it to be run op by op."""
+    if modes.execution == "eager" or not program.steps:
+        return
+    signatures = {s.signature for s in program.steps}
+    if program.seen == 1:
+        cold = [s for s in signatures if not s.warm]  # type: ignore[union-attr]
+        if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):  # type: ignore[union-attr]
+            return
+    elif len(program.steps) >= BACKGROUND_OPS and all(s.warm for s in signatures):  # type: ignore[union-attr]
+        if program.compiling is None:
+            program.compiling = _compile_in_background(program, arguments)
+            return
+        if not program.compiling.done():
+            return
+        program.function = program.compiling.result()
+        program.compiling = None
+        return
+    program.function = _whole(program, arguments)
+    counters.compiled += 1
+    for s in signatures:
+        s.compiled_in += 1  # type: ignore[union-attr]
+
+
+def _whole(program: Program, arguments: list[Any]) -> Callable[..., Any]:
+    import jax
+
+    head = len(arguments) - len(program.inputs)
+    donate = tuple(head + i for i, index in enumerate(program.inputs) if index in program.donated)
+    return jax.jit(_replay(program, [np.asarray(a).dtype.kind for a in arguments[:head]]), donate_argnums=donate)
+
+
+def _compile_in_background(program: Program, arguments: list[Any]) -> Future[Any]:
+    import jax
+
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments]
+    function = _whole(program, arguments)
+    counters.compiled += 1
+
+    def compile_it() -> Callable[..., Any]:
+        function.lower(*shapes).compile()  # type: ignore[attr-defined]
+        return function
+
+    return _workers().submit(compile_it)
+
+
+@cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "torchgrad_jax-compile")
+
+
+def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
+    """The program as one JAX function of its number arrays and inputs."""
+    steps, inputs, outputs = program.steps, program.inputs, program.outputs
+    places = _number_places(program)
+
+    def program_of_operations(*arguments: Any) -> list[Any]:
+        import jax.numpy as jnp
+
+        numbers = dict(zip(kinds, arguments, strict=False))
+        env: dict[int, Any] = {-1 - index: a for index, a in zip(inputs, arguments[len(kinds) :], strict=True)}
+        flags = []
+        for step, place in zip(steps, places, strict=True):
+            at = iter(place)
+            operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
+            _store(env, step, step.signature.function(*operands), flags)  # type: ignore[union-attr]
+        outs = [env[slot] for slot in outputs]
+        if flags:
+            code = jnp.zeros(2, jnp.int64)
+            for i in reversed(range(len(flags))):
+                code = jnp.where(flags[i][0] != 0, jnp.stack([jnp.int64(i + 1), flags[i][1]]), code)
+            outs.append(code)
+        return outs
+
+    return program_of_operations
+
+
+def _store(env: dict[int, Any], step: Step, outs: tuple[Any, ...], flags: list[Any]) -> None:
+    if step.signature.check is not None:  # type: ignore[union-attr]
+        flags.append(outs[-1])
+        outs = outs[:-1]
+    for i, out in enumerate(outs):
+        env[step.slot + i] = out
+
+
+def _number_at(numbers: dict[str, Any], place: tuple[str, int]) -> Any:
+    return numbers[place[0]][place[1]]
+
+
+def _number_places(program: Program) -> list[list[tuple[str, int]]]:
+    """For each needed operation, where each of its Python numbers stands in the program's number arrays."""
+    needed = set(program.steps)
+    chain: list[Step] = []
+    step = program.steps[-1] if program.steps else None
+    while step is not None:
+        if step.signature is not None:
+            chain.append(step)
+        step = step.parent
+    counts: Counter[str] = Counter()
+    found = []
+    for step in reversed(chain):
+        place = []
+        for kind in step.args:
+            if type(kind) is not int:
+                array = _KIND[kind]
+                place.append((array, counts[array]))
+                counts[array] += 1
+        if step in needed:
+            found.append(place)
+    return found
+
+
+_KIND = {float: "f", int: "i", bool: "i", complex: "c"}
+
+
+def _step_by_step(program: Program, arguments: list[Any]) -> list[Any]:
+    """Run the program one operation at a time, each through its own jitted function."""
+    head = len(arguments) - len(program.inputs)
+    numbers = {a.dtype.kind: a for a in arguments[:head]}
+    env: dict[int, Any] = {-1 - index: a for index, a in zip(program.inputs, arguments[head:], strict=True)}
+    places = _number_places(program) if numbers else [[]] * len(program.steps)
+    flags: list[Any] = []
+    for step, place, dying in zip(program.steps, places, _last_uses(program), strict=True):
+        sig = step.signature
+        assert sig is not None
+        at = iter(place)
+        operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
+        if not sig.warm:
+            sig.warm = True
+            counters.compiled_ops += 1
+        _store(env, step, _call(program, sig.function, operands), flags)
+        for slot in dying:
+            env.pop(slot, None)
+    outs = [env[slot] for slot in program.outputs]
+    if flags:
+        outs.append(_first_failure(flags))
+    return outs
+
+
+def _first_failure(flags: list[Any]) -> np.ndarray:
+    for i, flag in enumerate(flags):
+        bad, offender = np.asarray(flag)
+        if bad:
+            return np.array([i + 1, offender])
+    return np.zeros(2, np.int64)
+
+
+def _last_uses(program: Program) -> Iterator[list[int]]:
+    """For each operation, the slots that nothing after it reads."""
+    kept = set(program.outputs)
+    last: dict[int, int] = {}
+    for i, step in enumerate(program.steps):
+        for a in step.args:
+            if type(a) is int:
+                last[a] = i
+        for slot in range(step.slot, step.end):
+            last.setdefault(slot, i)
+    dying: list[list[int]] = [[] for _ in program.steps]
+    for slot, i in last.items():
+        if slot not in kept:
+            dying[i].append(slot)
+    return iter(dying)
+
+
+# ---------------------------------------------------------------------- failure
+
+
+class _Failed:
+    """Stands for the recorder of Values whose program failed: looking at one raises what went wrong."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.recorder = self
+        self.error = error
+
+    def force(self, value: Value) -> None:
+        """Raise the program's error again."""
+        raise RuntimeError(f"the program that makes this tensor failed: {self.error}") from self.error
+
+
+def _fail(values: list[Value], alive: bytes, aliases: list[Value], epoch: Any, error: BaseException) -> None:
+    failed: Any = _Failed(error)
+    for value in [v for v, flag in zip(values, alive, strict=True) if flag] + aliases:
+        value.epoch = failed

@@ -1,0 +1,101 @@
+"""Aval: what is known of a value before it exists. Value: what a Tensor holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.device import CPU, device, device_of
+
+
+class Aval:
+    """Shape, dtype and device of a value. Equal ones are one object, so they compare by identity."""
+
+    __slots__ = ("shape", "dtype", "device", "ndim", "size")
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    device: device
+    ndim: int
+    size: int
+
+    def __repr__(self) -> str:
+        return f"Aval({self.dtype}{list(self.shape)}@{self.device})"
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+_interned: dict[tuple[tuple[int, ...], np.dtype, device], Aval] = {}
+
+
+def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Aval:
+    """The one Aval of this shape, dtype and device."""
+    key = (shape, dtype, where)
+    found = _interned.get(key)
+    if found is None:
+        found = Aval()
+        found.shape, found.dtype, found.device = shape, dtype, where
+        found.ndim, found.size = len(shape), math.prod(shape)
+        found = _interned.setdefault(key, found)
+    return found
+
+
+class Value:
+    """One immutable array: concrete (`array` is set) or pending (the record that will make it is known by `slot`
+    in the program that `epoch` stands for).
+
+    `storage` and `version` serve the layer above: the storage whose content this Value is or was, and the
+    storage's version at the time. A Value belongs to at most one storage.
+    """
+
+    __slots__ = ("aval", "array", "slot", "epoch", "storage", "version")
+    aval: Aval
+    array: Any
+    slot: int
+    epoch: Epoch | None
+    storage: Any
+    version: int
+
+    def concrete(self) -> Any:
+        """The array, computed now if it is pending. Errors of the program that makes it are raised here."""
+        if self.array is None:
+            assert self.epoch is not None
+            self.epoch.recorder.force(self)
+        return self.array
+
+    def __repr__(self) -> str:
+        return f"Value({self.aval}, {'pending' if self.array is None else 'concrete'})"
+
+
+class Epoch:
+    """The time between two flushes of one recorder: a pending Value's slot counts only within its own."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+
+
+def constant(array: Any, aval: Aval | None = None) -> Value:
+    """A concrete Value that holds `array`: a `jax.Array`, a tracer, or a NumPy array that nobody writes to any more."""
+    value = Value()
+    if aval is None:
+        where = CPU if isinstance(array, np.ndarray) or is_tracer(array) else device_of(array)
+        aval = aval_of(tuple(array.shape), np.dtype(array.dtype), where)
+    value.aval = aval
+    value.array = array
+    value.slot = 0
+    value.epoch = None
+    value.storage = None
+    value.version = 0
+    return value
+
+
+def is_tracer(array: Any) -> bool:
+    """Whether `array` stands for a value inside a JAX transformation."""
+    import jax
+
+    return isinstance(array, jax.core.Tracer)

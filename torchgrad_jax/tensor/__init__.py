@@ -1,0 +1,1 @@
+"""Tensor: dispatch, storage, views, in-place writes, conversion."""

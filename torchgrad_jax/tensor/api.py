@@ -1,0 +1,24 @@
+"""What `torch.X` is, gathered: operators, factories, dtypes, grad modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.tensor import creation, formatting, methods
+from torchgrad_jax.tensor.tensor import Size, Tensor
+
+
+def public() -> dict[str, Any]:
+    """The names of the top-level namespace."""
+    methods.install()
+    found: dict[str, Any] = {d.name: d for d in dtypes.ALL}
+    found.update({n: d for n, d in dtypes.ALIASES.items()})
+    found.update(methods.namespace)
+    found.update(
+        Tensor=Tensor, Size=Size, device=device, dtype=dtypes.dtype, set_printoptions=formatting.set_printoptions,
+        get_default_dtype=dtypes.get_default_dtype, set_default_dtype=dtypes.set_default_dtype,
+        set_default_device=creation.set_default_device, get_default_device=creation.get_default_device,
+    )  # fmt: skip
+    return found

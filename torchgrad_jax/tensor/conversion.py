@@ -1,0 +1,212 @@
+"""From tensors to Python, NumPy and text, and between dtypes and devices."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.value import aval_of, constant
+from torchgrad_jax.tensor import formatting
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.inplace import cast_to
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+
+def item(self: Tensor) -> Any:
+    """The only element as a Python number. RuntimeError where there are more or none."""
+    aval = self._aval
+    if aval.size != 1:
+        raise RuntimeError(f"a Tensor with {aval.size} elements cannot be converted to Scalar")
+    return self._concrete().item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    return np.asarray(self._concrete()).tolist()
+
+
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad."""
+    if self.requires_grad and not force:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self.device.type != "cpu" and not force:
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    return np.array(self._concrete())
+
+
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = numpy(self)
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def __bool__(self: Tensor) -> bool:
+    size = self._aval.size
+    if size != 1:
+        what = "no values" if size == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(item(self))
+
+
+def __float__(self: Tensor) -> float:
+    return float(item(self))
+
+
+def __int__(self: Tensor) -> int:
+    return int(item(self))
+
+
+def __complex__(self: Tensor) -> complex:
+    return complex(item(self))
+
+
+def __index__(self: Tensor) -> int:
+    if self._aval.size != 1 or self._aval.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+def __format__(self: Tensor, spec: str) -> str:
+    return format(item(self), spec) if self._aval.ndim == 0 else object.__format__(self, spec)
+
+
+def __repr__(self: Tensor) -> str:
+    where = self.device
+    node = self.grad_fn
+    return formatting.tensor_str(
+        np.asarray(self._concrete()),
+        requires_grad=self.requires_grad,
+        grad_fn_name=None if node is None else node.name(),
+        device_suffix=None if where is CPU else f"device='{where}'",
+        default_dtype=dtypes.get_default_dtype().name,
+    )
+
+
+# ---------------------------------------------------------------------- dtype and device
+
+
+def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """The tensor as `dtype`: itself if it is that already."""
+    if self._aval.dtype == dtype.np:
+        return self
+    return apply(cast_to(dtype.np), (self,))
+
+
+def move(self: Tensor, where: device) -> Tensor:
+    """The tensor on another device: itself if it is there already. Gradients come back to the source."""
+    if self.device is where:
+        return self
+    if self.requires_grad:
+        from torchgrad_jax.tensor.devices import move_with_history
+
+        return move_with_history(self, where)
+    return wrap(moved_value(self._read(), where))
+
+
+def moved_value(value: Any, where: device) -> Any:
+    """A Value's content on another device."""
+    import jax
+
+    from torchgrad_jax.runtime.device import jax_device
+
+    array = jax.device_put(value.concrete(), jax_device(where))
+    return constant(array, aval_of(value.aval.shape, value.aval.dtype, where))
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies."""
+    dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
+    kwargs.pop("non_blocking", None), kwargs.pop("memory_format", None)
+    if "other" in kwargs:
+        args = (kwargs.pop("other"), *args)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    for i, a in enumerate(args):
+        if isinstance(a, dtypes.dtype):
+            dtype = a
+        elif isinstance(a, Tensor):
+            dtype, where = a.dtype, a.device
+        elif isinstance(a, (str, device)) or (isinstance(a, int) and not isinstance(a, bool) and i == 0):
+            where = a
+        elif isinstance(a, bool):
+            force = a if i >= 2 else force
+        elif a is not None:
+            raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(x).__name__ for x in args)})")
+    found = self
+    if where is not None:
+        found = move(found, device(where))
+    if dtype is not None:
+        found = cast(found, dtype)
+    if force and found is self:
+        from torchgrad_jax.tensor.views import clone
+
+        found = clone(self)
+    return found
+
+
+def type_(self: Tensor, dtype: Any = None) -> Any:
+    """The tensor's type as text, or the tensor as another dtype."""
+    if dtype is None:
+        return f"torch.{'cuda.' if self.is_cuda else ''}{self.dtype.title}Tensor"
+    if isinstance(dtype, str):
+        title = dtype.rpartition(".")[2].removesuffix("Tensor")
+        dtype = next(d for d in dtypes.ALL if d.title == title)
+    return cast(self, dtype)
+
+
+def cpu(self: Tensor) -> Tensor:
+    """The tensor on the host."""
+    return move(self, CPU)
+
+
+def cuda(self: Tensor, device_: Any = None) -> Tensor:
+    """The tensor on a GPU."""
+    return move(self, device("cuda" if device_ is None else device_))
+
+
+# ---------------------------------------------------------------------- copies
+
+
+def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    from torchgrad_jax.runtime.recorder import per_thread
+
+    made = wrap(per_thread.recorder.alias(self._read()))
+    made.__class__ = type(self)
+    made._rg = self._rg
+    memo[id(self)] = made
+    grad = self.grad  # type: ignore[attr-defined]
+    if grad is not None:
+        made.grad = copy.deepcopy(grad, memo)  # type: ignore[attr-defined]
+    if self.__dict__:
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return made
+
+
+def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the pickle protocol; call detach() first."
+        )
+    return _rebuild, (type(self), np.asarray(self._concrete()), str(self.device), self.requires_grad, dict(self.__dict__))
+
+
+def _rebuild(cls: type, array: np.ndarray, where: str, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
+    made = wrap(from_data(array, None, where))
+    made.__class__ = cls
+    made._rg = requires_grad
+    made.__dict__.update(attributes)
+    return made
+
+

@@ -1,0 +1,393 @@
+"""Tensors from Python and NumPy data, and from a shape alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import ARRAY, Static, op, registry
+from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Value, aval_of, constant
+from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+_default_device: device = CPU
+
+
+def set_default_device(where: Any) -> None:
+    """The device of tensors made without `device=`."""
+    global _default_device
+    _default_device = CPU if where is None else device(where)
+
+
+def get_default_device() -> device:
+    """The device of tensors made without `device=`."""
+    return _default_device
+
+
+def as_device(where: Any) -> device:
+    """`device=` of a factory as a device."""
+    return _default_device if where is None else device(where)
+
+
+# ---------------------------------------------------------------------- from data
+
+
+def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
+    """A constant Value of Python or NumPy data, copied: later writes to `data` do not show."""
+    array = _to_numpy(data)
+    if dtype is not None:
+        _check_dtype("tensor", dtype)
+        array = array.astype(dtype.np)
+    elif not isinstance(data, (np.ndarray, np.generic)):
+        array = array.astype(_python_dtype(array, data), copy=False)
+    dtypes.of(array.dtype)
+    if array is data or array.base is not None or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return constant(array, aval_of(array.shape, array.dtype, as_device(where)))
+
+
+def _check_dtype(name: str, dtype: Any) -> None:
+    if not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+
+
+def _to_numpy(data: Any) -> np.ndarray:
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, Tensor):
+        return np.asarray(data._concrete())
+    if isinstance(data, (list, tuple)):
+        return _nested(data)
+    if isinstance(data, (bool, int, float, complex, np.generic)):
+        try:
+            return np.asarray(data)
+        except OverflowError:
+            raise RuntimeError("Overflow when unpacking long long") from None
+    if hasattr(data, "__array__"):
+        return np.asarray(data)
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return _nested(list(data))
+    if isinstance(data, str):
+        raise TypeError("new(): invalid data type 'str'")
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _nested(data: Sequence[Any]) -> np.ndarray:
+    """A nested sequence as an array. ValueError with PyTorch's text where its lengths differ."""
+    plain = _without_tensors(data)
+    try:
+        array = np.array(plain)
+    except (ValueError, OverflowError) as error:
+        _check_lengths(plain, 0, _lengths(plain))
+        raise ValueError(str(error)) from None
+    if array.dtype == object:
+        _check_leaves(plain)
+        array = np.array(plain, dtype=np.float64)
+    if array.dtype.kind in "US":
+        raise TypeError(f"new(): invalid data type '{type(_first_leaf(plain)).__name__}'")
+    return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
+
+
+def _without_tensors(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.tolist()  # type: ignore[attr-defined]
+    return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
+
+
+def _first_leaf(data: Any) -> Any:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _lengths(data: Any) -> list[int]:
+    found = []
+    while isinstance(data, (list, tuple)):
+        found.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    return found
+
+
+def _check_lengths(data: Any, depth: int, lengths: list[int]) -> None:
+    if depth == len(lengths):
+        if isinstance(data, (list, tuple)):
+            raise TypeError(f"must be real number, not {type(data).__name__}")
+        return
+    if not isinstance(data, (list, tuple)):
+        raise TypeError(f"expected sequence of length {lengths[depth]} at dim {depth}, got a {type(data).__name__}")
+    if len(data) != lengths[depth]:
+        raise ValueError(f"expected sequence of length {lengths[depth]} at dim {depth} (got {len(data)})")
+    for d in data:
+        _check_lengths(d, depth + 1, lengths)
+
+
+def _check_leaves(data: Any) -> None:
+    if isinstance(data, (list, tuple)):
+        for d in data:
+            _check_leaves(d)
+    elif not isinstance(data, (bool, int, float, complex, np.generic)):
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _python_dtype(array: np.ndarray, data: Any) -> np.dtype:
+    """Python floats have the default dtype; NumPy scalars keep theirs."""
+    if isinstance(_first_leaf(data), np.generic) or array.dtype.kind == "b":
+        return array.dtype
+    if array.dtype.kind == "f":
+        return dtypes.default_float()
+    if array.dtype.kind == "c":
+        return dtypes.to_complex(dtypes.default_float())
+    return np.dtype(np.int64)
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar."""
+    if isinstance(data, Tensor):
+        import warnings
+
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+        device = data.device if device is None else device
+        dtype = data.dtype if dtype is None else dtype
+    made = wrap(from_data(data, dtype, device))
+    return _requiring(made, requires_grad)
+
+
+def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
+    if requires_grad:
+        if not dtypes.is_float(t._aval.dtype):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        t._rg = True
+    return t
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor: itself if it is one of that dtype and device already."""
+    if isinstance(data, Tensor):
+        return data.to(device or data.device, dtype or data.dtype)  # type: ignore[attr-defined]
+    return wrap(from_data(data, dtype, device))
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor with a copy of a NumPy array. (PyTorch's shares its memory; XLA's arrays cannot be written to.)"""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+            "(You can probably work around this by making a copy of your array  with array.copy().) "
+        )
+    return wrap(from_data(ndarray, None, CPU))
+
+
+# ---------------------------------------------------------------------- from a shape
+
+
+@op("full_(int[] size, Scalar fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False)
+def _full(fill_value: Any, size: tuple[int, ...], dtype: Any) -> Any:
+    from jax import numpy as jnp
+
+    from torchgrad_jax.ops.declare import convert
+
+    return jnp.broadcast_to(convert(fill_value, dtype), size)
+
+
+def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: device) -> Value:
+    """A Value of that shape filled with a number."""
+    rec = per_thread.recorder
+    if rec.device is not where:
+        rec.switch_device(where)
+    bound = registry["full_"].bind((Static(size), ARRAY, Static(dtype)), where)
+    return run(rec, bound, (number,))[0]
+
+
+def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = tuple(size[0])
+    found = []
+    for n in size:
+        if not hasattr(n, "__index__") or isinstance(n, bool):
+            raise TypeError(f"zeros(): argument 'size' must be tuple of ints, not {type(n).__name__}")
+        found.append(n.__index__())
+        if found[-1] < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {found[-1]}: {list(size)}")
+    return tuple(found)
+
+
+def _filled(number: Any, size: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    if "size" in kwargs:
+        size = (kwargs.pop("size"),)
+    return _made(number, _sizes(size), **kwargs)
+
+
+def _made(
+    number: Any,
+    size: tuple[int, ...],
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+    out: Any = None,
+) -> Tensor:
+    if dtype is not None:
+        _check_dtype("empty", dtype)
+    if out is not None:
+        from torchgrad_jax.tensor.generate import write_out
+
+        return write_out("full", out, wrap(full_value(size, number, out._aval.dtype, out.device)))
+    target = dtypes.default_float() if dtype is None else dtype.np
+    return _requiring(wrap(full_value(size, number, target, as_device(device))), requires_grad)
+
+
+def zeros(*size: Any, **kwargs: Any) -> Tensor:
+    """Zeros of the given size. Keywords: dtype, device, requires_grad, out."""
+    return _filled(0, size, kwargs)
+
+
+def ones(*size: Any, **kwargs: Any) -> Tensor:
+    """Ones of the given size. Keywords: dtype, device, requires_grad, out."""
+    return _filled(1, size, kwargs)
+
+
+def empty(*size: Any, **kwargs: Any) -> Tensor:
+    """A tensor of the given size whose content does not matter (it is zero). Keywords: dtype, device, requires_grad."""
+    return _filled(0, size, kwargs)
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """`fill_value` everywhere; its type gives the dtype where none is given."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()  # type: ignore[attr-defined]
+    if dtype is None and kwargs.get("out") is None:
+        dtype = dtypes.of(dtypes.of_number(type(fill_value)))
+    return _made(fill_value, _sizes((size,)), dtype=dtype, **kwargs)
+
+
+def _like(input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tensor:
+    kwargs["dtype"] = kwargs.get("dtype") or input.dtype
+    kwargs["device"] = kwargs.get("device") or input.device
+    return _made(number, input._aval.shape, **kwargs)
+
+
+def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """Zeros of the shape, dtype and device of `input`."""
+    return _like(input, 0, kwargs)
+
+
+def ones_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """Ones of the shape, dtype and device of `input`."""
+    return _like(input, 1, kwargs)
+
+
+def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """A tensor of the shape, dtype and device of `input` whose content does not matter (it is zero)."""
+    return _like(input, 0, kwargs)
+
+
+def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
+    """`fill_value` in the shape, dtype and device of `input`."""
+    return _like(input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
+    """`fill_value` in a new size, with this tensor's dtype and device."""
+    return _made(fill_value, _sizes((size,)), **_of_self(self, kwargs))
+
+
+def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """Zeros of a new size, with this tensor's dtype and device."""
+    return _filled(0, size, _of_self(self, kwargs))
+
+
+def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """Ones of a new size, with this tensor's dtype and device."""
+    return _filled(1, size, _of_self(self, kwargs))
+
+
+def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """A tensor of a new size whose content does not matter, with this tensor's dtype and device."""
+    return _filled(0, size, _of_self(self, kwargs))
+
+
+def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
+    """A tensor of `data`, with this tensor's dtype and device."""
+    return tensor(data, **_of_self(self, kwargs))
+
+
+def _of_self(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
+    kwargs["dtype"] = kwargs.get("dtype") or t.dtype
+    kwargs["device"] = kwargs.get("device") or t.device
+    return kwargs
+
+
+# ---------------------------------------------------------------------- sequences of numbers
+
+
+def _from_host(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
+    return _requiring(wrap(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:
+    """start, start + step ... before end. Integers give int64, any float the default dtype."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(v, (int, np.integer)) for v in (start, end, step))
+    target = dtype.np if dtype is not None else np.dtype(np.int64) if whole else dtypes.default_float()
+    length = math.ceil((end - start) / step)
+    if np.dtype(target).kind in "iu" and whole:
+        array = (start + step * np.arange(length)).astype(target)
+    else:
+        array = (start + step * np.arange(length, dtype=np.float64)).astype(target)
+    made = _from_host(array, device, requires_grad)
+    if out is not None:
+        from torchgrad_jax.tensor.generate import write_out
+
+        return write_out("arange", out, made)
+    return made
+
+
+def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    target = dtypes.default_float() if dtype is None else dtype.np
+    kind = np.float64 if target.kind not in "c" else np.complex128
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    index = np.arange(steps)
+    array = np.where(index < steps // 2, kind(start) + kind(step) * index, kind(end) - kind(step) * (steps - 1 - index)) if steps > 1 else np.full(steps, start, kind)  # fmt: skip
+    return _from_host(array.astype(target), device, requires_grad)
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """`steps` numbers from base ** start to base ** end, evenly spaced in the exponent."""
+    target = dtypes.default_float() if dtype is None else dtype.np
+    return _from_host((float(base) ** np.linspace(start, end, steps)).astype(target), device, requires_grad)
+
+
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A matrix with ones on its diagonal."""
+    target = dtypes.default_float() if dtype is None else dtype.np
+    return _from_host(np.eye(n, n if m is None else m).astype(target), device, requires_grad)

@@ -1,0 +1,207 @@
+"""Functions that choose among operators, or are made of several: overloads of `add`, `pow`, `div`, `where`, `matmul` ..."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply, binary
+from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
+
+
+def _tensor_or_number(name: str, x: Any) -> Any:
+    """An operand: a Tensor, or a Python number (NumPy's become one). TypeError for anything else."""
+    if isinstance(x, (Tensor, *NUMBERS)):
+        return x
+    if isinstance(x, (np.number, np.bool_)):
+        return x.item()
+    raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
+
+
+# ---------------------------------------------------------------------- arithmetic with alpha, rounding modes
+
+
+def _with_alpha(name: str) -> Any:
+    plain = function_of(registry[name])
+    fast = registry[name].bind((ARRAY, ARRAY))
+    scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
+
+    def general(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        other = _tensor_or_number(name, other)
+        made = apply(fast, (input, other)) if alpha == 1 else apply(scaled, (input, other, alpha))
+        return made if out is None else write_out(name, out, made)
+
+    made = binary(fast, name, general)
+    made.__doc__ = (plain.__doc__ or "") + " `alpha` multiplies other."
+    return made
+
+
+add = _with_alpha("add")
+sub = _with_alpha("sub")
+
+_DIV = function_of(registry["div"])
+
+
+def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
+    """input / other; rounded towards zero ("trunc") or down ("floor") if asked."""
+    if rounding_mode is None:
+        return _DIV(input, other) if out is None else _DIV(input, other, out=out)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )  # fmt: skip
+    made = apply(registry["div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode))), (input, _tensor_or_number("div", other)))
+    return made if out is None else write_out("div", out, made)
+
+
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+    """input ** exponent, element by element; either may be a number."""
+    if isinstance(exponent, Tensor):
+        made = apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+    else:
+        exponent = _tensor_or_number("pow", exponent)
+        made = apply(registry["pow_scalar"].bind((ARRAY, Static(exponent))), (input,))
+    return made if out is None else write_out("pow", out, made)
+
+
+# ---------------------------------------------------------------------- choosing
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where `condition` holds, else other; with the condition alone, the indices where it does."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if condition._aval.dtype not in (np.bool_, np.uint8):
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.title}")
+    operands = [x for x in (input, other)]
+    target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])
+    shape = broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
+    full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else wrap(from_data(x, dtypes.of(target), condition.device)) for x in operands]
+    return apply(registry["where_self"].bind((ARRAY,) * 3), (_to_shape(condition, shape), *(_to_shape(x, shape) for x in full)))
+
+
+def _to_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x._aval.shape == shape else expand(x, shape)
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero: a matrix with a row for each, or a tuple of columns. Looks at the values."""
+    found = np.nonzero(np.asarray(input._concrete()))
+    if as_tuple:
+        if not input._aval.ndim:
+            found = np.nonzero(np.asarray(input._concrete()).reshape(1))
+        return tuple(wrap(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
+    matrix = np.stack(found, 1) if input._aval.ndim else np.zeros((int(bool(input)), 0), np.int64)
+    return wrap(from_data(matrix.astype(np.int64), None, input.device))
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where `mask` is true, in one dimension. Looks at the mask."""
+    from torchgrad_jax.tensor.indexing import getitem
+
+    shape = broadcast_shapes(input._aval.shape, mask._aval.shape)
+    return getitem(_to_shape(input, shape), _to_shape(mask, shape))
+
+
+# ---------------------------------------------------------------------- matrix products
+
+_MM = registry["mm"].bind((ARRAY, ARRAY))
+_BMM = registry["bmm"].bind((ARRAY, ARRAY))
+_MV = registry["mv"].bind((ARRAY, ARRAY))
+_DOT = registry["dot"].bind((ARRAY, ARRAY))
+
+
+def _general_matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    a, b = input._aval, other._aval
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D")
+    if a.ndim == 1 and b.ndim == 1:
+        made = apply(_DOT, (input, other))
+    elif a.ndim == 2 and b.ndim == 1:
+        made = apply(_MV, (input, other))
+    elif a.ndim == 1 and b.ndim == 2:
+        made = squeeze(apply(_MM, (unsqueeze(input, 0), other)), 0)
+    elif a.ndim == 2 and b.ndim == 2:
+        made = apply(_MM, (input, other))
+    elif a.ndim >= 3 and b.ndim <= 2:
+        made = _fold(input, other)
+    else:
+        made = _batched(input, other)
+    return made if out is None else write_out("matmul", out, made)
+
+
+def _fold(input: Tensor, other: Tensor) -> Tensor:
+    """A batch times one matrix (or vector): the batch's rows as one long matrix."""
+    shape = input._aval.shape
+    rows = reshape(input, (math.prod(shape[:-1]), shape[-1]))
+    if other._aval.ndim == 1:
+        return apply(_unsafe_view(shape[:-1]), (apply(_MV, (rows, other)),))
+    return apply(_unsafe_view((*shape[:-1], other._aval.shape[1])), (apply(_MM, (rows, other)),))
+
+
+def _unsafe_view(size: tuple[int, ...]) -> Any:
+    return registry["_unsafe_view"].bind((ARRAY, Static(size)))
+
+
+def _batched(input: Tensor, other: Tensor) -> Tensor:
+    left_vector, right_vector = input._aval.ndim == 1, other._aval.ndim == 1
+    x = unsqueeze(input, 0) if left_vector else input
+    y = unsqueeze(other, 1) if right_vector else other
+    a, b = x._aval.shape, y._aval.shape
+    batch = broadcast_shapes(a[:-2], b[:-2])
+    if a[-1] != b[-2] or x._aval.dtype != y._aval.dtype:  # bmm's own words for what does not fit
+        batch_size = math.prod(batch)
+        return apply(_BMM, (wrap_shape(x, (batch_size, *a[-2:]), batch), wrap_shape(y, (batch_size, *b[-2:]), batch)))
+    size = math.prod(batch)
+    product = apply(_BMM, (wrap_shape(x, (size, *a[-2:]), batch), wrap_shape(y, (size, *b[-2:]), batch)))
+    shape = batch + (() if left_vector else (a[-2],)) + (() if right_vector else (b[-1],))
+    return apply(_unsafe_view(shape), (product,))
+
+
+def wrap_shape(x: Tensor, shape: tuple[int, int, int], batch: tuple[int, ...]) -> Tensor:
+    """`x` expanded over the batch dimensions, which then become one."""
+    return reshape(expand(x, (*batch, *shape[1:])), shape)
+
+
+_FAST_MM = binary(_MM, "matmul", _general_matmul)
+
+
+def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
+    if out is None and type(other) is Tensor and type(input) is Tensor and input._aval.ndim == 2 and other._aval.ndim == 2:
+        return _FAST_MM(input, other)
+    return _general_matmul(input, other, out=out)
+
+
+# ---------------------------------------------------------------------- Python results
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal."""
+    a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close: abs(input - other) <= atol + rtol * abs(other)."""
+    if input._aval.dtype != other._aval.dtype:
+        raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
+    a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
+    return bool(np.allclose(a, b, rtol, atol, equal_nan))
+
+
+def _c(x: Tensor) -> str:
+    return x.dtype.title

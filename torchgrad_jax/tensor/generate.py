@@ -1,0 +1,122 @@
+"""From the declared operators: `torch.X`, `Tensor.X`, the in-place `X_`, `out=`."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.ops.declare import ARRAY, Operator
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.dispatch import apply, binary, unary
+from torchgrad_jax.tensor.inplace import apply_inplace, overwrite
+from torchgrad_jax.tensor.tensor import Tensor
+
+_named: dict[tuple[str, ...], Any] = {}
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a Tensor."""
+    return isinstance(x, Tensor)
+
+
+def function_of(operator: Operator) -> Callable[..., Any]:
+    """The function of a declared operator."""
+    general = _general(operator)
+    parameters = operator.schema.parameters
+    made = general
+    if operator.results is None and all(p.default is not None for p in parameters):
+        kinds = [p.type for p in parameters]
+        if kinds == ["Tensor"]:
+            made = unary(operator.bind((ARRAY,)), operator.name, general)
+        elif kinds in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
+            made = binary(operator.bind((ARRAY, ARRAY)), operator.name, general)
+    made.__doc__ = _docstring(operator, operator.schema.text)
+    return made
+
+
+def _general(operator: Operator) -> Callable[..., Any]:
+    named = _result_type(operator)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None) if operator.out else None
+        bound, operands = operator.parse(args, kwargs, is_tensor)
+        outs = apply(bound, operands)
+        if named is not None:
+            outs = named(*outs)
+        return outs if out is None else write_out(operator.name, out, outs)
+
+    call.__name__ = call.__qualname__ = operator.name
+    return call
+
+
+def _result_type(operator: Operator) -> Any:
+    if operator.results is None:
+        return None
+    return namedtuple(operator.name, operator.results)  # type: ignore[misc]  # noqa: PYI024 - made from data
+
+
+def inplace_of(operator: Operator) -> Callable[..., Tensor]:
+    """The twin of a declared operator that writes its result into `self`."""
+    simple = [p.type for p in operator.schema.parameters] in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"])
+    plain = operator.bind((ARRAY, ARRAY)) if simple else None
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if plain is not None and len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
+            return apply_inplace(plain, (self, args[0]))
+        bound, operands = operator.parse((self, *args), kwargs, is_tensor)
+        return apply_inplace(bound, tuple(operands))
+
+    call.__name__ = call.__qualname__ = operator.name + "_"
+    call.__doc__ = _docstring(operator, "In-place version of `" + operator.name + "`. ")
+    return call
+
+
+def _docstring(operator: Operator, lead: str) -> str:
+    return f"{lead}\n\n{operator.__doc__ or ''}"
+
+
+def write_out(name: str, out: Any, outs: Any) -> Any:
+    """``out=``: the results written into given tensors. RuntimeError where autograd or the dtype forbids it."""
+    from torchgrad_jax.ops import dtypes, promotion
+    from torchgrad_jax.tensor.inplace import cast_to
+
+    rec = per_thread.recorder
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    results = outs if isinstance(outs, tuple) else (outs,)
+    for target, made in zip(targets, results, strict=True):
+        if rec.grad_enabled and (made._rg or target._rg):
+            raise RuntimeError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            )
+        a, b = made._aval, target._aval
+        if not promotion.can_cast(a.dtype, b.dtype):
+            raise RuntimeError(
+                f"result type {dtypes.of(a.dtype).title} can't be cast to the desired output type {dtypes.of(b.dtype).title}"
+            )  # fmt: skip
+        value = made._read()
+        if a.dtype != b.dtype:
+            value = apply(cast_to(b.dtype), (made,))._read()
+        if a.shape != b.shape:
+            resize(target, value)
+        else:
+            overwrite(target, value)
+    return out
+
+
+def resize(target: Tensor, value: Any) -> None:
+    """An `out=` tensor takes the shape of the result."""
+    import warnings
+
+    if target._aval.size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(target._aval.shape)}, which does not match the required "
+            f"output shape {list(value.aval.shape)}.",
+            UserWarning,
+            stacklevel=4,
+        )
+    if target._view is not None:
+        raise RuntimeError("torchgrad_jax cannot resize a view; give an out= tensor of the result's shape")
+    overwrite(target, value)
+
+

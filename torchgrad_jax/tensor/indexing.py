@@ -1,0 +1,259 @@
+"""``x[...]`` and ``x[...] = y``: ints and slices make views, tensors gather and scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.views import _view, select, slice_dim, unsqueeze
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """``self[key]``."""
+    if type(key) is int:
+        shape = self._aval.shape
+        if shape:
+            n = shape[0]
+            if -n <= key < n:
+                return _view("select", self, 0, key + n if key < 0 else key)
+            raise IndexError(f"index {key} is out of bounds for dimension 0 with size {n}")
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+    out, indices = _basic(self, key)
+    return _gather(out, indices) if indices else out
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """``self[key] = value``."""
+    target, indices = _basic(self, key)
+    if not isinstance(value, Tensor):
+        if not isinstance(value, (int, float, complex, bool, np.generic)):
+            raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
+        value = wrap(from_data(value, self.dtype, self.device))
+    if not indices:
+        copy_(target, _trimmed(value, target._aval.ndim))
+        return
+    shape = _gathered_shape(target._aval.shape, indices)
+    put(target, indices, cast(_trimmed(value, len(shape)), self.dtype), accumulate=False)
+
+
+def _trimmed(value: Tensor, ndim: int) -> Tensor:
+    """Leading dimensions of size 1 beyond the target's are dropped."""
+    while value._aval.ndim > ndim and value._aval.shape[0] == 1:
+        value = select(value, 0, 0)
+    return value
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write `src`, broadcast and converted, into this tensor."""
+    from torchgrad_jax.tensor.conversion import move
+
+    if not isinstance(src, Tensor):
+        src = wrap(from_data(src, self.dtype, self.device))
+    if src.device is not self.device:
+        src = move(src, self.device)
+    shape = self._aval.shape
+    if src._aval.shape != shape:
+        try:
+            fits = broadcast_shapes(shape, src._aval.shape) == shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            a, b = shape, src._aval.shape
+            for i in range(1, max(len(a), len(b)) + 1):
+                n, m = (a[-i] if i <= len(a) else 1), (b[-i] if i <= len(b) else 1)
+                if m not in (1, n):
+                    if len(b) > len(a):
+                        break
+                    raise RuntimeError(
+                        f"The expanded size of the tensor ({n}) must match the existing size ({m}) at non-singleton dimension {len(a) - i}.  "
+                        f"Target sizes: {list(a)}.  Tensor sizes: {list(b)}"
+                    )
+            raise RuntimeError(
+                f"expand(torch.{src.dtype.title}Tensor{{{list(b)}}}, size={list(a)}): the number of sizes provided ({len(a)}) must be greater or "
+                f"equal to the number of dimensions in the tensor ({len(b)})"
+            )
+    return apply_inplace(_COPY, (self, src))
+
+
+_COPY = registry["copy"].bind((ARRAY, ARRAY))
+
+
+# ---------------------------------------------------------------------- basic indexing
+
+
+def _as_tuple(key: Any) -> tuple[Any, ...]:
+    if isinstance(key, tuple):
+        return key
+    if isinstance(key, list) and any(isinstance(k, (slice, type(None), type(...), list, tuple, Tensor)) for k in key):
+        return tuple(key) if len(key) < 32 and not any(isinstance(k, (list, tuple)) for k in key) else (key,)
+    return (key,)
+
+
+def _consumes(k: Any) -> int:
+    """How many dimensions an index stands for."""
+    if k is None or k is Ellipsis or isinstance(k, (bool, np.bool_)):
+        return 0
+    if isinstance(k, Tensor) and k._aval.dtype in (np.bool_, np.uint8):
+        return k._aval.ndim
+    if isinstance(k, np.ndarray) and k.dtype == np.bool_:
+        return k.ndim
+    return 1
+
+
+def _basic(self: Tensor, key: Any) -> tuple[Tensor, dict[int, Tensor]]:
+    """The view that ints, slices, None and ... make, and the index tensors by dimension of it."""
+    keys = _as_tuple(key)
+    shape = self._aval.shape
+    used = sum(_consumes(k) for k in keys)
+    if used > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    out = self
+    dim = 0
+    consumed = 0
+    indices: dict[int, Tensor] = {}
+    for k in keys:
+        if k is None:
+            out = unsqueeze(out, dim)
+            dim += 1
+        elif k is Ellipsis:
+            skip = len(shape) - used
+            dim += skip
+            consumed += skip
+        elif isinstance(k, slice):
+            out = _sliced(out, dim, k)
+            dim += 1
+            consumed += 1
+        elif isinstance(k, (bool, np.bool_)):
+            out = unsqueeze(out, dim)
+            indices[dim] = wrap(from_data(np.zeros(int(k), np.int64), None, self.device))
+            dim += 1
+        elif _is_integer(k):
+            out = _selected(out, dim, int(k), consumed)
+            consumed += 1
+        else:
+            for index in _index_tensors(k, out, dim):
+                indices[dim] = index
+                dim += 1
+                consumed += 1
+    if out is self and not indices:
+        out = _view("alias", self)
+    return out, indices
+
+
+def _is_integer(k: Any) -> bool:
+    if isinstance(k, Tensor):
+        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8
+    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray))
+
+
+def _selected(t: Tensor, dim: int, index: int, original: int) -> Tensor:
+    n = t._aval.shape[dim]
+    if not -n <= index < n:
+        raise IndexError(f"index {index} is out of bounds for dimension {original} with size {n}")
+    return _view("select", t, dim, index + n if index < 0 else index)
+
+
+def _sliced(t: Tensor, dim: int, k: slice) -> Tensor:
+    start, stop, step = (None if v is None else v.__index__() for v in (k.start, k.stop, k.step))
+    if step is not None and step <= 0:
+        raise ValueError("step must be greater than zero")
+    n = t._aval.shape[dim]
+    start, stop, step = slice(start, stop, step).indices(n)
+    if (start, stop, step) == (0, n, 1):
+        return t
+    return slice_dim(t, dim, start, stop, step)
+
+
+def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
+    """An index as int64 tensors, one for each dimension it stands for: a boolean mask as the places where it holds."""
+    if not isinstance(k, Tensor):
+        if not isinstance(k, (list, tuple, np.ndarray)):
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + type(k).__name__ + ")"
+            )
+        k = wrap(from_data(k, None, t.device))
+        if k._aval.size == 0 and k._aval.dtype.kind == "f":
+            k = wrap(from_data(np.zeros(k._aval.shape, np.int64), None, t.device))
+    if k._aval.dtype in (np.bool_, np.uint8):
+        for i, n in enumerate(k._aval.shape):
+            if n != t._aval.shape[dim + i]:
+                raise IndexError(
+                    f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
+                    f"{list(t._aval.shape)} at index {dim + i}"
+                )
+        found = np.nonzero(np.asarray(k._concrete()))
+        return [wrap(from_data(i.astype(np.int64), None, t.device)) for i in found]
+    if k._aval.dtype.kind not in "iu":
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return [k]
+
+
+# ---------------------------------------------------------------------- index tensors
+
+
+def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple[int, ...]:
+    dims = sorted(indices)
+    try:
+        index_shape = broadcast_shapes(*(indices[d]._aval.shape for d in dims))
+    except RuntimeError:
+        shapes = ", ".join(str(list(indices[d]._aval.shape)) for d in dims)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}") from None
+    if dims == list(range(dims[0], dims[-1] + 1)):
+        return (*shape[: dims[0]], *index_shape, *shape[dims[-1] + 1 :])
+    return (*index_shape, *(n for i, n in enumerate(shape) if i not in indices))
+
+
+def known_bounds(index: Tensor) -> tuple[int, int] | None:
+    """The smallest and largest element of host data; None where the values are not at hand without a computation."""
+    array = index._read().array
+    if isinstance(array, np.ndarray) and array.size:
+        return int(array.min()), int(array.max())
+    return None
+
+
+def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
+    """Raise IndexError for host indices out of range; whether all indices are known to be in range."""
+    known = True
+    for dim, index in indices.items():
+        if not index._aval.size:
+            continue
+        bounds = known_bounds(index)
+        n = shape[dim]
+        if bounds is None:
+            known = False
+        elif bounds[0] < -n or bounds[1] >= n:
+            bad = bounds[1] if bounds[1] >= n else bounds[0]
+            raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+    return known
+
+
+def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
+    dims = tuple(sorted(indices))
+    _gathered_shape(t._aval.shape, indices)
+    name = "index" if _check_indices(t._aval.shape, indices) else "index_checked"
+    bound = registry[name].bind((ARRAY, len(dims), Static(dims)))
+    return apply(bound, (t, *(indices[d] for d in dims)))
+
+
+def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
+    """Write (or add) `values` at index tensors."""
+    dims = tuple(sorted(indices))
+    shape = _gathered_shape(t._aval.shape, indices)
+    try:
+        fits = broadcast_shapes(shape, values._aval.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    name = "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
+    bound = registry[name].bind((ARRAY, ARRAY, len(dims), Static(dims), Static(accumulate)))
+    return apply_inplace(bound, (t, values, *(indices[d] for d in dims)))

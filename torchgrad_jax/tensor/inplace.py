@@ -1,0 +1,242 @@
+"""Writing into tensors: what becomes of the storage, the views and the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.ops.declare import ARRAY, registry
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.tensor.dispatch import apply, make_node, run
+from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode
+from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, write_through
+from torchgrad_jax.tensor.tensor import Tensor
+
+LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
+VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+
+
+def overwrite(t: Tensor, value: Value) -> None:
+    """Put a new content into a tensor's memory; its views and its base see it."""
+    storage = t._storage
+    if storage is None:
+        storage = t._shared()
+    if value.storage is not None:
+        value = per_thread.recorder.alias(value)
+    view = t._view
+    if view is None:
+        storage.write(value)
+        return
+    rec = per_thread.recorder
+    storage.write(write_through(rec, view.links, storage.value, value))
+    value.storage, value.version = storage, storage.version
+    t._value = value
+    view.seen = storage.version
+
+
+def check_writable(rec: Recorder, t: Tensor) -> None:
+    """PyTorch's refusals of in-place writes. RuntimeError."""
+    view = t._view
+    if view is not None and 0 in view.strides and any(
+        s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
+    ):  # fmt: skip
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    if not rec.grad_enabled or not t._rg:
+        return
+    if t._node is None:
+        raise RuntimeError(LEAF)
+    if view is not None:
+        if view.base._rg and view.base._node is None:
+            raise RuntimeError(VIEW_OF_LEAF)
+        if view.made_in != "default":
+            raise_by_origin(t, view)
+
+
+def raise_by_origin(t: Tensor, view: View) -> None:
+    """Refuse to write into a view that autograd cannot follow. RuntimeError with PyTorch's text."""
+    if view.made_in == "no_grad":
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
+            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both "
+            "inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+        )
+    raise RuntimeError(
+        f"Output {t._nr} of {view.made_in} is a view and is being modified inplace. This view is the output of a function that returns "
+        "multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by "
+        "an out-of-place one."
+    )
+
+
+def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
+    """An operation whose result goes into its first operand."""
+    rec = per_thread.recorder
+    target: Tensor = operands[0]
+    values = tuple([o._read() if isinstance(o, Tensor) else o for o in operands])
+    check_writable(rec, target)
+    mask = 0
+    if rec.grad_enabled:
+        for i, o in enumerate(operands):
+            if isinstance(o, Tensor) and o._rg:
+                mask |= 1 << i
+        if mask and rec.turned:
+            rec.turned = False
+            rec.flush("turn")
+    out, sig = run(rec, bound, values)
+    if out.aval is not values[0].aval:
+        out = _fit(rec, out, values[0].aval)
+    node = None
+    if mask:
+        # What is saved of the target is its old content, which nobody can write to any more.
+        kept = tuple([_unshared(rec, v) if o is target and type(v) is Value else v for o, v in zip(operands, values, strict=True)])
+        node = make_node(rec, sig, mask, operands, kept, out)
+    overwrite(target, out)
+    if node is not None:
+        rebase(target, node)
+    return target
+
+
+def _unshared(rec: Recorder, value: Value) -> Value:
+    return value if value.storage is None else rec.alias(value)
+
+
+def _fit(rec: Recorder, value: Value, aval: Aval) -> Value:
+    """The result as the target holds it. RuntimeError with PyTorch's text where it cannot."""
+    from torchgrad_jax.ops import dtypes, promotion
+
+    if value.aval.shape != aval.shape:
+        raise RuntimeError(
+            f"output with shape {list(aval.shape)} doesn't match the broadcast shape {list(value.aval.shape)}"
+        )  # fmt: skip
+    if not promotion.can_cast(value.aval.dtype, aval.dtype):
+        a, b = dtypes.of(value.aval.dtype).title, dtypes.of(aval.dtype).title
+        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
+    return run(rec, cast_to(aval.dtype), (value,))[0]
+
+
+def cast_to(array_type: Any) -> Any:
+    """The BoundOperator that converts to a dtype."""
+    from torchgrad_jax.ops.declare import Static
+
+    return registry["_to_copy"].bind((ARRAY, Static(array_type)))
+
+
+# ---------------------------------------------------------------------- the graph after a write
+
+
+def rebase(t: Tensor, node: Node) -> None:
+    """The tensor's content now comes from `node`; if it is a view, its base's does in part."""
+    view = t._view
+    if view is None:
+        t._node, t._nr, t._rg = node, 0, True
+        return
+    base: Tensor = view.base
+    rec = per_thread.recorder
+    copy = CopySlices(rec, base, view, node)
+    base._node, base._nr, base._rg = copy, 0, True
+    t._rg = True
+    assert t._storage is not None
+    view.node_seen = -1  # regenerated when it is asked for
+
+
+class CopySlices(Node):
+    """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
+    straight on."""
+
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base")
+
+    def __init__(self, rec: Recorder, base: Tensor, view: View, inner: Node) -> None:
+        self.inner, self.links, self.aval = inner, view.links, base._aval
+        edges = inner.next
+        inputs = inner.plan.inputs if isinstance(inner, OpNode) else tuple(range(len(edges)))
+        self.through_self = bool(inputs) and inputs[0] == 0
+        rest = edges[1:] if self.through_self else edges
+        self.has_base = base._rg
+        self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
+        self.seq = rec.sequence
+        rec.sequence += 1
+        self.hooks = None
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.aval,)
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        rec, call = calculus.recorder, calculus.call
+        grad = grads[0]
+        part = read_through(rec, self.links, grad, call)
+        through = self.inner.run(calculus, [part])
+        rest = through[1:] if self.through_self else through
+        if not self.has_base:
+            return rest
+        own = through[0] if self.through_self else None
+        if own is None:
+            own = call(ZEROS_LIKE, (part,))
+        return (write_through(rec, self.links, grad, own, call), *rest)
+
+    def release(self) -> None:
+        """See Node."""
+        self.inner.release()
+
+
+ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
+
+
+# ---------------------------------------------------------------------- making views
+
+
+def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> Tensor:
+    """Make `out`, just computed from `base_of` by `links`, share its memory."""
+    storage = base_of._shared()
+    parent = base_of._view
+    base = base_of if parent is None else parent.base
+    all_links = links if parent is None else parent.links + links
+    if parent is not None and parent.made_in != "default" and made_in == "default":
+        made_in = parent.made_in
+    view = View(base, all_links, strides, offset, made_in)
+    view.seen = view.node_seen = storage.version
+    value = out._value
+    if value.storage is None:
+        value.storage, value.version = storage, storage.version
+    out._view = view
+    out._storage = storage
+    return out
+
+
+def detached(t: Tensor) -> Tensor:
+    """A tensor without history on the same memory."""
+    from torchgrad_jax.tensor.tensor import wrap
+
+    value = t._read()
+    storage: Storage = t._shared()
+    twin = wrap(value)
+    twin._storage = storage
+    if t._view is not None:
+        twin._view = View(t._view.base, t._view.links, t._view.strides, t._view.offset, t._view.made_in)
+        twin._view.seen = twin._view.node_seen = storage.version
+        twin._view.differentiable = False
+    return twin
+
+
+def view_call(bound: Any, t: Tensor, numbers: tuple[Any, ...], strides: tuple[int, ...], offset: int, made_in: str | None = None) -> Tensor:
+    """A view operation on `t`."""
+    out = apply(bound, (t, *numbers))
+    link = Link(bound, writer(bound), numbers)
+    if made_in is None:
+        made_in = "default" if per_thread.recorder.grad_enabled else "no_grad"
+    return make_view(t, out, (link,), strides, offset, made_in)
+
+
+def writer(bound: Any) -> Any:
+    """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
+    found = _writers.get(bound)
+    if found is None:
+        found = _writers[bound] = registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout))
+    return found
+
+
+_writers: dict[Any, Any] = {}

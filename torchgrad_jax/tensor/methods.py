@@ -1,0 +1,245 @@
+"""The Tensor's methods: those generated from the operators, those written by hand, and Python's own protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torchgrad_jax.ops.declare import NUMBERS, registry
+from torchgrad_jax.tensor import conversion, creation, functions, indexing, views
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.generate import function_of, inplace_of
+from torchgrad_jax.tensor.inplace import detached
+from torchgrad_jax.tensor.storage import View
+from torchgrad_jax.tensor.tensor import Tensor
+
+# torch.X for every declared operator that is public, by name.
+namespace: dict[str, Any] = {}
+
+_VIEWS = (
+    "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
+    "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
+)  # fmt: skip
+_FUNCTIONS = ("add", "sub", "div", "pow", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
+_CREATION = (
+    "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
+    "linspace", "logspace", "eye",
+)  # fmt: skip
+_NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold")
+
+
+def install() -> None:
+    """Give Tensor its methods and fill `namespace`."""
+    for operator in registry.values():
+        made = function_of(operator)
+        if operator.toplevel:
+            namespace[operator.name] = made
+        if operator.method:
+            setattr(Tensor, operator.name, made)
+        for name in operator.aliases:
+            namespace[name] = made
+            if not name.startswith("special_"):
+                setattr(Tensor, name, made)
+        if operator.inplace:
+            write = inplace_of(operator)
+            for name in (operator.name, *operator.aliases):
+                setattr(Tensor, name + "_", write)
+                namespace.setdefault(name + "_", write)
+    for module, names in ((views, _VIEWS), (functions, _FUNCTIONS)):
+        for name in names:
+            setattr(Tensor, name, getattr(module, name))
+            if name not in _NOT_FUNCTIONS:
+                namespace[name] = getattr(module, name)
+    for name in _CREATION:
+        namespace[name] = getattr(creation, name)
+    for name in ("new_full", "new_zeros", "new_ones", "new_empty", "new_tensor"):
+        setattr(Tensor, name, getattr(creation, name))
+    _install_aliases()
+    _install_conversions()
+    _install_dunders()
+
+
+def _install_aliases() -> None:
+    for name, target in {
+        "subtract": functions.sub, "swapaxes": views.transpose, "swapdims": views.transpose, "moveaxis": views.movedim,
+        "divide": functions.div, "true_divide": functions.div,
+    }.items():  # fmt: skip
+        namespace[name] = target
+        setattr(Tensor, name, target)
+    for name in ("view_as", "reshape_as", "expand_as"):
+        setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
+    setattr(Tensor, "copy_", indexing.copy_)  # noqa: B010 - Tensor's own attributes are declared in its class
+
+
+def _as(function: Any) -> Any:
+    def like(self: Tensor, other: Tensor) -> Tensor:
+        return function(self, other._aval.shape)
+
+    return like
+
+
+def _install_conversions() -> None:
+    for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__bool__", "__float__", "__int__", "__complex__", "__index__",
+                 "__format__", "__repr__", "__deepcopy__", "__reduce_ex__"):  # fmt: skip
+        setattr(Tensor, name, getattr(conversion, name))
+    Tensor.type = conversion.type_  # type: ignore[attr-defined]
+    from torchgrad_jax.ops import dtypes
+
+    for name, target in {**dtypes.ALIASES, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16}.items():
+        setattr(Tensor, name, _caster(target))
+
+
+def _caster(target: Any) -> Any:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return conversion.cast(self, target)
+
+    convert.__doc__ = f"The tensor as {target!r}."
+    return convert
+
+
+# ---------------------------------------------------------------------- Python's protocols
+
+
+def _install_dunders() -> None:
+    for name, function in {
+        "add": functions.add, "sub": functions.sub, "mul": Tensor.mul, "truediv": functions._DIV, "matmul": functions.matmul, "pow": functions.pow,
+        "eq": Tensor.eq, "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
+        "and": Tensor.bitwise_and, "or": Tensor.bitwise_or, "xor": Tensor.bitwise_xor,
+    }.items():  # fmt: skip
+        setattr(Tensor, f"__{name}__", _operator(function))
+    for name, function in {"neg": Tensor.neg, "abs": Tensor.abs, "invert": Tensor.bitwise_not}.items():
+        setattr(Tensor, f"__{name}__", function)
+    for name, function in {"add": functions.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
+                           "xor": Tensor.bitwise_xor}.items():  # fmt: skip
+        setattr(Tensor, f"__r{name}__", _operator(function))
+    rsub = registry["rsub"]
+    setattr(Tensor, "__rsub__", _operator(function_of(rsub)))  # noqa: B010 - see above
+    for name in ("add", "sub", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"):
+        setattr(Tensor, f"__i{name.removeprefix('bitwise_')}__", getattr(Tensor, name + "_"))
+    for name, function in _PROTOCOL.items():
+        setattr(Tensor, name, function)
+
+
+def _operator(function: Any) -> Any:
+    """A dunder: an operand that is no tensor and no number is left to the other side."""
+    plain = (Tensor, float, int)
+
+    def dunder(self: Tensor, other: Any) -> Any:
+        kind = type(other)
+        if kind in plain or isinstance(other, (Tensor, *NUMBERS)):
+            return function(self, other)
+        if hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
+            return function(self, other.item())
+        return NotImplemented
+
+    return dunder
+
+
+def _rtruediv(self: Tensor, other: Any) -> Tensor:
+    return Tensor.reciprocal(self) * other  # type: ignore[attr-defined]
+
+
+def _rpow(self: Tensor, other: Any) -> Tensor:
+    from torchgrad_jax.ops.declare import ARRAY
+
+    return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (other, self))
+
+
+def _iter(self: Tensor) -> Iterator[Tensor]:
+    if not self._aval.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(views.unbind(self, 0))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if isinstance(element, (Tensor, *NUMBERS)):
+        return bool((self == element).any().item())  # type: ignore[attr-defined]
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+def _reversed(self: Tensor) -> Tensor:
+    return self if not self._aval.ndim else self.flip(0)  # type: ignore[attr-defined]
+
+
+def _get_data(self: Tensor) -> Tensor:
+    return detached(self)
+
+
+def _set_data(self: Tensor, new: Tensor) -> None:
+    """The tensor takes over the memory of `new`; its history, if any, stays."""
+    if not isinstance(new, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+    storage = new._shared()
+    self._value, self._storage = new._read(), storage
+    self._view = None
+    if new._view is not None:
+        old = new._view
+        self._view = View(old.base, old.links, old.strides, old.offset, old.made_in)
+        self._view.seen = self._view.node_seen = storage.version
+        self._view.differentiable = False
+
+
+def _detach_(self: Tensor) -> Tensor:
+    """Cut the tensor off from the graph that made it."""
+    if self._view is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
+            "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
+            "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a solution."
+        )
+    self._node, self._nr, self._rg = None, 0, False
+    return self
+
+
+def _transposed_property(self: Tensor) -> Tensor:
+    ndim = self._aval.ndim
+    if ndim != 2:
+        import warnings
+
+        warnings.warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. "
+            "Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return views.permute(self, tuple(reversed(range(ndim)))) if ndim != 2 else views._view("permute", self, (1, 0))
+
+
+def _mT(self: Tensor) -> Tensor:
+    if self._aval.ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")
+    return views.transpose(self, -2, -1)
+
+
+def _fill_(self: Tensor, value: Any) -> Tensor:
+    """Write `value` everywhere."""
+    from torchgrad_jax.ops.declare import ARRAY
+    from torchgrad_jax.tensor.inplace import apply_inplace
+
+    return apply_inplace(registry["fill"].bind((ARRAY, ARRAY)), (self, value))
+
+
+def _zero_(self: Tensor) -> Tensor:
+    """Write zeros everywhere."""
+    from torchgrad_jax.ops.declare import ARRAY
+    from torchgrad_jax.tensor.inplace import apply_inplace
+
+    return apply_inplace(registry["zero"].bind((ARRAY,)), (self,))
+
+
+_PROTOCOL: dict[str, Any] = {
+    "__getitem__": indexing.getitem,
+    "__setitem__": indexing.setitem,
+    "__iter__": _iter,
+    "__contains__": _contains,
+    "__reversed__": _reversed,
+    "__rtruediv__": _rtruediv,
+    "__rpow__": _rpow,
+    "data": property(_get_data, _set_data, doc="The tensor's memory without its history."),
+    "detach_": _detach_,
+    "T": property(_transposed_property, doc="The dimensions in reverse order."),
+    "mT": property(_mT, doc="The last two dimensions exchanged."),
+    "fill_": _fill_,
+    "zero_": _zero_,
+}
+

@@ -1,0 +1,237 @@
+"""The graph: Nodes and the edges between them. Dispatch builds it; `torchgrad_jax.autograd` runs it.
+
+An edge is ``(node, n)``: the gradient of the n-th output of `node`. A node's gradients are Values while the backward pass
+itself is not differentiated, and Tensors under `create_graph`: `run` works on either, by way of `Calculus`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.ops.derivative import Plan
+from torchgrad_jax.runtime.recorder import Recorder
+from torchgrad_jax.runtime.value import Aval, Value
+
+Edge = tuple["Node", int]
+
+FREED_MESSAGE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
+    "after calling backward."
+)
+
+
+class Calculus:
+    """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, extending the graph)."""
+
+    __slots__ = ("recorder", "call", "add", "unpack", "tensors")
+
+    def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool) -> None:
+        self.recorder: Recorder = rec
+        self.call: Callable[[Any, tuple[Any, ...]], Any] = call
+        self.add: Callable[[Any, Any], Any] = add
+        self.unpack: Callable[[Node, int], Any] = unpack
+        self.tensors: bool = tensors
+
+
+class Node:
+    """One operation in the graph. `next` are its edges, one for each input that needs a gradient."""
+
+    __slots__ = ("next", "seq", "hooks", "__weakref__", "__dict__")
+    next: tuple[Edge, ...]
+    seq: int
+    hooks: Hooks | None
+    # A node whose outputs got no gradient passes none on, unless it is the user's own function.
+    runs_without_gradient = False
+
+    def name(self) -> str:
+        """The node's name, such as ``MulBackward0``."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that this one passes gradients on to, one entry for each tensor input; ``(None, 0)`` where none."""
+        return self.next
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for the user's own notes."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def _sequence_nr(self) -> int:
+        return self.seq
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """Shape, dtype and device of each output of the forward operation."""
+        raise NotImplementedError
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """The gradients to pass along `next`, given those of the outputs (None: no gradient)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Drop what was saved for backward."""
+
+    def register_hook(self, fn: Callable[..., Any]) -> Any:
+        """Call ``fn(grad_inputs, grad_outputs)`` after this node has run; what it returns replaces grad_inputs."""
+        return self.own_hooks().post.add(fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> Any:
+        """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces grad_outputs."""
+        return self.own_hooks().pre.add(fn)
+
+    def own_hooks(self) -> Hooks:
+        """The node's hooks, made on first use."""
+        if self.hooks is None:
+            self.hooks = Hooks()
+        return self.hooks
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class HookList(dict[int, Callable[..., Any]]):
+    """Hooks in the order of their registration."""
+
+    __slots__ = ("__weakref__",)
+    _count = 0
+
+    def add(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Append a hook; the handle removes it."""
+        handle = RemovableHandle(self)
+        self[handle.id] = fn
+        return handle
+
+
+class RemovableHandle:
+    """Removes its hook on `remove`, or when a ``with`` block that it opened ends."""
+
+    __slots__ = ("id", "_hooks", "__weakref__")
+    next_id = 0
+
+    def __init__(self, hooks: HookList) -> None:
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        self._hooks = weakref.ref(hooks)
+
+    def remove(self) -> None:
+        """Remove the hook; nothing happens if it is gone already."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class Hooks:
+    """A node's hooks by kind, in the order in which the kinds run.
+
+    tensor: pre-hooks of the outputs (``Tensor.register_hook``), by output number. retain: tensors that keep their gradient,
+    by output number. pre, post: hooks of the node itself.
+    """
+
+    __slots__ = ("tensor", "retain", "pre", "post")
+
+    def __init__(self) -> None:
+        self.tensor: dict[int, HookList] = {}
+        self.retain: dict[int, Callable[[Any], None]] = {}
+        self.pre, self.post = HookList(), HookList()
+
+
+class OpNode(Node):
+    """The node of a declared operator. Its class is made for each name, so that ``type(grad_fn).__name__`` is PyTorch's."""
+
+    __slots__ = ("plan", "saved")
+    plan: Plan
+    saved: tuple[Any, ...] | None
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """See Node."""
+        found: list[tuple[Node | None, int]] = [(None, 0)] * self.plan.arity
+        for i, e in zip(self.plan.inputs, self.next, strict=True):
+            found[i] = e
+        return tuple(found)
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return self.plan.avals
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        plan = self.plan
+        saved = self.saved
+        if saved is None:
+            raise RuntimeError(FREED_MESSAGE)
+        if plan.passes:
+            return (grads[0],) * len(self.next)
+        if saved:
+            if calculus.tensors:
+                saved = tuple([calculus.unpack(self, i) for i in range(len(saved))])
+            else:
+                for v in saved:
+                    if type(v) is Value and v.storage is not None and v.storage.version != v.version:
+                        raise_modified(self, saved.index(v))
+        if plan.single:
+            outs = calculus.call(plan.vjp, (grads[0], *saved))
+        else:
+            defined = tuple([g is not None for g in grads])
+            outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
+        return outs if type(outs) is tuple else (outs,)
+
+    def release(self) -> None:
+        """See Node."""
+        if self.saved:
+            self.saved = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_") and name[7:] in self.plan.saved_names:
+            if self.saved is None:
+                raise RuntimeError(FREED_MESSAGE)
+            return unpack_saved(self, self.plan.saved_names.index(name[7:]))
+        raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
+
+
+unpack_saved: Callable[[Node, int], Any]  # set by dispatch, which knows Tensor
+
+
+def raise_modified(node: OpNode, i: int) -> None:
+    """PyTorch's error for a saved value whose tensor was written to since."""
+    from torchgrad_jax.ops import dtypes
+
+    assert node.saved is not None
+    value: Value = node.saved[i]
+    origin: Edge | None = None
+    operand = node.plan.saves[i]
+    if operand < 0:
+        origin = (node, -1 - operand)
+    elif operand in node.plan.inputs:
+        origin = node.next[node.plan.inputs.index(operand)]
+    by = "" if origin is None or not origin[0].next else f", which is output {origin[1]} of {origin[0].name()},"
+    kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.storage.version}; expected version {value.version} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
+        "with torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+_classes: dict[str, type[OpNode]] = {}
+
+
+def node_class(name: str) -> type[OpNode]:
+    """The class of operator nodes of this name."""
+    found = _classes.get(name)
+    if found is None:
+        found = _classes[name] = type(name, (OpNode,), {"__slots__": (), "__module__": "torch.autograd.graph"})
+    return found

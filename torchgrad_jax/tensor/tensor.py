@@ -1,0 +1,390 @@
+"""Tensor: a Value with an identity, a place in the graph, and perhaps memory shared with others."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous
+from torchgrad_jax.runtime.checks import examine
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.tensor.node import Edge, HookList, Node
+from torchgrad_jax.tensor.storage import Storage, View, read_through
+
+_new = object.__new__
+
+
+class Size(tuple[int, ...]):
+    """The shape of a tensor."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements."""
+        found = 1
+        for n in self:
+            found *= n
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+
+class Extra:
+    """What few tensors have: a gradient, the accumulator of a leaf, hooks."""
+
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name")
+
+    def __init__(self) -> None:
+        self.grad: Tensor | None = None
+        self.accumulator: weakref.ref[AccumulateGrad] | None = None
+        self.hooks: HookList | None = None
+        self.post_hooks: HookList | None = None
+        self.retains_grad = False
+        self.name: str | None = None
+
+
+class Tensor:
+    """A multi-dimensional array that autograd can follow.
+
+    `_value` is its content while the tensor has its memory for itself (`_storage` is None); else `_read()` gives it.
+    `_rg`: requires_grad. `_node`, `_nr`: the node that made it and which of the node's outputs it is.
+    """
+
+    __slots__ = ("_value", "_storage", "_view", "_rg", "_node", "_nr", "_extra", "__weakref__", "__dict__")
+    _value: Value
+    _storage: Storage | None
+    _view: View | None
+    _rg: bool
+    _node: Node | None
+    _nr: int
+    _extra: Extra | None
+
+    # ------------------------------------------------------------------ content
+
+    def _read(self) -> Value:
+        """The tensor's present Value; for a view whose base was written to, the grad_fn is brought up to date too."""
+        storage = self._storage
+        if storage is None:
+            return self._value
+        view = self._view
+        if view is None:
+            return storage.value
+        if view.seen != storage.version:
+            value = read_through(per_thread.recorder, view.links, storage.value)
+            if value.storage is None:
+                value.storage, value.version = storage, storage.version
+            self._value = value
+            view.seen = storage.version
+        if view.node_seen != storage.version and view.differentiable:
+            regenerate_node(self, view, storage)
+        return self._value
+
+    def _shared(self) -> Storage:
+        """The tensor's storage, made when somebody begins to share it."""
+        storage = self._storage
+        if storage is None:
+            if self._value.storage is not None:  # a Value belongs to one storage
+                self._value = per_thread.recorder.alias(self._value)
+            storage = self._storage = Storage(self._value)
+        return storage
+
+    def _concrete(self) -> Any:
+        """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found."""
+        rec = per_thread.recorder
+        array = self._read().concrete()
+        if rec.failed_checks:
+            examine(rec)
+        return array
+
+    @property
+    def _aval(self) -> Aval:
+        storage = self._storage
+        return self._value.aval if storage is None or self._view is not None else storage.value.aval
+
+    # ------------------------------------------------------------------ metadata
+
+    @property
+    def shape(self) -> Size:
+        """The size of each dimension."""
+        return Size(self._aval.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension. IndexError where there is no such dimension."""
+        shape = self._aval.shape
+        if dim is None:
+            return Size(shape)
+        return shape[wrap_dim(dim, len(shape))]
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The element type."""
+        return dtypes.of(self._aval.dtype)
+
+    @property
+    def device(self) -> device:
+        """Where the content is."""
+        return self._aval.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._aval.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._aval.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._aval.size
+
+    nelement = numel
+    ndimension = dim
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._aval.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._aval.nbytes
+
+    def _strides(self) -> tuple[int, ...]:
+        view = self._view
+        return contiguous_strides(self._aval.shape) if view is None else view.strides
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides, in elements, that PyTorch would report; of one dimension if `dim` is given."""
+        strides = self._strides()
+        return strides if dim is None else strides[wrap_dim(dim, len(strides))]
+
+    def storage_offset(self) -> int:
+        """The offset of the first element in the base's memory, in elements."""
+        return 0 if self._view is None else self._view.offset
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the strides are those of row-major storage."""
+        return self._view is None or is_contiguous(self._aval.shape, self._view.strides)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is real floating point."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.dtype.is_signed
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the content is on a GPU."""
+        return self._aval.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the content is on the host."""
+        return self._aval.device.type == "cpu"
+
+    is_sparse = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = False
+    layout = "torch.strided"
+
+    def get_device(self) -> int:
+        """The device's index, -1 on the host."""
+        return -1 if self._aval.device.index is None else self._aval.device.index
+
+    def data_ptr(self) -> int:
+        """A number that is equal for tensors that begin at the same element of shared memory. No address: XLA moves arrays."""
+        return id(self._shared()) + self.storage_offset() * self.element_size()
+
+    def __len__(self) -> int:
+        shape = self._aval.shape
+        if not shape:
+            raise TypeError("len() of a 0-d tensor")
+        return shape[0]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ------------------------------------------------------------------ autograd's face
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients with respect to this tensor are recorded."""
+        if self._view is not None:
+            self._read()
+        return self._rg
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if self._view is not None:
+            self._read()
+        if self._node is not None and not flag:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
+                "that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if flag and not dtypes.is_float(self._aval.dtype):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        self._rg = bool(flag)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set `requires_grad` in place and return the tensor."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor is not the result of a recorded operation."""
+        if self._view is not None:
+            self._read()
+        return self._node is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for a leaf."""
+        if self._view is not None:
+            self._read()
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` this is."""
+        return self._nr
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._view is None else self._view.base
+
+    def _is_view(self) -> bool:
+        return self._view is not None
+
+    def _own_extra(self) -> Extra:
+        extra = self._extra
+        if extra is None:
+            extra = self._extra = Extra()
+        return extra
+
+    def _edge(self) -> Edge:
+        """Where this tensor's gradient goes. Only for tensors that require one."""
+        node = self._node
+        if node is not None:
+            return node, self._nr
+        extra = self._extra or self._own_extra()
+        found = None if extra.accumulator is None else extra.accumulator()
+        if found is None:
+            found = AccumulateGrad(self)
+            extra.accumulator = weakref.ref(found)
+        return found, 0
+
+
+class AccumulateGrad(Node):
+    """The end of the graph at a leaf: adds the gradient to the leaf's `.grad`. The leaf holds it weakly."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+        self.next = ()
+        self.seq = 1 << 62
+        self.hooks = None
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.variable._aval,)
+
+
+def wrap(value: Value) -> Tensor:
+    """A new tensor without history that has `value` as its content."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    return t
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. IndexError with PyTorch's text where it is out of range."""
+    size = max(ndim, 1)
+    if not -size <= dim < size:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {dim})")
+    return dim + size if dim < 0 else dim
+
+
+def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
+    """Give a view whose base was written to a grad_fn that leads to the base's present one."""
+    base = view.base
+    view.node_seen = storage.version
+    if base._rg:
+        t._rg = True
+        t._node = ViewOfBase(per_thread.recorder, view, base, t._value.aval)
+        t._nr = 0
+
+
+class ViewOfBase(Node):
+    """The grad_fn of a view, made anew after its base was written to: PyTorch shows it as AsStridedBackward0."""
+
+    __slots__ = ("links", "aval", "base_aval")
+
+    def __init__(self, rec: Any, view: View, base: Tensor, aval: Aval) -> None:
+        self.links, self.aval, self.base_aval = view.links, aval, base._aval
+        self.next = (base._edge(),)
+        self.seq = rec.sequence
+        self.hooks = None
+        rec.sequence += 1
+
+    def name(self) -> str:
+        """See Node."""
+        return "AsStridedBackward0"
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.aval,)
+
+    def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        from torchgrad_jax.ops.derivative import plan
+        from torchgrad_jax.runtime.operation import signature
+
+        signatures = []
+        aval = self.base_aval
+        for link in self.links:
+            sig = signature(link.read, (aval, *(type(n) for n in link.numbers)))
+            signatures.append(sig)
+            aval = sig.avals[0]
+        grad = grads[0]
+        for sig, link in zip(reversed(signatures), reversed(self.links), strict=True):
+            found = plan(sig, (0,))
+            assert found is not None and found.vjp is not None
+            grad = calculus.call(found.vjp, (grad, *link.numbers))
+        return (grad,)
+
+
+ViewOfBase.__name__ = "AsStridedBackward0"

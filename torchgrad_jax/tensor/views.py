@@ -1,0 +1,381 @@
+"""Functions that give views: arguments made canonical, strides worked out, the view linked to its base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.ops.views import stride_rules, view_strides
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.inplace import detached, make_view, view_call
+from torchgrad_jax.tensor.storage import Link
+from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
+
+_RUN_TIME = {"select": (1,), "slice": (1,)}  # which arguments are run-time numbers
+_bound: dict[Any, Any] = {}
+
+
+def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> Tensor:
+    """The view `name` of `t` with canonical arguments in the schema's order."""
+    aval = t._aval
+    strides, offset = stride_rules[name](aval.shape, t._strides(), t.storage_offset(), *arguments)
+    run_time = _RUN_TIME.get(name)
+    if run_time is None:
+        key, numbers = (name, arguments), ()
+    else:
+        key = (name, *(a for i, a in enumerate(arguments) if i not in run_time))
+        numbers = tuple(arguments[i] for i in run_time)
+    bound = _bound.get(key)
+    if bound is None:
+        layout = [ARRAY if run_time is not None and i in run_time else Static(a) for i, a in enumerate(arguments)]
+        bound = _bound[key] = registry[name].bind((ARRAY, *layout))
+    return view_call(bound, t, numbers, strides, offset, made_in)
+
+
+def as_dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
+    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+    if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
+        dims = tuple(dims[0])
+    return tuple(d.__index__() for d in dims)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` of `dim`, without that dimension. IndexError where it is out of range."""
+    shape = input._aval.shape
+    if not shape:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, len(shape))
+    index = index.__index__()
+    n = shape[dim]
+    if not -n <= index < n:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
+        )  # fmt: skip
+    return _view("select", input, dim, index + n if index < 0 else index)
+
+
+def slice_dim(t: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
+    """Elements `start`, `start + step` ... before `stop` of `dim`; bounds beyond the dimension are moved to its ends."""
+    n = t._aval.shape[dim]
+    start, stop, step = slice(start, stop, step).indices(n)
+    return _view("slice", t, dim, start, max(0, -(-(stop - start) // step)), step)
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements of `dim` from `start` on."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    n = input._aval.shape[dim]
+    start = int(start)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -n <= start <= n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n}], but got {start})")
+    start = start + n if start < 0 else start
+    if start + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return _view("slice", input, dim, start, length, 1)
+
+
+# ---------------------------------------------------------------------- order of dimensions
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    ndim = input._aval.ndim
+    dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
+    return _view("transpose", input, dim0, dim1) if ndim else _view("alias", input)
+
+
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed; a vector as it is. RuntimeError for more than 2 dimensions."""
+    if input._aval.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input._aval.ndim}D")
+    return _view("t", input)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The dimensions in the order `dims`."""
+    ndim = input._aval.ndim
+    order = as_dims(dims)
+    if len(order) != ndim:
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions "
+            f"i.e. input.dim() = {ndim} is not equal to len(dims) = {len(order)}"
+        )  # fmt: skip
+    wrapped = tuple(wrap_dim(d, ndim) for d in order)
+    if len(set(wrapped)) != ndim:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return _view("permute", input, wrapped)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions `source` moved to the places `destination`, the others in their order."""
+    ndim = input._aval.ndim
+    sources = [wrap_dim(d, ndim) for d in (source if isinstance(source, (tuple, list)) else (source,))]
+    targets = [wrap_dim(d, ndim) for d in (destination if isinstance(destination, (tuple, list)) else (destination,))]
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            "movedim: Invalid source or destination dims: source (" + ", ".join(map(str, sources)) + " dims) should contain the same number "
+            "of dims as destination (" + ", ".join(map(str, targets)) + " dims)"
+        )
+    order = [d for d in range(ndim) if d not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return _view("permute", input, tuple(order))
+
+
+# ---------------------------------------------------------------------- shapes
+
+
+def infer_size(size: Sequence[int], numel: int) -> tuple[int, ...]:
+    """`size` with its -1 worked out. RuntimeError with PyTorch's text where it does not hold `numel` elements."""
+    known, unknown = 1, None
+    for i, n in enumerate(size):
+        if n == -1:
+            if unknown is not None:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = i
+        elif n < 0:
+            raise RuntimeError(f"invalid shape dimension {n}")
+        else:
+            known *= n
+    if unknown is None:
+        if known != numel:
+            raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
+        return tuple(size)
+    if known == 0:
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can be any value and is ambiguous"
+        )
+    if numel % known:
+        raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
+    return (*size[:unknown], numel // known, *size[unknown + 1 :])
+
+
+def view(input: Tensor, *size: Any) -> Tensor:
+    """The same memory in another shape, or as another dtype of the same width. RuntimeError where strides do not allow it."""
+    from torchgrad_jax.ops.dtypes import dtype
+
+    if len(size) == 1 and isinstance(size[0], dtype):
+        if size[0] is input.dtype:
+            return _view("alias", input)
+        raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype), or jax.lax.bitcast on to_jax values.")
+    aval = input._aval
+    return _view("view", input, infer_size(as_dims(size), aval.size))
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The elements in another shape: a view where strides allow it, else a copy."""
+    aval = input._aval
+    size = infer_size(as_dims(shape), aval.size)
+    if input._view is None or view_strides(aval.shape, input._strides(), size) is not None:
+        return _view("view", input, size)
+    return apply(_UNSAFE_VIEW(size), (clone(input),))
+
+
+def _UNSAFE_VIEW(size: tuple[int, ...]) -> Any:
+    return registry["_unsafe_view"].bind((ARRAY, Static(size)))
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from `start_dim` to `end_dim` as one."""
+    shape = input._aval.shape
+    start, end = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not shape:
+        return reshape(input, (1,))
+    if start == end:
+        return input
+    size = 1
+    for n in shape[start : end + 1]:
+        size *= n
+    return reshape(input, (*shape[:start], size, *shape[end + 1 :]))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several."""
+    shape = input._aval.shape
+    dim = wrap_dim(dim, len(shape))
+    return view(input, (*shape[:dim], *infer_size(tuple(sizes), shape[dim]), *shape[dim + 1 :]))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A dimension of size 1 put in at `dim`."""
+    return _view("unsqueeze", input, wrap_dim(dim, input._aval.ndim + 1))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Without its dimensions of size 1, or without those of `dim` that are."""
+    shape = input._aval.shape
+    if dim is None:
+        return _view("squeeze", input, tuple(i for i, n in enumerate(shape) if n == 1))
+    several = isinstance(dim, (tuple, list))
+    wrapped = [wrap_dim(d, len(shape)) for d in (dim if several else (dim,))]
+    return _view("squeeze_dims" if several else "squeeze_dim", input, tuple(sorted({d for d in wrapped if shape and shape[d] == 1})))
+
+
+def expand(input: Tensor, *size: Any) -> Tensor:
+    """Dimensions of size 1 repeated, and new ones in front, without memory. -1 keeps a size."""
+    shape = input._aval.shape
+    wanted = as_dims(size)
+    new = len(wanted) - len(shape)
+    if new < 0:
+        raise RuntimeError(
+            f"expand({_type_text(input)}{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be greater or "
+            f"equal to the number of dimensions in the tensor ({len(shape)})"
+        )
+    full = []
+    for i, n in enumerate(wanted):
+        old = shape[i - new] if i >= new else None
+        if n == -1:
+            if old is None:
+                raise RuntimeError(
+                    f"expand({_type_text(input)}{{{list(shape)}}}, size={list(wanted)}): the expanded size of the tensor (-1) isn't allowed in a "
+                    f"leading, non-existing dimension {i}"
+                )
+            n = old
+        elif old is not None and old not in (1, n):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton dimension {i}.  "
+                f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
+            )
+        full.append(n)
+    return _view("expand", input, tuple(full))
+
+
+def _type_text(t: Tensor) -> str:
+    return f"torch.{t.dtype.title}Tensor"
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two dimensions, as the last dimension of a view."""
+    ndim = input._aval.ndim
+    a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return _view("diagonal", input, offset, a, b)
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of `size` along `dimension`, `step` apart, as a new last dimension."""
+    shape = input._aval.shape
+    dim = wrap_dim(dimension, len(shape))
+    if size > shape[dim]:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {shape[dim]} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    return _view("unfold", input, dim, size, step)
+
+
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Elements of the base's memory by strides."""
+    base = input if input._view is None else input._view.base
+    if not is_contiguous(base._aval.shape, base._strides()):
+        raise RuntimeError("torchgrad_jax: as_strided needs a base in row-major order")
+    offset = input.storage_offset() if storage_offset is None else storage_offset
+    return _view("as_strided", base, tuple(size), tuple(stride), offset)
+
+
+# ---------------------------------------------------------------------- several views
+
+
+def _several(name: str, node: str, t: Tensor, dim: int, parts: list[tuple[int, int]], drop: bool) -> tuple[Tensor, ...]:
+    """Parts ``(start, length)`` of `dim` as views that one node makes."""
+    operator = registry[name]
+    bound = operator.bind((ARRAY, Static(dim), Static(tuple(parts))))
+    outs = apply(bound, (t,))
+    shape, strides, offset = t._aval.shape, t._strides(), t.storage_offset()
+    made = []
+    for out, (start, length) in zip(outs, parts, strict=True):
+        if drop:
+            arguments: tuple[Any, ...] = (dim, start)
+            part = "select"
+        else:
+            arguments, part = (dim, start, length, 1), "slice"
+        one_strides, one_offset = stride_rules[part](shape, strides, offset, *arguments)
+        link = _link(part, arguments)
+        made.append(make_view(t, out, (link,), one_strides, one_offset, node if per_thread.recorder.grad_enabled else "no_grad"))
+    return tuple(made)
+
+
+def _link(name: str, arguments: tuple[Any, ...]) -> Link:
+    from torchgrad_jax.tensor.inplace import writer
+
+    run_time = _RUN_TIME[name]
+    layout = [ARRAY if i in run_time else Static(a) for i, a in enumerate(arguments)]
+    bound = registry[name].bind((ARRAY, *layout))
+    return Link(bound, writer(bound), tuple(arguments[i] for i in run_time))
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along `dim`."""
+    shape = input._aval.shape
+    if not shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    dim = wrap_dim(dim, len(shape))
+    if not shape[dim]:
+        return ()
+    return _several("unbind", "UnbindBackward0", input, dim, [(i, 1) for i in range(shape[dim])], True)
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of `dim`: of one size (the last may be shorter), or of the sizes of a list."""
+    shape = tensor._aval.shape
+    if not shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, len(shape))
+    n = shape[dim]
+    if isinstance(split_size_or_sections, NUMBERS):
+        size = split_size_or_sections
+        if size < 0:
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+        if size == 0 and n:
+            raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
+        sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
+        name, node = "split", "SplitBackward0"
+    else:
+        sizes = [int(s) for s in split_size_or_sections]
+        name, node = "split_with_sizes", "SplitWithSizesBackward0"
+        if sum(sizes) != n:
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
+            )
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return _several(name, node, tensor, dim, list(zip(starts, sizes, strict=True)), False)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size along `dim`; the last may be shorter."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = input._aval.shape[wrap_dim(dim, input._aval.ndim)]
+    size = -(-n // chunks)
+    return split(input, size, dim) if size else split(input, [0] * chunks, dim)
+
+
+# ---------------------------------------------------------------------- copies and twins
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with memory of its own, part of the graph."""
+    return apply(_CLONE, (input,))
+
+
+_CLONE = registry["clone"].bind((ARRAY,))
+
+
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if it is in row-major order, else a copy that is."""
+    return input if input.is_contiguous() else clone(input)
+
+
+def detach(input: Tensor) -> Tensor:
+    """A tensor on the same memory without history."""
+    return detached(input)
