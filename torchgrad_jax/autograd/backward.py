@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from torchgrad_jax.autograd.engine import run_backward
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.tensor.creation import ones_like, zeros_like
+from torchgrad_jax.ops.declare import BoundOperator, Static, registry
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.tensor.creation import zeros_like
+from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.node import Edge
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
@@ -141,11 +145,18 @@ def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool
 def _implicit(out: Tensor, i: int) -> Tensor:
     if not out.requires_grad:
         raise RuntimeError(NO_GRAPH.format(i))
-    if out._aval.size != 1:
+    aval = out._aval
+    if aval.size != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    if not dtypes.of(out._aval.dtype).is_floating_point:
+    if aval.dtype.kind == "c":
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
-    return ones_like(out)
+    return wrap(run(per_thread.recorder, _ones_of(out._aval), ())[0])
+
+
+@cache
+def _ones_of(aval: Aval) -> BoundOperator:
+    """The operation that makes the gradient which a scalar begins with."""
+    return registry["_ones"].bind((Static(aval.shape), Static(aval.dtype)), aval.device)
 
 
 # ---------------------------------------------------------------------- Tensor's methods
@@ -153,7 +164,11 @@ def _implicit(out: Tensor, i: int) -> Tensor:
 
 def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
     """Add the gradients of this tensor to the `.grad` of the graph's leaves. See `torch.autograd.backward`."""
-    backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
+    if gradient is None and inputs is None and self.requires_grad:
+        retain = create_graph if retain_graph is None else retain_graph
+        run_backward((self._edge(),), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
+    else:
+        backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
 
 
 def register_hook(self: Tensor, hook: Any) -> Any:

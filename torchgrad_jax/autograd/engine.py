@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from torchgrad_jax.autograd import tape
 from torchgrad_jax.ops.declare import ARRAY, registry
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import per_thread, record2
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.dispatch import apply, call_tensors, call_values, unpack_saved
@@ -42,7 +44,9 @@ def run_backward(
     rec.grad_enabled = create_graph
     try:
         task = _Task(create_graph, retain_graph, captures, accumulate)
-        found = task.run(roots, grads)
+        found = task.replay(roots, grads)
+        if found is None:
+            found = task.run(roots, grads)
     finally:
         rec.grad_enabled = before
         rec.flags["in_backward"] = nested
@@ -55,8 +59,8 @@ class _Task:
     """One backward pass."""
 
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
-        rec = per_thread.recorder
         self.retain_graph, self.accumulate = retain_graph, accumulate
+        rec = per_thread.recorder
         if create_graph:
             self.calculus = Calculus(rec, call_tensors, _add_tensors, unpack_saved, True)
         else:
@@ -69,7 +73,48 @@ class _Task:
         self.buffers: dict[Node, list[Any]] = {}
         self.missing: dict[Node, int] = {}
 
+    def replay(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """Run the pass as one operation, if the graph is one that was walked before. None if it is not."""
+        calculus = self.calculus
+        if calculus.tensors or modes.execution == "eager":
+            return None
+        values = [g._read() for g in grads]
+        print_ = tape.fingerprint(roots, values, self.captures, self.accumulate)
+        found = None if print_ is None else tape.find(print_)
+        if found is None:
+            return None
+        assert print_ is not None
+        if found is True:
+            found = self._make_tape(print_, roots, grads)
+        outs = calculus.call(found, tuple(print_.operands))
+        nodes = list(print_.index)
+        for (i, nr), grad in zip(found.targets, outs if type(outs) is tuple else (outs,), strict=True):
+            node = nodes[i]
+            if type(node) is AccumulateGrad:
+                extra = node.variable._extra
+                if self.captures is None and extra is not None and not (extra.hooks or extra.post_hooks or node.hooks):
+                    accumulate_grad(calculus, node.variable, grad)
+                else:
+                    self.buffers[node] = [grad]
+                    self._accumulate(node)
+            else:
+                self.captured[node, nr] = grad
+        if not self.retain_graph:
+            for node in nodes:
+                node.release()
+        return self._results()
+
+    def _make_tape(self, print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Tensor]) -> tape.Tape:
+        scratch = tape.ScratchRecorder(self.calculus.recorder, print_.operands)
+        pass_ = _Rehearsal(False, True, self.captures, self.accumulate)
+        pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_saved, False)
+        pass_.run(roots, grads)
+        made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index)
+        tape.keep(print_, made)
+        return made
+
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
+        """Run the pass node by node."""
         order = self._order(roots)
         calculus, buffers, missing = self.calculus, self.buffers, self.missing
         retain, wanted = self.retain_graph, self.wanted
@@ -101,6 +146,9 @@ class _Task:
                     missing[target] -= 1
                     if not missing[target]:
                         self._accumulate(target)
+        return self._results()
+
+    def _results(self) -> list[Tensor | None]:
         return [None if g is None else self._as_tensor(g) for g in (self.captured.get(e) for e in self.captures or ())]
 
     def _run_node(self, node: Node, received: list[Any]) -> tuple[Any, ...]:
@@ -184,6 +232,27 @@ class _Task:
     def _as_tensor(self, grad: Any) -> Tensor:
         # Two inputs may share one gradient Value: each result is a tensor of its own.
         return grad if self.calculus.tensors else wrap(self.calculus.recorder.alias(grad))
+
+
+class _Rehearsal(_Task):
+    """A pass that only notes which gradients arrive where."""
+
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
+        self.reached: list[tuple[Edge, Any]] = []
+
+    def _accumulate(self, node: Node) -> None:
+        received = self.buffers.pop(node, None)
+        if received is not None and (self.captures is None or node in self.wanted):
+            self.reached.append(((node, 0), received[0]))
+
+    def _capture(self, node: Node, received: list[Any]) -> None:
+        for nr in self.wanted[node]:
+            if nr < len(received) and received[nr] is not None:
+                self.reached.append(((node, nr), received[nr]))
+
+    def _results(self) -> list[Tensor | None]:
+        return []
 
 
 def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:

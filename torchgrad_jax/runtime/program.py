@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +31,7 @@ _above_unheld = UNHELD.__lt__
 class Program:
     """A structure with its wanted outputs: how often it was met, and its compiled function."""
 
-    __slots__ = ("steps", "outputs", "inputs", "donated", "checked", "seen", "function", "compiling")
+    __slots__ = ("steps", "outputs", "inputs", "donated", "checked", "seen", "function", "compiling", "numbers")
 
     def __init__(self, step: Step, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
         self.steps = _needed(step, alive)
@@ -41,6 +42,7 @@ class Program:
         self.seen = 0
         self.function: Callable[..., Any] | None = None
         self.compiling: Future[Any] | None = None
+        self.numbers: tuple[Any, list[Any] | None] = (None, None)
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -48,6 +50,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
     step, values, leaves = rec.step, rec.values, rec.leaves
     floats, ints, complexes, aliases, checks, epoch = rec.floats, rec.ints, rec.complexes, rec.aliases, rec.checks, rec.epoch
     rec.clear()
+    rec.turned = False  # a program that has just been cut need not be cut where the loop comes round
     # A Value that only our list holds is out of everybody's reach: its operation need not have a result.
     alive = bytes(map(_above_unheld, map(getrefcount, values)))
     if aliases:
@@ -159,16 +162,32 @@ def _inputs(steps: list[Step]) -> list[int]:
 
 
 def _arguments(program: Program, leaves: list[Value], floats: list[float], ints: list[int], complexes: list[complex]) -> list[Any]:
-    arguments: list[Any] = []
-    if floats:
-        arguments.append(np.array(floats))
-    if ints:
-        arguments.append(np.array(ints, np.int64))
-    if complexes:
-        arguments.append(np.array(complexes))
+    arguments = _numbers(program, floats, ints, complexes) if floats or ints or complexes else []
     for i in program.inputs:
         arguments.append(leaves[i].array)
     return arguments
+
+
+def _numbers(program: Program, floats: list[float], ints: list[int], complexes: list[complex]) -> list[Any]:
+    """The Python numbers, one array for each of their dtypes. Where they are the last run's they are kept on the device: an array from the
+    host costs a program 7 us each time."""
+    # The bytes tell 0.0 from -0.0 and know a nan again.
+    now = array("d", floats).tobytes(), array("q", ints).tobytes(), repr(complexes) if complexes else ""
+    last, arrays = program.numbers
+    if last == now:
+        if arrays is None:
+            import jax
+
+            where = _device(program)
+            arrays = jax.device_put(_host_numbers(floats, ints, complexes), None if where is None else jax_device(where))
+            program.numbers = now, arrays
+        return list(arrays)
+    program.numbers = now, None
+    return _host_numbers(floats, ints, complexes)
+
+
+def _host_numbers(floats: list[float], ints: list[int], complexes: list[complex]) -> list[Any]:
+    return [np.array(n, t) for n, t in ((floats, np.float64), (ints, np.int64), (complexes, np.complex128)) if n]
 
 
 def _run(program: Program, arguments: list[Any]) -> Any:

@@ -204,6 +204,13 @@ def _full(fill_value: Any, size: tuple[int, ...], dtype: Any) -> Any:
     return jnp.broadcast_to(convert(fill_value, dtype), size)
 
 
+@op("_ones(int[] size, dtype dtype)", method=False, toplevel=False, differentiable=False)
+def _ones(size: tuple[int, ...], dtype: Any) -> Any:
+    from jax import numpy as jnp
+
+    return jnp.ones(size, dtype)
+
+
 def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: device) -> Value:
     """A Value of that shape filled with a number."""
     rec = per_thread.recorder

@@ -35,8 +35,8 @@ def plan_of(sig: Signature, mask: int) -> Any:
 
 def turn(rec: Recorder) -> None:
     """A backward pass is over and a graph begins to grow again: the loop has come round, so its program ends here."""
-    rec.turned = False
     rec.flush("turn")
+    rec.turned = False
 
 
 # ---------------------------------------------------------------------- one and two operands

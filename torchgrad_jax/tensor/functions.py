@@ -11,8 +11,9 @@ from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply, binary
-from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.dispatch import apply, binary, unary
+from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out
+from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
 
@@ -46,8 +47,39 @@ def _with_alpha(name: str) -> Any:
     return made
 
 
+def _inplace_with_alpha(name: str) -> Any:
+    plain = fast_inplace(registry[name].bind((ARRAY, ARRAY)))
+    scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
+
+    def write(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+        if type(other) is not Tensor:
+            other = _tensor_or_number(name + "_", other)
+        return plain(self, other) if alpha == 1 else apply_inplace(scaled, (self, other, alpha))
+
+    write.__name__ = write.__qualname__ = name + "_"
+    write.__doc__ = f"In-place version of `{name}`."
+    return write
+
+
 add = _with_alpha("add")
 sub = _with_alpha("sub")
+add_ = _inplace_with_alpha("add")
+sub_ = _inplace_with_alpha("sub")
+
+
+def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """In-place version of `div`."""
+    other = _tensor_or_number("div_", other)
+    if rounding_mode is None:
+        return apply_inplace(registry["div"].bind((ARRAY, ARRAY)), (self, other))
+    return apply_inplace(registry["div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode))), (self, other))
+
+
+def pow_(self: Tensor, exponent: Any) -> Tensor:
+    """In-place version of `pow`."""
+    if isinstance(exponent, Tensor):
+        return apply_inplace(registry["pow_tensor"].bind((ARRAY, ARRAY)), (self, exponent))
+    return apply_inplace(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow_", exponent)))), (self,))
 
 _DIV = function_of(registry["div"])
 
@@ -64,14 +96,26 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
     return made if out is None else write_out("div", out, made)
 
 
+_powers: dict[Any, Any] = {}
+
+
 def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent, element by element; either may be a number."""
-    if isinstance(exponent, Tensor):
-        made = apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
-    else:
-        exponent = _tensor_or_number("pow", exponent)
-        made = apply(registry["pow_scalar"].bind((ARRAY, Static(exponent))), (input,))
+    found = _powers.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
+    if found is not None and out is None and type(input) is Tensor:
+        return found(input)
+    made = _pow(input, exponent)
     return made if out is None else write_out("pow", out, made)
+
+
+def _pow(input: Any, exponent: Any) -> Tensor:
+    if isinstance(exponent, Tensor):
+        return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+    exponent = _tensor_or_number("pow", exponent)
+    bound = registry["pow_scalar"].bind((ARRAY, Static(exponent)))
+    if type(exponent) in (int, float):
+        _powers[type(exponent), exponent] = unary(bound, "pow", lambda t: apply(bound, (t,)))
+    return apply(bound, (input,))
 
 
 # ---------------------------------------------------------------------- choosing
@@ -181,7 +225,8 @@ _FAST_MM = binary(_MM, "matmul", _general_matmul)
 
 def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
-    if out is None and type(other) is Tensor and type(input) is Tensor and input._aval.ndim == 2 and other._aval.ndim == 2:
+    # `_value` may be outdated for memory that is shared, but its shape is not.
+    if type(other) is Tensor and out is None and type(input) is Tensor and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
         return _FAST_MM(input, other)
     return _general_matmul(input, other, out=out)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, Operator
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record2
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
-from torchgrad_jax.tensor.inplace import apply_inplace, overwrite
+from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
 from torchgrad_jax.tensor.tensor import Tensor
 
 _named: dict[tuple[str, ...], Any] = {}
@@ -37,7 +37,38 @@ def function_of(operator: Operator) -> Callable[..., Any]:
 
 def _general(operator: Operator) -> Callable[..., Any]:
     named = _result_type(operator)
+    kinds = [p.type for p in operator.schema.parameters]
+    if named is None and kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
+        return _of_one_tensor(operator)
+    return _of_any(operator, named)
 
+
+def _of_one_tensor(operator: Operator) -> Callable[..., Any]:
+    """An operator of one tensor and static arguments: each combination of arguments that was used once has a function of its own, since
+    working out what arguments mean costs more than the operation."""
+    any_arguments = _of_any(operator, None)
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        rest = args[1:]
+        try:
+            # 1, 1.0 and True are equal, but not the same argument.
+            key = (rest, *map(type, rest), *kwargs.items(), *map(type, kwargs.values())) if kwargs else (rest, *map(type, rest))
+            found = known.get(key)
+        except TypeError:  # a list, or something else that has no hash
+            return any_arguments(*args, **kwargs)
+        if found is not None and args:
+            return found(args[0])
+        if args and type(args[0]) is Tensor and "out" not in kwargs and not any(isinstance(a, Tensor) for a in (*rest, *kwargs.values())):
+            bound, _ = operator.parse(args, kwargs, is_tensor)
+            known[key] = unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs))
+        return any_arguments(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = operator.name
+    return call
+
+
+def _of_any(operator: Operator, named: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None) if operator.out else None
         bound, operands = operator.parse(args, kwargs, is_tensor)
@@ -56,14 +87,42 @@ def _result_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)  # type: ignore[misc]  # noqa: PYI024 - made from data
 
 
+def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
+    """An in-place operation of a tensor and another one or a number, written out for the common case: no graph, same shape and dtype."""
+
+    def call(self: Tensor, other: Any) -> Tensor:
+        rec = per_thread.recorder
+        view = self._view
+        if view is not None or rec.rare or type(self) is not Tensor or (rec.grad_enabled and (self._rg or (type(other) is Tensor and other._rg))):
+            return apply_inplace(bound, (self, other))
+        storage = self._storage
+        a = self._value if storage is None else storage.value
+        b = other if type(other) is not Tensor else other._value if other._storage is None else other._read()
+        try:
+            value = record2(rec, bound, a, b)
+        except (TracedInput, DeviceChange):
+            return apply_inplace(bound, (self, other))
+        if value.aval is not a.aval:
+            value = fit(rec, value, a.aval)
+        if storage is None:
+            storage = self._shared()
+        storage.version += 1
+        storage.value = value
+        value.storage = storage
+        value.version = storage.version
+        return self
+
+    return call
+
+
 def inplace_of(operator: Operator) -> Callable[..., Tensor]:
     """The twin of a declared operator that writes its result into `self`."""
     simple = [p.type for p in operator.schema.parameters] in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"])
-    plain = operator.bind((ARRAY, ARRAY)) if simple else None
+    fast = fast_inplace(operator.bind((ARRAY, ARRAY))) if simple else None
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if plain is not None and len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
-            return apply_inplace(plain, (self, args[0]))
+        if fast is not None and len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
+            return fast(self, args[0])
         bound, operands = operator.parse((self, *args), kwargs, is_tensor)
         return apply_inplace(bound, tuple(operands))
 

@@ -7,7 +7,7 @@ from typing import Any
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.dispatch import apply, make_node, run
+from torchgrad_jax.tensor.dispatch import apply, make_node, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode
 from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, write_through
 from torchgrad_jax.tensor.tensor import Tensor
@@ -82,11 +82,10 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             if isinstance(o, Tensor) and o._rg:
                 mask |= 1 << i
         if mask and rec.turned:
-            rec.turned = False
-            rec.flush("turn")
+            turn(rec)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
-        out = _fit(rec, out, values[0].aval)
+        out = fit(rec, out, values[0].aval)
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
@@ -102,7 +101,7 @@ def _unshared(rec: Recorder, value: Value) -> Value:
     return value if value.storage is None else rec.alias(value)
 
 
-def _fit(rec: Recorder, value: Value, aval: Aval) -> Value:
+def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
     """The result as the target holds it. RuntimeError with PyTorch's text where it cannot."""
     from torchgrad_jax.ops import dtypes, promotion
 
@@ -163,6 +162,14 @@ class CopySlices(Node):
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
         return (self.aval,)
+
+    def describe(self) -> tuple[list[Any], list[Any]] | None:
+        """See Node."""
+        inner = self.inner
+        if not isinstance(inner, OpNode) or inner.saved is None:
+            return None
+        numbers = [n for x in self.links for n in x.numbers]
+        return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""

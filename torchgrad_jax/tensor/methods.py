@@ -20,12 +20,12 @@ _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
 )  # fmt: skip
-_FUNCTIONS = ("add", "sub", "div", "pow", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
+_FUNCTIONS = ("add", "sub", "div", "pow", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
 _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
     "linspace", "logspace", "eye",
 )  # fmt: skip
-_NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold")
+_NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 
 def install() -> None:
@@ -114,6 +114,8 @@ def _install_dunders() -> None:
         setattr(Tensor, f"__r{name}__", _operator(function))
     rsub = registry["rsub"]
     setattr(Tensor, "__rsub__", _operator(function_of(rsub)))  # noqa: B010 - see above
+    setattr(Tensor, "__itruediv__", functions.div_)  # noqa: B010 - see above
+    setattr(Tensor, "__ipow__", functions.pow_)  # noqa: B010 - see above
     for name in ("add", "sub", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"):
         setattr(Tensor, f"__i{name.removeprefix('bitwise_')}__", getattr(Tensor, name + "_"))
     for name, function in _PROTOCOL.items():
@@ -122,11 +124,10 @@ def _install_dunders() -> None:
 
 def _operator(function: Any) -> Any:
     """A dunder: an operand that is no tensor and no number is left to the other side."""
-    plain = (Tensor, float, int)
 
     def dunder(self: Tensor, other: Any) -> Any:
         kind = type(other)
-        if kind in plain or isinstance(other, (Tensor, *NUMBERS)):
+        if kind is Tensor or kind is float or kind is int or isinstance(other, (Tensor, *NUMBERS)):
             return function(self, other)
         if hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
             return function(self, other.item())

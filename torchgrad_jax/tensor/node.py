@@ -7,7 +7,7 @@ itself is not differentiated, and Tensors under `create_graph`: `run` works on e
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops.derivative import Plan
@@ -72,6 +72,10 @@ class Node:
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """The gradients to pass along `next`, given those of the outputs (None: no gradient)."""
         raise NotImplementedError
+
+    def describe(self) -> tuple[list[Any], Sequence[Any]] | None:
+        """What tells this node from others, apart from values, and the values; None where `run` runs the user's Python."""
+        return None
 
     def release(self) -> None:
         """Drop what was saved for backward."""
@@ -184,6 +188,8 @@ class OpNode(Node):
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
         else:
+            if len(grads) < len(plan.avals):
+                grads = grads + [None] * (len(plan.avals) - len(grads))
             defined = tuple([g is not None for g in grads])
             outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
         return outs if type(outs) is tuple else (outs,)

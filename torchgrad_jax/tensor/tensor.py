@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous
 from torchgrad_jax.runtime.checks import examine
@@ -367,6 +366,10 @@ class ViewOfBase(Node):
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
         return (self.aval,)
+
+    def describe(self) -> tuple[list[Any], list[Any]]:
+        """See Node."""
+        return [ViewOfBase, self.base_aval, *(x.read for x in self.links)], [n for x in self.links for n in x.numbers]
 
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""

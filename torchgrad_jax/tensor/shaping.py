@@ -1,0 +1,608 @@
+"""Functions that join, cut, mirror, repeat and rearrange tensors, and those that gather and scatter along one dimension."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.indexing import BOUNDS
+from torchgrad_jax.tensor import views
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.generate import write_out
+from torchgrad_jax.tensor.indexing import known_bounds
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+
+
+def call(name: str, *arguments: Any) -> Tensor:
+    """The operator `name` of tensors (and sequences of them), the other arguments being static."""
+    layout, operands = _laid_out(arguments)
+    return apply(registry[name].bind(layout), operands)
+
+
+def _laid_out(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+    layout: list[Any] = []
+    operands: list[Any] = []
+    for a in arguments:
+        if isinstance(a, Tensor) or type(a) is RunTime:
+            layout.append(ARRAY)
+            operands.append(a if isinstance(a, Tensor) else a[0])
+        elif isinstance(a, list):
+            layout.append(len(a))
+            operands.extend(a)
+        else:
+            layout.append(Static(a))
+    return tuple(layout), operands
+
+
+class RunTime(tuple[Any]):
+    """A number given to programs at run time."""
+
+    def __new__(cls, value: Any) -> RunTime:
+        return super().__new__(cls, (value,))  # type: ignore[arg-type]
+
+
+def _out(name: str, out: Any, made: Any) -> Any:
+    return made if out is None else write_out(name, out, made)
+
+
+def _tensors(name: str, tensors: Any) -> list[Tensor]:
+    if isinstance(tensors, Tensor) or not isinstance(tensors, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+    return list(tensors)
+
+
+# ---------------------------------------------------------------------- joining
+
+
+def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None) -> Tensor:
+    """The tensors one after another along `dim`. ValueError for none, RuntimeError where other sizes differ."""
+    found = _tensors("cat", tensors)
+    if not found:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    first = next((t for t in found if t._aval.shape != (0,)), found[0])
+    for i, t in enumerate(found):
+        if not t._aval.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    return _out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)))
+
+
+def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+    """Tensors of one shape along a new dimension. RuntimeError for none, or where shapes differ."""
+    found = _tensors("stack", tensors)
+    if not found:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    return _out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)))
+
+
+def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:
+    found = [rank(t) for t in _tensors(name, tensors)]
+    if not found:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return cat(found, dim, out=out)
+
+
+def hstack(tensors: Any, *, out: Any = None) -> Tensor:
+    """The tensors side by side: along dimension 1, vectors along 0."""
+    found = [atleast_1d(t) for t in _tensors("hstack", tensors)]
+    return _joined("hstack", found, lambda t: t, 0 if found and found[0]._aval.ndim == 1 else 1, out)
+
+
+def vstack(tensors: Any, *, out: Any = None) -> Tensor:
+    """The tensors one below another; vectors are rows."""
+    return _joined("vstack", tensors, atleast_2d, 0, out)
+
+
+def dstack(tensors: Any, *, out: Any = None) -> Tensor:
+    """The tensors along dimension 2."""
+    return _joined("dstack", tensors, atleast_3d, 2, out)
+
+
+def column_stack(tensors: Any, *, out: Any = None) -> Tensor:
+    """Vectors and numbers as columns, beside matrices."""
+    return _joined("column_stack", tensors, lambda t: views.reshape(t, (t._aval.size, 1)) if t._aval.ndim <= 1 else t, 1, out)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of one matrix. RuntimeError for more than 2 dimensions."""
+    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    for i, t in enumerate(found):
+        if t._aval.ndim > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t._aval.ndim} dimensions")
+    return call("block_diag", found)
+
+
+def _of_each(function: Any, tensors: tuple[Any, ...]) -> Any:
+    if len(tensors) == 1:
+        return tuple(function(t) for t in tensors[0]) if isinstance(tensors[0], (tuple, list)) else function(tensors[0])
+    return tuple(function(t) for t in tensors)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Each tensor with at least one dimension."""
+    return _of_each(lambda t: t if t._aval.ndim else views.reshape(t, (1,)), tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Each tensor with at least two dimensions, new ones in front."""
+    return _of_each(lambda t: t if t._aval.ndim > 1 else views.unsqueeze(t, 0) if t._aval.ndim else views.reshape(t, (1, 1)), tensors)
+
+
+def _three(t: Tensor) -> Tensor:
+    ndim = t._aval.ndim
+    if ndim == 0:
+        return views.reshape(t, (1, 1, 1))
+    if ndim == 1:
+        return views.unsqueeze(views.unsqueeze(t, 0), -1)
+    return views.unsqueeze(t, -1) if ndim == 2 else t
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Each tensor with at least three dimensions."""
+    return _of_each(_three, tensors)
+
+
+# ---------------------------------------------------------------------- cutting
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of nearly equal length along `dim`, or cut at given places."""
+    if not input._aval.ndim:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = wrap_dim(dim, input._aval.ndim)
+    n = input._aval.shape[dim]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()  # type: ignore[attr-defined]
+    if isinstance(indices_or_sections, (tuple, list)):
+        cuts = [0, *indices_or_sections, n]
+    else:
+        sections = int(indices_or_sections)
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        cuts = [i * (n // sections) + min(i, n % sections) for i in range(sections + 1)]
+    return tuple(views.slice_dim(input, dim, a, b, 1) for a, b in zip(cuts, cuts[1:], strict=False))
+
+
+def _even_split(name: str, least: int, dim: int) -> Any:
+    def function(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        ndim = input._aval.ndim
+        if ndim < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {ndim} dimensions!")
+        at = 0 if ndim == 1 else dim
+        if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or input._aval.shape[at] % indices_or_sections):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {at}, but the size of the dimension {input._aval.shape[at]} is not divisible by "
+                f"the split_size {indices_or_sections}!"
+            )
+        return tensor_split(input, indices_or_sections, at)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Views cut along dimension {dim}, in equal parts or at given places. RuntimeError where it is not divisible."
+    return function
+
+
+hsplit, vsplit, dsplit = _even_split("hsplit", 1, 1), _even_split("vsplit", 2, 0), _even_split("dsplit", 3, 2)
+
+
+# ---------------------------------------------------------------------- mirroring, rolling, repeating
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The order along `dims` reversed, in a copy."""
+    found = _wrapped_once(views.as_dims(dims), input._aval.ndim)
+    return call("flip", input, found)
+
+
+def _wrapped_once(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    found: list[int] = []
+    for d in dims:
+        d = wrap_dim(d, ndim)
+        if d in found:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+        found.append(d)
+    return tuple(found)
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Dimension 1 reversed."""
+    if input._aval.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Dimension 0 reversed."""
+    if input._aval.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """The elements moved around along `dims`; along the flattened tensor without dims."""
+    by = views.as_dims((shifts,)) if not isinstance(shifts, (tuple, list)) else tuple(shifts)
+    along = () if dims is None else views.as_dims((dims,)) if not isinstance(dims, (tuple, list)) else tuple(dims)
+    if not by:
+        raise RuntimeError("`shifts` required")
+    if len(by) != len(along) and not (not along and len(by) == 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(by)}, dims:{len(along)}")
+    return call("roll", input, by, tuple(wrap_dim(d, input._aval.ndim) for d in along))
+
+
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    """The plane of two dimensions turned by `k` quarters, from the first towards the second."""
+    ndim = input._aval.ndim
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    return call("rot90", input, int(k) % 4, (wrap_dim(dims[0], ndim), wrap_dim(dims[1], ndim)))
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """Copies of the whole tensor along each dimension. RuntimeError for fewer numbers than dimensions."""
+    by = views.as_dims(repeats)
+    shape = input._aval.shape
+    if len(by) < len(shape):
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    sizes = [r * n for r, n in zip(by, (1,) * (len(by) - len(shape)) + shape, strict=True)]
+    for n in sizes:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {sizes}")
+    return call("repeat", input, by)
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As repeat, but numbers may be missing in front."""
+    by = views.as_dims(dims)
+    return repeat(input, (1,) * (input._aval.ndim - len(by)) + by)
+
+
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """Each slice of `dim` (each element without dim) repeated. Looks at `repeats` if it is a tensor."""
+    if repeats is None:
+        counts = _repeat_counts(input, None)
+        return _host(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts), input)
+    if dim is None:
+        input, dim = views.flatten(input), 0
+    dim = wrap_dim(dim, input._aval.ndim)
+    shape = input._aval.shape or (1,)
+    if isinstance(repeats, Tensor) and repeats._aval.ndim == 0:
+        repeats = int(repeats.item())  # type: ignore[attr-defined]
+    elif isinstance(repeats, Tensor) and repeats._aval.shape == (1,):
+        repeats = int(repeats.item())  # type: ignore[attr-defined]
+    if isinstance(repeats, Tensor):
+        counts = _repeat_counts(repeats, shape[dim])
+        return index_select(input, dim, _host(np.repeat(np.arange(shape[dim]), counts), input))
+    if repeats < 0:
+        raise RuntimeError("Repeats must be non-negative")
+    wide = views.unsqueeze(views.reshape(input, shape), dim + 1)
+    wide = views.clone(views.expand(wide, (*shape[: dim + 1], repeats, *shape[dim + 1 :])))
+    return views.reshape(wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]))
+
+
+def _repeat_counts(repeats: Tensor, size: int | None) -> np.ndarray:
+    aval = repeats._aval
+    if aval.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if size is not None and aval.size != size:
+        raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {aval.size} and input.size(0) = {size}")
+    if aval.dtype not in (np.int32, np.int64):
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{repeats.dtype.title}'")
+    counts = np.asarray(repeats._concrete())
+    if (counts < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    return counts
+
+
+def _host(array: np.ndarray, like: Tensor) -> Tensor:
+    return wrap(from_data(np.asarray(array, np.int64), None, like.device))
+
+
+# ---------------------------------------------------------------------- diagonals, triangles
+
+
+def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
+    """A vector as the diagonal of a matrix; the diagonal of a matrix as a vector, in a copy."""
+    ndim = input._aval.ndim
+    if ndim == 1:
+        return _out("diag", out, diag_embed(input, diagonal))
+    if ndim == 2:
+        return _out("diag", out, call("diagonal_copy", input, int(diagonal), 0, 1))
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dimension as a diagonal of two new ones."""
+    ndim = input._aval.ndim + 1
+    a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return call("diag_embed", input, int(offset), a, b)
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The flattened tensor as the diagonal of a matrix."""
+    return diag_embed(views.reshape(input, (-1,)), offset)
+
+
+def _triangle_indices(name: str, lower: bool) -> Any:
+    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None) -> Tensor:
+        for what, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{what} must be non-negative, got{n}")
+        mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
+        return wrap(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Row and column numbers of a triangle's elements, in row-major order."
+    return function
+
+
+tril_indices, triu_indices = _triangle_indices("tril_indices", True), _triangle_indices("triu_indices", False)
+
+
+# ---------------------------------------------------------------------- expanding
+
+_warned: set[str] = set()
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Views of the vectors expanded over the grid they span; "xy" exchanges the first two dimensions."""
+    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    if indexing is None:
+        if "meshgrid" not in _warned:
+            _warned.add("meshgrid")
+            warnings.warn(
+                "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", UserWarning, stacklevel=2
+            )  # fmt: skip
+        indexing = "ij"
+    if not found:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for t in found:
+        if t._aval.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t!r}")
+        if t._aval.dtype != found[0]._aval.dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    sizes = [t._aval.size for t in found]
+    swap = indexing == "xy" and len(found) > 1
+    places = [1, 0, *range(2, len(found))] if swap else list(range(len(found)))
+    shape = [0] * len(found)
+    for n, place in zip(sizes, places, strict=True):
+        shape[place] = n
+    return tuple(
+        views.expand(views.view(t, [n if d == place else 1 for d in range(len(found))]), shape)
+        for t, n, place in zip(found, sizes, places, strict=True)
+    )
+
+
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """As expand."""
+    return views.expand(input, size)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """The tensors expanded to one shape."""
+    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    shape = broadcast_shapes(*(t._aval.shape for t in found)) if found else ()
+    return tuple(t if t._aval.shape == shape else views.expand(t, shape) for t in found)
+
+
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the dimensions along which `size` would have to expand. RuntimeError where it does not expand to the shape."""
+    wanted, shape = views.as_dims(size), input._aval.shape
+    lead = len(shape) - len(wanted)
+    if lead < 0 or any(m not in (1, n) for n, m in zip(shape[lead:], wanted, strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    dims = [*range(lead), *(lead + i for i, m in enumerate(wanted) if m == 1 and shape[lead + i] != 1)]
+    made = input.sum(dims, keepdim=True) if dims else input  # type: ignore[attr-defined]
+    return views.view(made, wanted) if lead else made
+
+
+def ravel(input: Tensor) -> Tensor:
+    """The elements in one dimension."""
+    return views.reshape(input, (-1,))
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All tuples of one element of each vector, as rows; the vector itself if it is alone."""
+    for t in tensors:
+        if t._aval.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t._aval.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([views.flatten(t) for t in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a vector, in order, as rows."""
+    if input._aval.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input._aval.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return wrap(from_data(np.zeros(0), input.dtype, input.device))
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.asarray(list(choose(range(input._aval.size), r)), np.int64).reshape(-1, r)
+    return stack([index_select(input, 0, _host(column, input)) for column in rows.T], 1)
+
+
+# ---------------------------------------------------------------------- an index along one dimension
+
+
+def _choose(name: str, index: Tensor, size: int, dim: int) -> str:
+    """The operator for `index`: the plain one where it is known to be in range, else the checked one. PyTorch's error where it
+    is known not to be."""
+    if not index._aval.size:
+        return name
+    bounds = known_bounds(index)
+    if bounds is None:
+        return name + "_checked"
+    error, negative = BOUNDS[name]
+    low, high = bounds
+    if high >= size:
+        raise error(high, dim, size)
+    if low < (-size if negative else 0):
+        raise error(low, dim, size)
+    return name
+
+
+def _size(t: Tensor, dim: int) -> int:
+    return t._aval.shape[dim] if t._aval.ndim else 1
+
+
+def _is_int(index: Tensor) -> bool:
+    return index._aval.dtype in (np.int32, np.int64)
+
+
+def _fits_index(name: str, input: Tensor, dim: int, index: Tensor, what: str) -> None:
+    if not _is_int(index):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if max(index._aval.ndim, 1) != max(input._aval.ndim, 1):
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {what} tensor")
+
+
+def _larger(index: Tensor, other: Tensor, dim: int | None) -> int | None:
+    a, b = index._aval.shape or (1,), other._aval.shape or (1,)
+    return next((d for d in range(len(a)) if d != dim and a[d] > b[d]), None)
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
+    """The elements that `index` picks along `dim`. RuntimeError for an index out of range, or larger than input elsewhere."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    if index._aval.size:
+        _fits_index("gather", input, dim, index, "input")
+        bad = _larger(index, input, dim)
+        if bad is not None:
+            raise RuntimeError(
+                f"Size does not match at dimension {bad} expected index {list(index._aval.shape)} to be no larger than self "
+                f"{list(input._aval.shape)} apart from dimension {dim}"
+            )
+    name = _choose("gather", index, _size(input, dim), dim)
+    return _out("gather", out, call(name, input, dim, index))
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+    """As gather, the other dimensions being broadcast against each other; of the flattened tensors without dim."""
+    if indices._aval.dtype != np.int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
+    if dim is None:
+        input, indices, dim = ravel(input), ravel(indices), 0
+    a, b = input._aval.shape, indices._aval.shape
+    if len(a) != len(b):
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {len(a)} dimensions for input, "
+            f"and {len(b)} dimensions for indices"
+        )
+    dim = wrap_dim(dim, len(a))
+    shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
+    full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
+    input = input if a == full else views.expand(input, full)
+    indices = indices if b == picked else views.expand(indices, picked)
+    return _out("take_along_dim", out, call("take_along_dim", input, dim, indices))
+
+
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
+    """The slices of `dim` at a vector of indices. IndexError where one is out of range."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    if index._aval.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if not _is_int(index):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    return _out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index))
+
+
+def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:
+    """The function and its in-place twin of what `prepare` turns into (operator, arguments)."""
+
+    def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
+        operator, arguments = prepare(input, *args, **kwargs)
+        return _out(name, out, call(operator, *arguments))
+
+    def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        operator, arguments = prepare(self, *args, **kwargs)
+        layout, operands = _laid_out(arguments)
+        return apply_inplace(registry[operator].bind(layout), tuple(operands))
+
+    function.__name__ = function.__qualname__ = name
+    inplace.__name__ = inplace.__qualname__ = name + "_"
+    function.__doc__, inplace.__doc__ = doc, f"In-place version of `{name}`. {doc}"
+    return function, inplace
+
+
+def _vector_shape(name: str, self: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    count = source._aval.shape[dim] if source._aval.ndim else 1
+    if name == "index_add_":
+        if index._aval.ndim > 1:
+            raise IndexError(
+                f"index_add_(): Index is supposed to be a vector, but got dim: {index._aval.ndim} with type: {index.dtype.title} "
+                f"and size: {list(index._aval.shape)}"
+            )
+        if not _is_int(index):
+            raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.title}")
+        if self._aval.dtype != source._aval.dtype:
+            raise RuntimeError(f"index_add_(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
+        if index._aval.size != count:
+            raise RuntimeError(
+                f"index_add_(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+            )  # fmt: skip
+        if _without(self, dim) != _without(source, dim):
+            raise RuntimeError(
+                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                f"{list(self._aval.shape)} source.shape = {list(source._aval.shape)}"
+            )
+
+
+def _without(t: Tensor, dim: int) -> tuple[int, ...]:
+    return t._aval.shape[:dim] + t._aval.shape[dim + 1 :]
+
+
+def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    _vector_shape("index_add_", self, dim, index, source)
+    return _choose("index_add", index, _size(self, dim), dim), (self, dim, index, source, RunTime(alpha))
+
+
+def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    if index._aval.dtype != np.int64:
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.title}")
+    if self._aval.dtype != source._aval.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.title} and (source) {source.dtype.title}"
+        )
+    if self._aval.ndim and source._aval.ndim and _without(self, dim) != _without(source, dim):
+        mine, theirs = (" ".join(map(str, _without(t, dim))) for t in (self, source))
+        raise RuntimeError(
+            f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {mine} at dimension {dim} and "
+            f"source slice shape: {theirs} at dimension {dim}."
+        )
+    count = source._aval.shape[dim] if source._aval.ndim else 1
+    if index._aval.size != count:
+        raise IndexError(f"index_copy_(): Number of indices ({index._aval.size}) should be equal to source.size(dim) ({count})")
+    return _choose("index_copy", index, _size(self, dim), dim), (self, dim, index, source)
+
+
+def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    if index._aval.dtype != np.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index._aval.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    if isinstance(value, Tensor):
+        if value._aval.ndim:
+            raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
+        return _choose("index_fill_tensor", index, _size(self, dim), dim), (self, dim, index, value)
+    return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(value))
