@@ -160,19 +160,18 @@ def _unpack(node: FunctionNode, saved: Any) -> Any:
     if not isinstance(saved, _Saved):
         return saved
     value: Value = saved.value
-    if value.storage is not None and value.storage.version != value.version:
+    if value.counter is not None and value.counter.version != value.version:
         from torchgrad_jax.ops import dtypes
 
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[torch.{dtypes.of(value.aval.dtype).title}Tensor {list(value.aval.shape)}] is at version {value.storage.version}; expected version "
+            f"[torch.{dtypes.of(value.aval.dtype).title}Tensor {list(value.aval.shape)}] is at version {value.counter.version}; expected version "
             f"{value.version} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
             "with torch.autograd.set_detect_anomaly(True)."
         )
     if isinstance(saved.source, Tensor):
         return saved.source
-    t = wrap(value)
-    t._storage = value.storage if value.storage is not None and value.storage.value is value else None
+    t = wrap(value if value.counter is None else per_thread.recorder.alias(value))
     source = node if saved.own else saved.source
     if source is not None:
         t._node, t._nr, t._rg = source, saved.nr, True

@@ -136,8 +136,8 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
             saved = described[1]
         for v in saved:
             if type(v) is Value:
-                storage = v.storage
-                if storage is not None and storage.version != v.version:
+                counter = v.counter
+                if counter is not None and counter.version != v.version:
                     return None
                 i = place.get(v)
                 if i is None:

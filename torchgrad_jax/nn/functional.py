@@ -1,1 +1,9 @@
-"""`torch.nn.functional`."""
+"""`torch.nn.functional`, gathered from the modules of this package."""
+
+from torchgrad_jax.nn.activation import *
+from torchgrad_jax.nn.attention import *
+from torchgrad_jax.nn.convolution import *
+from torchgrad_jax.nn.dropout import *
+from torchgrad_jax.nn.linear import *
+from torchgrad_jax.nn.normalization import *
+from torchgrad_jax.nn.pooling import *

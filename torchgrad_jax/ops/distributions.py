@@ -22,6 +22,7 @@ _F16 = np.dtype(np.float16)
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 _FLOATING = (_F16, _BF16, _F32, _F64)
 _REAL_OF = {np.dtype(np.complex64): _F32, np.dtype(np.complex128): _F64}
+_WIDE_UNSIGNED = (np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64))
 # Significand bits: every integer up to 2**digits is represented.
 _DIGITS = {_F16: 11, _BF16: 8, _F32: 24, _F64: 53}
 
@@ -30,12 +31,12 @@ _NAMES = {
     "bool": ("Bool", "bool"),
     "uint8": ("Byte", "unsigned char"),
     "int8": ("Char", "signed char"),
-    "int16": ("Short", "short"),
+    "int16": ("Short", "short int"),
     "int32": ("Int", "int"),
-    "int64": ("Long", "long"),
-    "uint16": ("UInt16", "unsigned short"),
+    "int64": ("Long", "long int"),
+    "uint16": ("UInt16", "short unsigned int"),
     "uint32": ("UInt32", "unsigned int"),
-    "uint64": ("UInt64", "unsigned long"),
+    "uint64": ("UInt64", "long unsigned int"),
     "float16": ("Half", "c10::Half"),
     "bfloat16": ("BFloat16", "c10::BFloat16"),
     "float32": ("Float", "float"),
@@ -79,7 +80,15 @@ def acc_dtype(dtype: np.dtype) -> np.dtype:
     return _F64 if dtype == _F64 else _F32
 
 
-# ---- exact arithmetic -------------------------------------------------------------------------------------------------
+def _finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
+    """`x` in `dtype` and `shape`; what a narrow dtype cannot hold becomes infinite, as in PyTorch."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # PyTorch reaches the 16-bit types by way of float32.
+        x = x.astype(np.float32) if dtype in (_F16, _BF16) else x
+        return x.astype(dtype).reshape(shape)
+
+
+# ---- exact arithmetic -----------------------------------------------------------------------------------------------
 
 
 def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +143,7 @@ def _scale_shift(a: np.ndarray, scale: float, shift: float) -> np.ndarray:
     return _fma64(a, float(scale), float(shift)) if a.dtype == _F64 else _fma32(a, scale, shift)
 
 
-# ---- uniform ----------------------------------------------------------------------------------------------------------
+# ---- uniform --------------------------------------------------------------------------------------------------------
 
 
 def _unit32(g: Draws, n: int) -> np.ndarray:
@@ -184,7 +193,7 @@ def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) ->
     return out.reshape(shape)
 
 
-# ---- normal -----------------------------------------------------------------------------------------------------------
+# ---- normal ---------------------------------------------------------------------------------------------------------
 
 # Minimax polynomials of the Cephes library (S. Moshier) for log, sin and cos in single precision.
 _LOG_POLY = (
@@ -289,16 +298,16 @@ def _normal_stream(g: Draws, n: int) -> np.ndarray:
     if cached is not None:
         z[0] = cached
         body = z[1:]
-    if n < 64:
-        for i in range(pairs):
-            # The C library's functions: NumPy's vectorised ones may differ in the last place.
-            radius = math.sqrt(-2.0 * math.log1p(-u[2 * i + 1]))
-            theta = 2.0 * math.pi * u[2 * i]
-            body[2 * i], body[2 * i + 1] = radius * math.cos(theta), radius * math.sin(theta)
-    else:
+    if n >= 64:
         radius = np.sqrt(-2.0 * np.log1p(-u[1::2]))
         theta = 2.0 * math.pi * u[0::2]
         body[0::2], body[1::2] = radius * np.cos(theta), radius * np.sin(theta)
+    # NumPy's functions may differ from the C library's in the last place, so small samples and the pair that may leave
+    # its second member in the state take the latter.
+    for i in range(0 if n < 64 else pairs - 1, pairs):
+        r = math.sqrt(-2.0 * math.log1p(-u[2 * i + 1]))
+        t = 2.0 * math.pi * u[2 * i]
+        body[2 * i], body[2 * i + 1] = r * math.cos(t), r * math.sin(t)
     if n:
         g._next_normal = float(z[n]) if z.size > n else None
     return z[:n]
@@ -315,7 +324,7 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> 
     mean, std = float(mean), float(std)
     n = math.prod(shape)
     if n < 16:
-        return _scale_shift(_normal_stream(g, n), std, mean).astype(dtype).reshape(shape)
+        return _finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
     whole = n - n % 16
     # The 16-bit kernels draw block by block; the others fill all n first, of which the rest is then overwritten.
     drawn = whole if dtype.itemsize == 2 else n
@@ -350,10 +359,11 @@ def log_normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float)
         raise _unsupported("log_normal_cpu", dtype)
     z = _normal_stream(g, math.prod(shape)) * std + mean
     with np.errstate(over="ignore"):
-        return np.exp(z).astype(dtype).reshape(shape)
+        z = np.exp(z)
+    return _finish(z, dtype, shape)
 
 
-# ---- integers ---------------------------------------------------------------------------------------------------------
+# ---- integers -------------------------------------------------------------------------------------------------------
 
 
 def _int_limits(dtype: np.dtype) -> tuple[int, int]:
@@ -370,17 +380,20 @@ def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
     if dtype in _REAL_OF:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     least, greatest = _int_limits(dtype)
-    for what, value in (("from", low), ("to - 1", last)):
-        if not least <= value <= greatest:
+    bounds = (("from", low), ("to - 1", last))
+    for what, value in bounds:
+        # PyTorch holds bounds in signed 64 bits, which also limits uint64.
+        if not least <= value <= greatest or (value >= 2**63 and dtype == np.uint64):
             raise RuntimeError(f"{what} is out of bounds for {_cpp_name(dtype)}")
-        digits = _DIGITS.get(dtype, 64)
-        if not -(2**digits) <= value <= 2**digits:
+    digits = _DIGITS.get(dtype, 64)
+    for what, value in bounds:
+        if abs(value) > 2**digits:
             warnings.warn(
                 f"{what} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
                 f"{_cpp_name(dtype)} can support discrete uniform distribution only within this range. "
                 "This warning will become an error in version 1.7 release, please fix the code in advance",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
 
@@ -400,11 +413,15 @@ def _modulo(g: Draws, n: int, span: int, base: int, wide: bool) -> np.ndarray:
 def _representable_bounds(dtype: np.dtype, low: int, high: int) -> tuple[int, int]:
     """Moves bounds that are not exact in a floating `dtype` inwards, so that no sample rounds out of the range."""
     digits = _DIGITS[dtype]
+    least, greatest = _int_limits(dtype)
+    if not least <= low <= high - 1 <= greatest:
+        return low, high
     up = int(float(dtype.type(low + 1)))
     if up < low:
         low = up + (1 << (abs(low + 1).bit_length() - digits))
     down = int(float(dtype.type(high - 1)))
-    if down >= high:
+    # PyTorch reads 2**63 back as the least integer, which leaves the bound as it is.
+    if high <= down < 2**63:
         high = down - (1 << (abs(high - 1).bit_length() - digits))
     return low, high
 
@@ -427,25 +444,45 @@ def random_from_to(g: Draws, shape: Shape, dtype: np.dtype, low: int, high: int)
     return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
 
 
+def _random_all_bits(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    if not math.prod(shape):
+        return np.empty(shape, dtype)
+    if dtype in _REAL_OF or dtype in (np.bool_, _F16) or dtype in _WIDE_UNSIGNED:
+        raise _unsupported("random_full_64_bits_range_kernel_cpu", dtype)
+    if dtype not in (np.int64, _F64, _F32, _BF16):
+        raise RuntimeError("random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16")
+    return g.random64(math.prod(shape)).view(np.int64).astype(dtype).reshape(shape)
+
+
 def random_from(g: Draws, shape: Shape, dtype: np.dtype, low: int) -> np.ndarray:
+    if not -(2**63) <= low < 2**63:
+        raise ValueError("Overflow when unpacking long long")
+    if low == -(2**63):
+        return _random_all_bits(g, shape, dtype)
+    if dtype in _REAL_OF:
+        raise RuntimeError("random_from_to_impl handles only integral, floating-point and boolean types")
     if dtype in _FLOATING:
-        last = 2**63 - 1 if dtype == _F64 and _DIGITS[dtype] > 62 else 2 ** _DIGITS[dtype]
-        low = _representable_bounds(dtype, low, low + 2)[0]
-        least, greatest = _int_limits(dtype)
-        if not least <= low <= greatest:
-            raise RuntimeError(f"from is out of bounds for {_cpp_name(dtype)}")
+        last = 2 ** _DIGITS[dtype]
+        low = _representable_bounds(dtype, low, low + 1)[0]
     else:
         last = _int_limits(dtype)[1]
-        _check_random_bounds(dtype, low, last)
+    if dtype in _FLOATING and last <= low <= _int_limits(dtype)[1]:
+        raise RuntimeError(
+            "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got "
+            f"from={low} > to_inc={last}"
+        )
+    _check_random_bounds(dtype, low, last)
     span = last - low + 1
     return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
 
 
 def random_full(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
     n = math.prod(shape)
+    if not n:
+        return np.empty(shape, dtype)
     if dtype in _DIGITS:
         out = _modulo(g, n, 2 ** _DIGITS[dtype] + 1, 0, dtype == _F64)
-    elif dtype in _REAL_OF or dtype in (np.uint16, np.uint32, np.uint64):
+    elif dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
         raise _unsupported("random_kernel_cpu", dtype)
     else:
         out = _modulo(g, n, _int_limits(dtype)[1] + 1, 0, dtype == np.int64)
@@ -456,9 +493,10 @@ def randperm(g: Draws, n: int, dtype: np.dtype) -> np.ndarray:
     n = int(n)
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    if dtype == np.bool_ or dtype in _REAL_OF or dtype in (np.uint16, np.uint32, np.uint64):
+    if dtype not in _REAL_OF and dtype != np.bool_:
+        _check_randperm_size(n, dtype)
+    if dtype == np.bool_ or dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
         raise _unsupported("randperm", dtype)
-    _check_randperm_size(n, dtype)
     if n < 2:
         return np.arange(n).astype(dtype)
     w = g.random32(n - 1)
@@ -477,11 +515,11 @@ def _check_randperm_size(n: int, dtype: np.dtype) -> None:
         )
         if n > most:
             raise RuntimeError(f"n cannot be greater than {shown} for {_name(dtype)} type.")
-    elif n > _int_limits(dtype)[1] + (dtype == np.int8):
+    elif n > _int_limits(dtype)[1] + 1:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
 
 
-# ---- Bernoulli --------------------------------------------------------------------------------------------------------
+# ---- Bernoulli ------------------------------------------------------------------------------------------------------
 
 _MCG31_MODULUS = 2**31 - 1
 _MCG31_MULTIPLIER = 1132489760
@@ -504,19 +542,20 @@ def bernoulli(g: Draws, p: float, shape: Shape, dtype: np.dtype, method: str) ->
     p = float(p)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={_number(p)}")
-    if dtype in _REAL_OF:
-        raise _unsupported("bernoulli_scalar_cpu_", dtype)
     n = math.prod(shape)
-    if method == "mkl":
-        hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if n else np.zeros(0, np.bool_)
-    else:
-        hit = unit64(g, n) < p
+    if not n:
+        return np.empty(shape, dtype)
+    if dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
+        raise _unsupported("bernoulli_scalar_cpu_", dtype)
+    hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if method == "mkl" else unit64(g, n) < p
     return hit.astype(dtype, copy=False).reshape(shape)
 
 
 def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if p.dtype not in _FLOATING:
         raise _unsupported("bernoulli_tensor_cpu_p_", p.dtype)
+    if dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
+        raise _unsupported("bernoulli_tensor_cpu_self_", dtype)
     acc = acc_dtype(p.dtype)
     q = p.astype(acc, copy=False)
     if not ((q >= 0) & (q <= 1)).all():
@@ -527,7 +566,7 @@ def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return (_unit(g, p.size, acc).reshape(p.shape) < q).astype(dtype, copy=False)
 
 
-# ---- other distributions ----------------------------------------------------------------------------------------------
+# ---- other distributions --------------------------------------------------------------------------------------------
 
 
 def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.ndarray:
@@ -539,17 +578,17 @@ def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.nda
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={_number(lambd)}")
     x = -1.0 / lambd * np.log1p(-unit64(g, math.prod(shape)))
-    return x.astype(dtype).reshape(shape)
+    return _finish(x, dtype, shape)
 
 
 def geometric(g: Draws, p: float, shape: Shape, dtype: np.dtype) -> np.ndarray:
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={_number(p)}")
-    if dtype == np.bool_ or dtype in _REAL_OF:
+    if dtype == np.bool_ or dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
         raise _unsupported("geometric_cpu", dtype)
     with np.errstate(divide="ignore"):
-        x = np.ceil(np.log(unit64(g, math.prod(shape))) / math.log(1 - p))
-    return x.astype(dtype).reshape(shape)
+        x = np.ceil(np.log(unit64(g, math.prod(shape))) / math.log1p(-p))
+    return _finish(x, dtype, shape)
 
 
 def cauchy(g: Draws, shape: Shape, dtype: np.dtype, median: float, sigma: float) -> np.ndarray:
@@ -561,7 +600,7 @@ def cauchy(g: Draws, shape: Shape, dtype: np.dtype, median: float, sigma: float)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={_number(sigma)}")
     x = median + sigma * np.tan(math.pi * (unit64(g, math.prod(shape)) - 0.5))
-    return x.astype(dtype).reshape(shape)
+    return _finish(x, dtype, shape)
 
 
 def _check_multinomial(probs: np.ndarray, num_samples: int, replacement: bool) -> None:
@@ -577,7 +616,7 @@ def _check_multinomial(probs: np.ndarray, num_samples: int, replacement: bool) -
 
 def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool) -> np.ndarray:
     _check_multinomial(probs, num_samples, replacement)
-    rows = probs.reshape(-1, probs.shape[-1]).astype(acc_dtype(probs.dtype), copy=False)
+    rows = np.atleast_2d(probs).astype(acc_dtype(probs.dtype), copy=False)
     out_shape = (*probs.shape[:-1], num_samples)
     if not rows.shape[0]:
         return np.empty(out_shape, np.int64)
@@ -585,11 +624,12 @@ def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool
         return _multinomial_inverse(g, rows, num_samples).reshape(out_shape)
     if not ((rows >= 0) & (rows < np.inf)).all():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if (rows.sum(-1) == 0).any():
+    if not rows.shape[1] or (rows.sum(-1) == 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     # Efraimidis and Spirakis (Inf. Process. Lett. 97(5), 2006): the greatest of p / exponential, in that order.
     q = exponential(g, probs.shape, probs.dtype, 1.0)
-    key = (probs / q).astype(probs.dtype).reshape(rows.shape)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        key = (probs / q).astype(probs.dtype).reshape(rows.shape)
     if num_samples == 1:
         return key.argmax(-1).reshape(out_shape)
     return np.argsort(-key.astype(rows.dtype), axis=-1, kind="stable")[:, :num_samples].reshape(out_shape)
@@ -651,4 +691,4 @@ def poisson(g: Draws, rate: np.ndarray) -> np.ndarray:
     with g.lookahead() as draw:
         for lam in rate.astype(np.float64).reshape(-1).tolist():
             counts.append(_poisson_large(lam, draw) if lam >= 10 else _poisson_small(lam, draw) if lam > 0 else 0)
-    return np.array(counts, np.float64).astype(rate.dtype).reshape(rate.shape)
+    return _finish(np.array(counts, np.float64), rate.dtype, rate.shape)

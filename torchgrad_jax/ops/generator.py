@@ -65,7 +65,7 @@ class Generator:
         self._engine = np.random.RandomState(0)
         self.manual_seed(DEFAULT_SEED)
 
-    # ---- seed and state -------------------------------------------------------------------------------------------
+    # ---- seed and state ---------------------------------------------------------------------------------------------
 
     def manual_seed(self, seed: int) -> Generator:
         """Restarts the stream from `seed` in [-2**63, 2**64); negative seeds wrap modulo 2**64. Returns self.
@@ -144,7 +144,7 @@ class Generator:
         other.set_state(self.get_state())
         return other
 
-    # ---- raw draws ------------------------------------------------------------------------------------------------
+    # ---- raw draws --------------------------------------------------------------------------------------------------
 
     def random32(self, n: int) -> np.ndarray:
         """The next `n` 32-bit draws, uint32 of shape (n,)."""
@@ -176,7 +176,7 @@ class Generator:
             self._engine.set_state(start)
             self.random64(taken)
 
-    # ---- uniform and normal ---------------------------------------------------------------------------------------
+    # ---- uniform and normal -----------------------------------------------------------------------------------------
 
     def uniform(self, shape: ShapeLike, dtype: Any = np.float32, low: float = 0.0, high: float = 1.0) -> np.ndarray:
         """`torch.rand` and `Tensor.uniform_`: samples of [low, high), of any floating (or, for [0, 1), complex) dtype.
@@ -210,7 +210,7 @@ class Generator:
         """`Tensor.log_normal_`: exp of normal samples; RuntimeError unless std > 0."""
         return _d.log_normal(self, _shape(shape), np.dtype(dtype), mean, std)
 
-    # ---- integers -------------------------------------------------------------------------------------------------
+    # ---- integers ---------------------------------------------------------------------------------------------------
 
     def randint(self, low: int, high: int, shape: ShapeLike, dtype: Any = np.int64) -> np.ndarray:
         """`torch.randint`: integers of [low, high) in `dtype`.
@@ -248,7 +248,7 @@ class Generator:
         """
         return _d.randperm(self, n, np.dtype(dtype))
 
-    # ---- Bernoulli ------------------------------------------------------------------------------------------------
+    # ---- Bernoulli --------------------------------------------------------------------------------------------------
 
     def _bernoulli_method(self) -> str:
         method = self.bernoulli_method or os.environ.get("TORCHGRAD_JAX_BERNOULLI") or "mt19937"
@@ -298,14 +298,19 @@ class Generator:
         acc = _d.acc_dtype(dt)
         return np.where(kept, (acc.type(1) / acc.type(1 - p)).astype(dt), dt.type(0))
 
-    # ---- other distributions --------------------------------------------------------------------------------------
+    # ---- other distributions ----------------------------------------------------------------------------------------
 
     def exponential(self, shape: ShapeLike, dtype: Any = np.float32, lambd: float = 1.0) -> np.ndarray:
         """`Tensor.exponential_`: -log(1 - u) / lambd; RuntimeError unless lambd > 0 and dtype is floating."""
         return _d.exponential(self, _shape(shape), np.dtype(dtype), lambd)
 
     def geometric(self, p: float, shape: ShapeLike, dtype: Any = np.float32) -> np.ndarray:
-        """`Tensor.geometric_`: trials up to the first success, ceil(log u / log(1 - p)); RuntimeError unless 0 < p < 1."""
+        """`Tensor.geometric_`: trials up to the first success, ceil(log u / log(1 - p)).
+
+        Raises:
+            RuntimeError: p outside (0, 1).
+            NotImplementedError: `dtype` is bool, complex or an unsigned type wider than 8 bits.
+        """
         return _d.geometric(self, p, _shape(shape), np.dtype(dtype))
 
     def cauchy(

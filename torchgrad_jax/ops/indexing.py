@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import SAME, convert, op
 
 
@@ -71,3 +75,353 @@ def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int,
     return _index_put(x, values, indices, dims, accumulate), first_bad(x.shape, indices, dims)
 
 
+
+
+# ---------------------------------------------------------------------- an index along one dimension
+# `NAME` is for indices known to be in range; `NAME_checked` clips them and reports the first that is not.
+
+_INDEX_BITS, _SIZE_BITS = 32, 25
+
+
+def _first_outside(index: Any, size: int, dim: int, lowest: int) -> Any:
+    """The check of one index tensor: the pair (1, offender, its dimension and that dimension's size packed), else zeros."""
+    if not index.size:
+        return jnp.zeros(2, jnp.int64)
+    flat = index.reshape(-1).astype(jnp.int64)
+    bad = (flat < lowest) | (flat >= size)
+    where = jnp.argmax(bad)
+    half = 1 << (_INDEX_BITS - 1)
+    offender = jnp.clip(flat[where], -half, half - 1) + half
+    packed = offender + (min(size, (1 << _SIZE_BITS) - 1) << _INDEX_BITS) + (dim << (_INDEX_BITS + _SIZE_BITS))
+    return jnp.where(bad[where], jnp.stack([jnp.int64(1), packed]), jnp.zeros(2, jnp.int64))
+
+
+def unpack_outside(packed: int) -> tuple[int, int, int]:
+    """(index, dim, size) of what `_first_outside` found."""
+    index = (packed & ((1 << _INDEX_BITS) - 1)) - (1 << (_INDEX_BITS - 1))
+    return index, packed >> (_INDEX_BITS + _SIZE_BITS), (packed >> _INDEX_BITS) & ((1 << _SIZE_BITS) - 1)
+
+
+def outside_dimension(index: int, dim: int, size: int) -> Exception:
+    """gather's and scatter's error."""
+    return RuntimeError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+
+
+def outside_self(index: int, dim: int, size: int) -> Exception:
+    """index_select's error."""
+    return IndexError("index out of range in self")
+
+
+def outside_copy(index: int, dim: int, size: int) -> Exception:
+    """index_copy's error."""
+    return IndexError(f"index_copy_(): index {index} is out of bounds for dimension {dim} with size {size}")
+
+
+def outside_fill(index: int, dim: int, size: int) -> Exception:
+    """index_fill's error."""
+    return IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+
+
+def outside_elements(index: int, dim: int, size: int) -> Exception:
+    """take's and put's error."""
+    return IndexError(f"out of range: tried to access index {index} on a tensor of {size} elements.")
+
+
+# Which error an operator raises for an index out of range, and the lowest index it allows (as a multiple of -size).
+BOUNDS: dict[str, tuple[Callable[[int, int, int], Exception], bool]] = {}
+
+
+def _indexed(schema: str, error: Callable[[int, int, int], Exception], negative: bool = False, **options: Any) -> Callable[..., Any]:
+    """Declare the operator and its checked twin. Negative indices count from the end where `negative` holds."""
+
+    def declare(function: Callable[..., Any]) -> Any:
+        made = op(schema, method=False, toplevel=False, **options)(function)
+        position = [p.name for p in made.schema.parameters if p.is_tensor or p.is_number].index("index")
+
+        def checked(*arrays: Any, **statics: Any) -> Any:
+            x, index = arrays[0], arrays[position]
+            dim = statics.get("dim")
+            size = x.size if dim is None else (x.shape[dim] if x.ndim else 1)
+            inside = jnp.clip(index, -size if negative else 0, max(size - 1, 0))
+            out = function(*arrays[:position], inside, *arrays[position + 1 :], **statics)
+            return out, _first_outside(index, size, dim or 0, -size if negative else 0)
+
+        twin = schema.replace("(", "_checked(", 1)
+        op(twin, method=False, toplevel=False, **{**options, "node": made.node}, check=lambda packed: error(*unpack_outside(packed)))(checked)
+        BOUNDS[made.name] = (error, negative)
+        return made
+
+    return declare
+
+
+def _as_vector(x: Any) -> Any:
+    return x if x.ndim else lax.reshape(x, (1,))
+
+
+def _along(x: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    """The key of the elements that `index` picks along `dim`, at its own place in all other dimensions."""
+    return tuple(index if d == dim else lax.broadcasted_iota(index.dtype, index.shape, d) for d in range(x.ndim))
+
+
+def gather_along(x: Any, index: Any, dim: int) -> Any:
+    """x[.., index[..], ..] for indices in range."""
+    shape = index.shape
+    x, index = _as_vector(x), _as_vector(index)
+    if not index.size:
+        return jnp.zeros(shape, x.dtype)
+    found = x.at[_along(x, index, dim)].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return lax.reshape(found, shape)
+
+
+def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
+    """`values` (of the index's shape, or a number) written, added ... at `index` along `dim`."""
+    shape = x.shape
+    x, index = _as_vector(x), _as_vector(index)
+    if not index.size:
+        return lax.reshape(x, shape)
+    values = lax.reshape(values, index.shape) if values.ndim or index.shape == (1,) else values
+    at = x.at[_along(x, index, dim)]
+    made = getattr(at, how)(values, mode="promise_in_bounds", wrap_negative_indices=False)
+    return lax.reshape(made, shape)
+
+
+@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",))
+def gather(x: Any, index: Any, dim: int) -> Any:
+    """The elements that `index` picks along `dim`, at its own place in the other dimensions."""
+    return gather_along(x, index, dim)
+
+
+@op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), node="GatherBackward0")
+def take_along_dim(x: Any, index: Any, dim: int) -> Any:
+    """As gather, indices counted modulo the size."""
+    return gather_along(x, index % max(x.shape[dim], 1), dim)
+
+
+def select_rows(x: Any, index: Any, dim: int) -> Any:
+    """The slices of `x` at a vector of indices in range."""
+    if not x.ndim:
+        return jnp.broadcast_to(x, index.shape) if index.ndim and index.shape != (1,) else x
+    key = (slice(None),) * dim + (_as_vector(index),)
+    if not index.size or not x.shape[dim]:
+        return jnp.zeros((*x.shape[:dim], index.size, *x.shape[dim + 1 :]), x.dtype)
+    return x.at[key].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _write_rows(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
+    shape = x.shape
+    x, index = _as_vector(x), _as_vector(index)
+    if not index.size:
+        return lax.reshape(x, shape)
+    if values.ndim or how != "set":
+        values = lax.reshape(values, (*x.shape[:dim], index.size, *x.shape[dim + 1 :]))
+    at = x.at[(slice(None),) * dim + (index,)]
+    return lax.reshape(getattr(at, how)(values, mode="promise_in_bounds", wrap_negative_indices=False), shape)
+
+
+def _clear_rows(grad: Any, index: Any, dim: int) -> Any:
+    return _write_rows(grad, index, jnp.zeros((), grad.dtype), dim, "set")
+
+
+def _rows_of(grad: Any, index: Any, source: Any, dim: int) -> Any:
+    return lax.reshape(select_rows(grad, index, dim), source.shape)
+
+
+@_indexed("index_select(Tensor self, int dim, Tensor index)", outside_self, linear=("self",))
+def index_select(x: Any, index: Any, dim: int) -> Any:
+    """The slices of `dim` at a vector of indices."""
+    return select_rows(x, index, dim)
+
+
+@_indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, Scalar alpha)", outside_dimension,
+          grads={"self": SAME, "source": lambda grad, index, source, alpha, dim: _rows_of(grad, index, source, dim) * alpha})  # fmt: skip
+def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
+    """`alpha` times the slices of `source` added to those at `index`; an index may occur several times."""
+    if x.dtype == np.bool_:
+        return _write_rows(x, index, source, dim, "max")
+    return _write_rows(x, index, source * alpha, dim, "add")
+
+
+@_indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source)", outside_copy,
+          grads={"self": lambda grad, index, dim: _clear_rows(grad, index, dim),
+                 "source": lambda grad, index, source, dim: _rows_of(grad, index, source, dim)})  # fmt: skip
+def index_copy(x: Any, index: Any, source: Any, dim: int) -> Any:
+    """The slices of `source` in place of those at `index`."""
+    return _write_rows(x, index, source, dim, "set")
+
+
+def _from_end(index: Any, x: Any, dim: int) -> Any:
+    return jnp.where(index < 0, index + (x.shape[dim] if x.ndim else 1), index)
+
+
+@_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, node="IndexFillBackward0",
+          grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim)})  # fmt: skip
+def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
+    """A number written to the slices at `index`."""
+    return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")
+
+
+@_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, node="IndexFillBackward1",
+          grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim),
+                 "value": lambda grad, index, dim: jnp.sum(select_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
+def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:
+    """A 0-dim tensor written to the slices at `index`."""
+    return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")
+
+
+# ---------------------------------------------------------------------- scatter
+
+
+def _clear_along(grad: Any, index: Any, dim: int) -> Any:
+    return _write_along(grad, index, jnp.zeros((), grad.dtype), dim, "set")
+
+
+@_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
+          grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim),
+                 "src": lambda grad, index, dim: gather_along(grad, index, dim)})  # fmt: skip
+def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
+    """`src` written at `index` along `dim`."""
+    return _write_along(x, index, src, dim, "set")
+
+
+@_indexed("scatter_value(Tensor self, int dim, Tensor index, Scalar value)", outside_dimension, node="ScatterBackward1",
+          grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim)})  # fmt: skip
+def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
+    """A number written at `index` along `dim`."""
+    return _write_along(x, index, convert(value, x.dtype), dim, "set")
+
+
+@_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
+          grads={"self": SAME, "src": lambda grad, index, dim: gather_along(grad, index, dim)})  # fmt: skip
+def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
+    """`src` added at `index` along `dim`; an index may occur several times."""
+    return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
+
+
+_HOW = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "max", "amin": "min"}
+
+
+def _counts(like: Any, index: Any, dim: int, include_self: bool) -> Any:
+    start = jnp.ones_like(like) if include_self else jnp.zeros_like(like)
+    counts = _write_along(start, index, jnp.ones(index.shape, like.dtype), dim, "add")
+    return jnp.where(counts == 0, jnp.ones_like(counts), counts)
+
+
+def _neutral(x: Any, reduce: str) -> Any:
+    if reduce in ("sum", "mean"):
+        return jnp.zeros((), x.dtype)
+    if reduce == "prod":
+        return jnp.ones((), x.dtype)
+    low, high = _limits(x.dtype)
+    return jnp.asarray(low if reduce == "amax" else high, x.dtype)
+
+
+def _limits(dtype: Any) -> tuple[Any, Any]:
+    if dtype == np.bool_:
+        return False, True
+    if jnp.issubdtype(dtype, jnp.floating):
+        return -np.inf, np.inf
+    info = jnp.iinfo(dtype)
+    return info.min, info.max
+
+
+def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    """The elements of `src` that have one index reduced, together with self's own if `include_self`."""
+    start = x if include_self else _write_along(x, index, _neutral(x, reduce), dim, "set")
+    made = _write_along(start, index, src, dim, _HOW[reduce])
+    if reduce != "mean":
+        return made
+    counts = _counts(x, index, dim, include_self)
+    return made / counts if dtypes.is_float(np.dtype(x.dtype)) else jnp.floor_divide(made, counts)
+
+
+def _reduce_self(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    if reduce == "sum":
+        made = grad
+    elif reduce == "mean":
+        made = grad / _counts(grad, index, dim, include_self)
+    elif reduce == "prod":
+        filled = jnp.where(self == 0, jnp.ones_like(self), self)
+        made = grad * reduce_along(filled, index, src, dim, reduce, include_self) / filled
+    else:
+        made = (self == result) * (grad / _winners(self, index, src, result, dim))
+    return made if include_self else _clear_along(made, index, dim)
+
+
+def _winners(x: Any, index: Any, src: Any, result: Any, dim: int) -> Any:
+    """How many elements share an extreme."""
+    own = (x == result).astype(result.dtype)
+    won = (src == gather_along(result, index, dim)).astype(result.dtype)
+    return _write_along(own, index, won, dim, "add")
+
+
+def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    if reduce == "sum":
+        return gather_along(grad, index, dim)
+    if reduce == "mean":
+        return gather_along(grad / _counts(grad, index, dim, include_self), index, dim)
+    if reduce in ("amax", "amin"):
+        shared = gather_along(grad / _winners(self, index, src, result, dim), index, dim)
+        return (src == gather_along(result, index, dim)) * shared
+    zero = (src == 0).astype(src.dtype)
+    zeros = gather_along(_write_along(jnp.zeros_like(self), index, zero, dim, "add"), index, dim)
+    alone = (zero != 0) & (zeros == 1)
+    # Where one factor alone is zero its derivative is the product of the others.
+    others = reduce_along(self, index, jnp.where(alone, jnp.ones_like(src), src), dim, reduce, include_self)
+    safe = jnp.where(src == 0, jnp.ones_like(src), src)
+    quotient = jnp.where(src == 0, jnp.zeros_like(src), gather_along(grad * result, index, dim) / safe)
+    return jnp.where(alone, gather_along(grad * others, index, dim), quotient)
+
+
+@_indexed("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self)", outside_dimension,
+          grads={"self": _reduce_self, "src": _reduce_src})  # fmt: skip
+def scatter_reduce(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    """See `reduce_along`."""
+    return reduce_along(x, index, src, dim, reduce, include_self)
+
+
+# ---------------------------------------------------------------------- elements in order
+
+
+@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",))
+def take(x: Any, index: Any) -> Any:
+    """Elements of the flattened tensor."""
+    return _taken(x, index)
+
+
+def _taken(x: Any, index: Any) -> Any:
+    return x.reshape(-1)[jnp.where(index < 0, index + x.size, index)] if index.size else jnp.zeros(index.shape, x.dtype)
+
+
+def _put_flat(x: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    at = x.reshape(-1).at[jnp.where(index < 0, index + x.size, index).reshape(-1)]
+    values = source.reshape(-1) if source.ndim else source
+    return (at.add(values) if accumulate else at.set(values)).reshape(x.shape)
+
+
+@_indexed("put(Tensor self, Tensor index, Tensor source, bool accumulate)", outside_elements, True,
+          grads={"self": lambda grad, index, accumulate: grad if accumulate else _put_flat(grad, index, jnp.zeros((), grad.dtype), False),
+                 "source": lambda grad, index, source: _taken(grad, index).reshape(source.shape)})  # fmt: skip
+def put(x: Any, index: Any, source: Any, accumulate: bool) -> Any:
+    """Elements of the flattened tensor written, or added to."""
+    return _put_flat(x, index, source, accumulate) if index.size else x
+
+
+def _too_few(offender: int) -> Exception:
+    return RuntimeError("Number of elements of source < number of ones in mask")
+
+
+def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    shape = jnp.broadcast_shapes(x.shape, mask.shape)
+    x, mask = jnp.broadcast_to(x, shape), jnp.broadcast_to(mask, shape)
+    if not source.size or not x.size:
+        return x
+    order = jnp.cumsum(mask.reshape(-1)) - 1
+    picked = source.reshape(-1)[jnp.clip(order, 0, source.size - 1)]
+    return jnp.where(mask, picked.reshape(shape), x)
+
+
+@op("masked_scatter(Tensor self, Tensor mask, Tensor source)", method=False, toplevel=False, linear=("self", "source"), check=_too_few)
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """The elements of `source` in order, where the mask is true."""
+    count = jnp.sum(jnp.broadcast_to(mask, jnp.broadcast_shapes(x.shape, mask.shape)))
+    return _masked_scatter(x, mask, source), jnp.stack([(count > source.size).astype(jnp.int64), count.astype(jnp.int64)])

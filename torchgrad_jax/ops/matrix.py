@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import op
-from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.runtime.value import Aval, aval_of
 
 # XLA multiplies float32 in lower precision on some accelerators; PyTorch does not.
 PRECISION = lax.Precision.HIGHEST
@@ -100,3 +102,260 @@ def _check_dot_dtypes(a: Aval, b: Aval) -> None:
 def dot_(x: Any, y: Any) -> Any:
     """The inner product of two vectors, without conjugation."""
     return jnp.matmul(x, y, precision=PRECISION)
+
+
+# ---------------------------------------------------------------------- a product added to a tensor
+# beta and alpha hardly ever change from call to call, and 1 and 0 are worth their own programs.
+
+
+def _times(x: Any, factor: Any) -> Any:
+    return x if factor == 1 else x * jnp.asarray(factor, x.dtype)
+
+
+def _conjugate(factor: Any) -> Any:
+    return factor.conjugate()
+
+
+def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * x + alpha * product; x is not looked at where beta is 0."""
+    scaled = _times(product, alpha)
+    return scaled if beta == 0 else _times(x, beta) + scaled
+
+
+def _fits(a: Aval, shape: tuple[int, ...]) -> None:
+    if len(a.shape) > len(shape):
+        raise RuntimeError(
+            f"expand(torch.{dtypes.of(a.dtype).title}Tensor{{{list(a.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) "
+            f"must be greater or equal to the number of dimensions in the tensor ({a.ndim})"
+        )
+    for i in range(1, len(a.shape) + 1):
+        if a.shape[-i] not in (1, shape[-i]):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({shape[-i]}) must match the existing size ({a.shape[-i]}) at non-singleton dimension "
+                f"{len(shape) - i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(a.shape)}"
+            )
+
+
+def _one_dtype(first: str, a: Aval, second: str, b: Aval) -> None:
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"{first} and {second} must have the same dtype, but got {dtypes.of(a.dtype).title} and {dtypes.of(b.dtype).title}")
+
+
+def _addmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
+    for name, m in (("mat1", x), ("mat2", y)):
+        if m.ndim != 2:
+            raise RuntimeError(f"{name} must be a matrix, got {m.ndim}-D tensor")
+    if x.shape[1] != y.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {y.shape[0]}x{y.shape[1]})")
+    _one_dtype("mat1", x, "mat2", y)
+    _one_dtype("self", a, "mat2", y)
+    _fits(a, (x.shape[0], y.shape[1]))
+
+
+def _grad_self(grad: Any, beta: Any) -> Any:
+    return jnp.zeros_like(grad) if beta == 0 else _times(grad, _conjugate(beta))
+
+
+@op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_addmm_shapes,
+    grads={"self": _grad_self, "mat1": lambda grad, mat2, alpha: _times(dot(grad, mat2.T.conj()), _conjugate(alpha)),
+           "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))})  # fmt: skip
+def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * (mat1 @ mat2)."""
+    return _plus(jnp.broadcast_to(x, (a.shape[0], b.shape[1])), dot(a, b), beta, alpha)
+
+
+def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
+    _bmm_shapes(x, y)
+    _one_dtype("batch1", x, "batch2", y)
+    _one_dtype("self", a, "batch2", y)
+    _fits(a, (x.shape[0], x.shape[1], y.shape[2]))
+
+
+@op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_baddbmm_shapes,
+    grads={"self": _grad_self, "batch1": lambda grad, batch2, alpha: _times(batched_dot(grad, batch2.mT.conj()), _conjugate(alpha)),
+           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
+def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * (batch1 @ batch2)."""
+    return _plus(jnp.broadcast_to(x, (a.shape[0], a.shape[1], b.shape[2])), batched_dot(a, b), beta, alpha)
+
+
+def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
+    if x.ndim != 3:
+        raise RuntimeError("batch1 must be a 3D tensor")
+    if y.ndim != 3:
+        raise RuntimeError("batch2 must be a 3D tensor")
+    if x.shape[0] != y.shape[0]:
+        raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {x.shape[0]} and {y.shape[0]}")
+    if x.shape[2] != y.shape[1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for bmm ({x.shape[1]}x{x.shape[2]} and {y.shape[1]}x{y.shape[2]})"
+        )  # fmt: skip
+    _fits(a, (x.shape[1], y.shape[2]))
+
+
+def _spread_batch(grad: Any, count: int) -> Any:
+    return jnp.broadcast_to(grad, (count, *grad.shape))
+
+
+@op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", promote="same", inplace=True, validate=_addbmm_shapes,
+    grads={"self": _grad_self,
+           "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread_batch(grad, batch2.shape[0]), batch2.mT.conj()), _conjugate(alpha)),
+           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread_batch(grad, batch1.shape[0])), _conjugate(alpha))})  # fmt: skip
+def addbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * (the sum over the batch of batch1 @ batch2)."""
+    product = jnp.einsum("bij,bjk->ik", a, b, precision=PRECISION)
+    return _plus(jnp.broadcast_to(x, product.shape), product, beta, alpha)
+
+
+def _addmv_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
+    if x.ndim != 2 or y.ndim != 1 or a.ndim > 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {x.ndim}, {y.ndim}")
+    if x.shape[1] != y.shape[0] or a.size not in (1, x.shape[0]):
+        raise RuntimeError(f"size mismatch, got input ({a.size}), mat ({x.shape[0]}x{x.shape[1]}), vec ({y.shape[0]})")
+
+
+@op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", promote="same", inplace=True, validate=_addmv_shapes,
+    grads={"self": _grad_self, "mat": lambda grad, vec, alpha: _times(jnp.outer(grad, vec.conj()), _conjugate(alpha)),
+           "vec": lambda grad, mat, alpha: _times(jnp.matmul(mat.T.conj(), grad, precision=PRECISION), _conjugate(alpha))})  # fmt: skip
+def addmv(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * (mat @ vec)."""
+    return _plus(jnp.broadcast_to(x, a.shape[:1]), jnp.matmul(a, b, precision=PRECISION), beta, alpha)
+
+
+def _addr_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
+    for name, v in (("vec1", x), ("vec2", y)):
+        if v.ndim != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v.ndim}-D")
+    _fits(a, (x.shape[0], y.shape[0]))
+
+
+@op("addr(Tensor self, Tensor vec1, Tensor vec2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_addr_shapes,
+    grads={"self": _grad_self,
+           "vec1": lambda grad, vec2, alpha: _times(jnp.matmul(grad, vec2.conj().astype(grad.dtype), precision=PRECISION), _conjugate(alpha)),
+           "vec2": lambda grad, vec1, alpha: _times(jnp.matmul(grad.T, vec1.conj().astype(grad.dtype), precision=PRECISION), _conjugate(alpha))})  # fmt: skip
+def addr(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * (the outer product of vec1 and vec2)."""
+    dtype = promotion.result_type([aval_of((1,), np.dtype(v.dtype)) for v in (x, a, b)])
+    x, a, b = (convert(v, dtype) for v in (x, a, b))
+    return _plus(jnp.broadcast_to(x, (a.shape[0], b.shape[0])), a[:, None] * b[None, :], beta, alpha)
+
+
+@op("vdot(Tensor self, Tensor other)", promote=None, validate=_check_dot_dtypes,
+    grads={"self": lambda grad, other: grad.conj() * other, "other": lambda grad, self: grad * self})  # fmt: skip
+def vdot(x: Any, y: Any) -> Any:
+    """The inner product of two vectors, the first conjugated."""
+    return jnp.matmul(x.conj(), y, precision=PRECISION)
+
+
+# ---------------------------------------------------------------------- einsum
+
+
+def _label(i: int) -> str:
+    # jax.numpy.einsum takes any letters.
+    return chr(ord("a") + i) if i < 26 else chr(ord("A") + i - 26) if i < 52 else chr(0x3B1 + i - 52)
+
+
+@op("einsum(Tensor[] operands, any subscripts, any output)", method=False, toplevel=False, promote="same")
+def einsum(operands: list[Any], subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...]) -> Any:
+    """The sum over all labels not in `output` of the product of the operands. A size of 1 meets any other."""
+    sizes: dict[int, int] = {}
+    for x, labels in zip(operands, subscripts, strict=True):
+        for n, label in zip(x.shape, labels, strict=True):
+            sizes[label] = n if sizes.get(label, 1) == 1 else sizes[label]
+    arrays, texts = [], []
+    for x, labels in zip(operands, subscripts, strict=True):
+        narrow = tuple(d for d, label in enumerate(labels) if x.shape[d] == 1 and sizes[label] != 1)
+        arrays.append(lax.squeeze(x, narrow))
+        texts.append("".join(_label(label) for d, label in enumerate(labels) if d not in narrow))
+    equation = ",".join(texts) + "->" + "".join(map(_label, output))
+    return jnp.einsum(equation, *arrays, precision=PRECISION).astype(operands[0].dtype)
+
+
+# ---------------------------------------------------------------------- products of vectors in space
+
+
+def _cross_shapes(a: Aval, b: Aval, dim: int) -> None:
+    if a.ndim != b.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    at = dim % max(a.ndim, 1)
+    if a.shape[at] != 3 or b.shape[at] != 3:
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[at]} and {b.shape[at]}")
+
+
+def _cross(x: Any, y: Any, dim: int) -> Any:
+    x, y = jnp.broadcast_arrays(x, y)
+    return jnp.cross(x, y, axis=dim)
+
+
+@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", method=False, toplevel=False, promote="common", validate=_cross_shapes,
+    grads={"self": lambda grad, other, dim: _cross(other.conj(), grad, dim),
+           "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)})  # fmt: skip
+def linalg_cross(x: Any, y: Any, dim: int) -> Any:
+    """The vector product along a dimension of size 3."""
+    return _cross(x, y, dim)
+
+
+# ---------------------------------------------------------------------- statistics of rows
+
+
+def _weighted(x: Any, correction: int, fweights: Any, aweights: Any) -> Any:
+    rows = x if x.ndim == 2 else x.reshape(1, -1)
+    if not dtypes.is_float(np.dtype(rows.dtype)):
+        rows = rows.astype(dtypes.get_default_dtype().np)
+    real = rows.real.dtype
+    count = rows.shape[1]
+    weights = None
+    if fweights is not None:
+        weights = fweights.astype(real)
+    if aweights is not None:
+        weights = aweights.astype(real) if weights is None else weights * aweights.astype(real)
+    if weights is None:
+        total = jnp.asarray(count, real)
+        mean = jnp.mean(rows, 1, keepdims=True)
+        factor = total - correction
+    else:
+        total = jnp.sum(weights)
+        mean = jnp.sum(rows * weights, 1, keepdims=True) / total
+        scale = total if aweights is None else jnp.sum(weights * aweights.astype(real)) / total
+        factor = total - correction * (scale if aweights is not None else 1)
+    centred = rows - mean
+    right = centred if weights is None else centred * weights
+    product = jnp.matmul(centred, right.T.conj(), precision=PRECISION)
+    return product / jnp.maximum(factor, 0).astype(real)
+
+
+def _two_or_fewer(name: str) -> Any:
+    def validate(a: Aval, *rest: Any, **statics: Any) -> None:
+        if a.ndim > 2:
+            raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an input with {a.ndim} dimensions")
+
+    return validate
+
+
+@op("cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)", validate=_two_or_fewer("cov"), node="SqueezeBackward0",
+    out=False)  # fmt: skip
+def cov(x: Any, fweights: Any, aweights: Any, correction: int) -> Any:
+    """The covariance matrix of a matrix's rows; of a vector, its variance."""
+    return jnp.squeeze(_weighted(x, correction, fweights, aweights))
+
+
+@op("corrcoef(Tensor self)", validate=_two_or_fewer("corrcoef"), node="ClampBackward1", out=False)
+def corrcoef(x: Any) -> Any:
+    """The correlation matrix of a matrix's rows."""
+    c = jnp.squeeze(_weighted(x, 1, None, None))
+    if not c.ndim:
+        return c / c
+    deviation = jnp.sqrt(jnp.diagonal(c).real)
+    c = c / deviation[:, None] / deviation[None, :]
+    if c.dtype.kind == "c":
+        return lax.complex(jnp.clip(c.real, -1, 1), jnp.clip(c.imag, -1, 1))
+    return jnp.clip(c, -1, 1)
+
+
+@op("vander(Tensor self, int N, bool increasing)", method=False, toplevel=False, out=False, node="CatBackward0")
+def vander(x: Any, N: int, increasing: bool) -> Any:
+    """The powers of the last dimension's elements, as columns."""
+    columns = [jnp.ones_like(x)]
+    for _ in range(N - 1):
+        columns.append(columns[-1] * x)
+    return jnp.stack(columns if increasing else columns[::-1], -1)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import SAME, op
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.runtime.value import aval_of
 
 
 @op("clone(Tensor self)", method=False, toplevel=False, grads={"self": SAME})
@@ -49,3 +52,149 @@ def stack(tensors: list[Any], dim: int) -> Any:
     """The tensors along a new dimension."""
     dtype = jnp.result_type(*tensors)
     return jnp.stack([t.astype(dtype) for t in tensors], dim)
+
+
+# ---------------------------------------------------------------------- joining
+
+
+def _is_skipped(a: Any) -> bool:
+    """An empty vector joins anything: it is left out."""
+    return a.shape == (0,)
+
+
+def _cat_shapes(tensors: list[Any], dim: int) -> None:
+    for i, a in enumerate(tensors):
+        if a.ndim == 0:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    first = next((a for a in tensors if not _is_skipped(a)), tensors[0])
+    for i, a in enumerate(tensors):
+        if _is_skipped(a):
+            continue
+        if a.ndim != first.ndim:
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {a.ndim}")
+        for d in range(a.ndim):
+            if d != dim and a.shape[d] != first.shape[d]:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {first.shape[d]} but got size {a.shape[d]} "
+                    f"for tensor number {i} in the list."
+                )
+
+
+@op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes)
+def cat(tensors: list[Any], dim: int) -> Any:
+    """The tensors one after another along `dim`, in their common dtype."""
+    dtype = promotion.result_type([aval_of((1,) * max(t.ndim, 1), np.dtype(t.dtype)) for t in tensors])
+    kept = [convert(t, dtype) for t in tensors if not _is_skipped(t)]
+    return lax.concatenate(kept, dim) if kept else convert(tensors[0], dtype)
+
+
+@op("block_diag(Tensor[] tensors)", method=False, toplevel=False, linear=True)
+def block_diag(tensors: list[Any]) -> Any:
+    """Matrices along the diagonal of one matrix; vectors are rows and numbers are 1 by 1."""
+    matrices = [t.reshape((1,) * (2 - t.ndim) + t.shape) for t in tensors]
+    dtype = promotion.result_type([aval_of((1, 1), np.dtype(t.dtype)) for t in tensors])
+    columns = sum(m.shape[1] for m in matrices)
+    rows, before = [], 0
+    for m in matrices:
+        after = columns - before - m.shape[1]
+        rows.append(jnp.pad(convert(m, dtype), ((0, 0), (before, after))))
+        before += m.shape[1]
+    return jnp.concatenate(rows, 0) if rows else jnp.zeros((1, 0), dtype)
+
+
+# ---------------------------------------------------------------------- mirroring, rolling, repeating
+
+
+@op("flip(Tensor self, any dims)", method=False, toplevel=False, linear=True)
+def flip(x: Any, dims: tuple[int, ...]) -> Any:
+    """The order along `dims` reversed."""
+    return lax.rev(x, dims) if x.ndim else x
+
+
+@op("roll(Tensor self, any shifts, any dims)", method=False, toplevel=False, linear=True)
+def roll(x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    """The elements moved along `dims`, those that fall off at one end coming in at the other; of the flattened tensor without dims."""
+    if not x.size:
+        return x
+    return jnp.roll(x, shifts, dims) if dims else jnp.roll(x, shifts[0])
+
+
+@op("rot90(Tensor self, int k, any dims)", method=False, toplevel=False, linear=True)
+def rot90(x: Any, k: int, dims: tuple[int, int]) -> Any:
+    """The plane of two dimensions turned by `k` quarters."""
+    return jnp.rot90(x, k, dims)
+
+
+@op("repeat(Tensor self, any repeats)", method=False, toplevel=False, linear=True)
+def repeat(x: Any, repeats: tuple[int, ...]) -> Any:
+    """`repeats` copies of the whole tensor along each dimension, counted from the last."""
+    shape = (1,) * (len(repeats) - x.ndim) + x.shape
+    pairs = [(r, n) for r, n in zip(repeats, shape, strict=True)]
+    wide = lax.broadcast_in_dim(x.reshape(shape), tuple(m for pair in pairs for m in pair), tuple(range(1, 2 * len(pairs), 2)))
+    return lax.reshape(wide, tuple(r * n for r, n in pairs))
+
+
+# ---------------------------------------------------------------------- triangles and diagonals
+
+
+def _at_least_matrix(name: str) -> Any:
+    def validate(a: Any, diagonal: int) -> None:
+        if a.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+    return validate
+
+
+def _triangle(x: Any, keep: Any) -> Any:
+    rows = lax.broadcasted_iota(np.int32, x.shape[-2:], 0)
+    columns = lax.broadcasted_iota(np.int32, x.shape[-2:], 1)
+    mask = lax.broadcast_in_dim(keep(rows, columns), x.shape, (x.ndim - 2, x.ndim - 1))
+    return lax.select(mask, x, jnp.zeros_like(x))
+
+
+@op("tril(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("tril"))
+def tril(x: Any, diagonal: int) -> Any:
+    """The elements on and below a diagonal, zeros above it."""
+    return _triangle(x, lambda i, j: j - i <= diagonal)
+
+
+@op("triu(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("triu"))
+def triu(x: Any, diagonal: int) -> Any:
+    """The elements on and above a diagonal, zeros below it."""
+    return _triangle(x, lambda i, j: j - i >= diagonal)
+
+
+@op("diag_embed(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False, linear=True)
+def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """The last dimension as a diagonal of two new ones, zeros elsewhere."""
+    size = x.shape[-1] + abs(offset)
+    i = lax.broadcasted_iota(np.int32, (size, size), 0)
+    j = lax.broadcasted_iota(np.int32, (size, size), 1)
+    low, high = (abs(offset), 0) if offset < 0 else (0, offset)
+    columns = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(high, low)])
+    made = jnp.where(j - i == offset, columns[..., None, :], jnp.zeros((), x.dtype))
+    return jnp.moveaxis(made, (-2, -1), (dim1, dim2))
+
+
+@op("diagonal_copy(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False, linear=True, node="DiagonalBackward0_copy")
+def diagonal_copy(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """The diagonal of two dimensions, as the last dimension of a copy."""
+    return jnp.diagonal(x, offset, dim1, dim2)
+
+
+@op("narrow_copy(Tensor self, int dim, int start, int length)", method=False, toplevel=False, linear=True)
+def narrow_copy(x: Any, dim: int, start: int, length: int) -> Any:
+    """A copy of `length` elements of `dim` from `start` on."""
+    return lax.slice_in_dim(x, start, start + length, axis=dim)
+
+
+def _trace_shapes(a: Any) -> None:
+    if a.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {a.ndim}")
+
+
+@op("trace(Tensor self)", linear=True, out=False, validate=_trace_shapes)
+def trace(x: Any) -> Any:
+    """The sum of a matrix's diagonal; of integers, as int64."""
+    diagonal = jnp.diagonal(x)
+    return jnp.sum(diagonal, dtype=x.dtype if dtypes.is_float(np.dtype(x.dtype)) else np.int64)

@@ -106,7 +106,8 @@ def run_copy(rec: Recorder, wanted: Value) -> None:
 
 def _with_aliases(alive: bytes, aliases: list[Value]) -> bytes:
     marked = bytearray(alive)
-    held = [twin for twin, count in zip(aliases, map(getrefcount, aliases), strict=True) if count > UNHELD]
+    counts = list(map(getrefcount, aliases))  # before anything else refers to them
+    held = [twin for twin, count in zip(aliases, counts, strict=True) if count > UNHELD]
     for twin in held:
         marked[twin.slot] = 1
     aliases[:] = held

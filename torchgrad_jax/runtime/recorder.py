@@ -180,7 +180,7 @@ class Recorder:
             value.concrete()
         twin = Value()
         twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
-        twin.storage, twin.version = None, 0
+        twin.counter, twin.version = None, 0
         if twin.array is None:
             self.aliases.append(twin)
         return twin
@@ -259,7 +259,7 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     value.array = None
     value.slot = step.slot
     value.epoch = rec.epoch
-    value.storage = None
+    value.counter = None
     values = rec.values
     values.append(value)
     if len(values) >= rec.limit or step.signature.check is not None:
@@ -284,7 +284,7 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     value.array = None
     value.slot = step.slot
     value.epoch = rec.epoch
-    value.storage = None
+    value.counter = None
     values = rec.values
     values.append(value)
     if len(values) >= rec.limit or step.signature.check is not None:
@@ -318,7 +318,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     values = rec.values
     if type(aval) is Aval:
         value = _new(Value)
-        value.aval, value.array, value.slot, value.epoch, value.storage = aval, None, step.slot, epoch, None
+        value.aval, value.array, value.slot, value.epoch, value.counter = aval, None, step.slot, epoch, None
         values.append(value)
         result = value
     else:
@@ -326,7 +326,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
         made = []
         for one in aval:
             value = _new(Value)
-            value.aval, value.array, value.slot, value.epoch, value.storage = one, None, slot, epoch, None
+            value.aval, value.array, value.slot, value.epoch, value.counter = one, None, slot, epoch, None
             slot += 1
             made.append(value)
         values.extend(made)

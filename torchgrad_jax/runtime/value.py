@@ -47,16 +47,16 @@ class Value:
     """One immutable array: concrete (`array` is set) or pending (the record that will make it is known by `slot`
     in the program that `epoch` stands for).
 
-    `storage` and `version` serve the layer above: the storage whose content this Value is or was, and the
-    storage's version at the time. A Value belongs to at most one storage.
+    `counter` and `version` serve the layer above: the version counter of the storage whose content this Value is or was, and what it
+    counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "storage", "version")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version")
     aval: Aval
     array: Any
     slot: int
     epoch: Epoch | None
-    storage: Any
+    counter: Any
     version: int
 
     def concrete(self) -> Any:
@@ -89,7 +89,7 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
     value.array = array
     value.slot = 0
     value.epoch = None
-    value.storage = None
+    value.counter = None
     value.version = 0
     return value
 

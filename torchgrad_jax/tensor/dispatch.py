@@ -279,7 +279,7 @@ def unpack_saved(node: Node, i: int) -> Any:
     value = node.saved[i]
     if type(value) is not Value:
         return value
-    if value.storage is not None and value.storage.version != value.version:
+    if value.counter is not None and value.counter.version != value.version:
         raise_modified(node, i)
     operand = node.plan.saves[i]
     source: Node | None = None
@@ -290,11 +290,7 @@ def unpack_saved(node: Node, i: int) -> Any:
         source, nr = node.next[node.plan.inputs.index(operand)]
         if isinstance(source, AccumulateGrad):
             return source.variable
-    shared = value.storage
-    t = result(value, source, nr)
-    if shared is not None and shared.value is value:
-        t._storage = shared
-    return t
+    return result(value if value.counter is None else per_thread.recorder.alias(value), source, nr)
 
 
 nodes.unpack_saved = unpack_saved

@@ -106,10 +106,7 @@ def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
             value = fit(rec, value, a.aval)
         if storage is None:
             storage = self._shared()
-        storage.version += 1
-        storage.value = value
-        value.storage = storage
-        value.version = storage.version
+        storage.write(value)
         return self
 
     return call

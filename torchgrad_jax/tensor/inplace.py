@@ -21,7 +21,7 @@ def overwrite(t: Tensor, value: Value) -> None:
     storage = t._storage
     if storage is None:
         storage = t._shared()
-    if value.storage is not None:
+    if value.counter is not None:
         value = per_thread.recorder.alias(value)
     view = t._view
     if view is None:
@@ -29,9 +29,9 @@ def overwrite(t: Tensor, value: Value) -> None:
         return
     rec = per_thread.recorder
     storage.write(write_through(rec, view.links, storage.value, value))
-    value.storage, value.version = storage, storage.version
+    value.counter, value.version = storage.counter, storage.counter.version
     t._value = value
-    view.seen = storage.version
+    view.seen = storage.counter.version
 
 
 def check_writable(rec: Recorder, t: Tensor) -> None:
@@ -98,7 +98,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
 
 
 def _unshared(rec: Recorder, value: Value) -> Value:
-    return value if value.storage is None else rec.alias(value)
+    return value if value.counter is None else rec.alias(value)
 
 
 def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
@@ -205,10 +205,10 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
     if parent is not None and parent.made_in != "default" and made_in == "default":
         made_in = parent.made_in
     view = View(base, all_links, strides, offset, made_in)
-    view.seen = view.node_seen = storage.version
+    view.seen = view.node_seen = storage.counter.version
     value = out._value
-    if value.storage is None:
-        value.storage, value.version = storage, storage.version
+    if value.counter is None:
+        value.counter, value.version = storage.counter, storage.counter.version
     out._view = view
     out._storage = storage
     return out
@@ -224,7 +224,7 @@ def detached(t: Tensor) -> Tensor:
     twin._storage = storage
     if t._view is not None:
         twin._view = View(t._view.base, t._view.links, t._view.strides, t._view.offset, t._view.made_in)
-        twin._view.seen = twin._view.node_seen = storage.version
+        twin._view.seen = twin._view.node_seen = storage.counter.version
         twin._view.differentiable = False
     return twin
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, registry
-from torchgrad_jax.tensor import conversion, creation, functions, indexing, views
+from torchgrad_jax.tensor import arithmetic, conversion, creation, functions, gathering, indexing, random, reductions, shaping, views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import detached
@@ -16,6 +16,8 @@ from torchgrad_jax.tensor.tensor import Tensor
 # torch.X for every declared operator that is public, by name.
 namespace: dict[str, Any] = {}
 
+# Modules of functions written by hand, each with what it gives to torch and to Tensor.
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, random)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
@@ -50,6 +52,10 @@ def install() -> None:
             setattr(Tensor, name, getattr(module, name))
             if name not in _NOT_FUNCTIONS:
                 namespace[name] = getattr(module, name)
+    for module in _WRITTEN:
+        namespace.update(module.TOPLEVEL)
+        for name, function in module.METHODS.items():
+            setattr(Tensor, name, function)
     for name in _CREATION:
         namespace[name] = getattr(creation, name)
     for name in ("new_full", "new_zeros", "new_ones", "new_empty", "new_tensor"):
@@ -176,7 +182,7 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     if new._view is not None:
         old = new._view
         self._view = View(old.base, old.links, old.strides, old.offset, old.made_in)
-        self._view.seen = self._view.node_seen = storage.version
+        self._view.seen = self._view.node_seen = storage.counter.version
         self._view.differentiable = False
 
 

@@ -183,7 +183,7 @@ class OpNode(Node):
                 saved = tuple([calculus.unpack(self, i) for i in range(len(saved))])
             else:
                 for v in saved:
-                    if type(v) is Value and v.storage is not None and v.storage.version != v.version:
+                    if type(v) is Value and v.counter is not None and v.counter.version != v.version:
                         raise_modified(self, saved.index(v))
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
@@ -226,7 +226,7 @@ def raise_modified(node: OpNode, i: int) -> None:
     kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.storage.version}; expected version {value.version} instead. "
+        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
         "with torch.autograd.set_detect_anomaly(True)."
     )

@@ -1,4 +1,4 @@
-"""Functions that join, cut, mirror, repeat and rearrange tensors, and those that gather and scatter along one dimension."""
+"""Functions that join, cut, mirror, repeat and rearrange tensors."""
 
 from __future__ import annotations
 
@@ -9,47 +9,11 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
-from torchgrad_jax.ops.indexing import BOUNDS
-from torchgrad_jax.tensor import views
+from torchgrad_jax.ops.declare import broadcast_shapes
+from torchgrad_jax.tensor import gathering, views
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.generate import write_out
-from torchgrad_jax.tensor.indexing import known_bounds
-from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.gathering import call, index_select, with_out
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
-
-
-def call(name: str, *arguments: Any) -> Tensor:
-    """The operator `name` of tensors (and sequences of them), the other arguments being static."""
-    layout, operands = _laid_out(arguments)
-    return apply(registry[name].bind(layout), operands)
-
-
-def _laid_out(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-    layout: list[Any] = []
-    operands: list[Any] = []
-    for a in arguments:
-        if isinstance(a, Tensor) or type(a) is RunTime:
-            layout.append(ARRAY)
-            operands.append(a if isinstance(a, Tensor) else a[0])
-        elif isinstance(a, list):
-            layout.append(len(a))
-            operands.extend(a)
-        else:
-            layout.append(Static(a))
-    return tuple(layout), operands
-
-
-class RunTime(tuple[Any]):
-    """A number given to programs at run time."""
-
-    def __new__(cls, value: Any) -> RunTime:
-        return super().__new__(cls, (value,))  # type: ignore[arg-type]
-
-
-def _out(name: str, out: Any, made: Any) -> Any:
-    return made if out is None else write_out(name, out, made)
 
 
 def _tensors(name: str, tensors: Any) -> list[Tensor]:
@@ -73,7 +37,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None)
     for i, t in enumerate(found):
         if not t._aval.ndim:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    return _out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)))
+    return with_out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)))
 
 
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
@@ -81,7 +45,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     found = _tensors("stack", tensors)
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
-    return _out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)))
+    return with_out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)))
 
 
 def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:
@@ -277,9 +241,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         input, dim = views.flatten(input), 0
     dim = wrap_dim(dim, input._aval.ndim)
     shape = input._aval.shape or (1,)
-    if isinstance(repeats, Tensor) and repeats._aval.ndim == 0:
-        repeats = int(repeats.item())  # type: ignore[attr-defined]
-    elif isinstance(repeats, Tensor) and repeats._aval.shape == (1,):
+    if isinstance(repeats, Tensor) and repeats._aval.shape in ((), (1,)):
         repeats = int(repeats.item())  # type: ignore[attr-defined]
     if isinstance(repeats, Tensor):
         counts = _repeat_counts(repeats, shape[dim])
@@ -316,9 +278,9 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     """A vector as the diagonal of a matrix; the diagonal of a matrix as a vector, in a copy."""
     ndim = input._aval.ndim
     if ndim == 1:
-        return _out("diag", out, diag_embed(input, diagonal))
+        return with_out("diag", out, diag_embed(input, diagonal))
     if ndim == 2:
-        return _out("diag", out, call("diagonal_copy", input, int(diagonal), 0, 1))
+        return with_out("diag", out, call("diagonal_copy", input, int(diagonal), 0, 1))
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
 
 
@@ -439,170 +401,19 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return stack([index_select(input, 0, _host(column, input)) for column in rows.T], 1)
 
 
-# ---------------------------------------------------------------------- an index along one dimension
-
-
-def _choose(name: str, index: Tensor, size: int, dim: int) -> str:
-    """The operator for `index`: the plain one where it is known to be in range, else the checked one. PyTorch's error where it
-    is known not to be."""
-    if not index._aval.size:
-        return name
-    bounds = known_bounds(index)
-    if bounds is None:
-        return name + "_checked"
-    error, negative = BOUNDS[name]
-    low, high = bounds
-    if high >= size:
-        raise error(high, dim, size)
-    if low < (-size if negative else 0):
-        raise error(low, dim, size)
-    return name
-
-
-def _size(t: Tensor, dim: int) -> int:
-    return t._aval.shape[dim] if t._aval.ndim else 1
-
-
-def _is_int(index: Tensor) -> bool:
-    return index._aval.dtype in (np.int32, np.int64)
-
-
-def _fits_index(name: str, input: Tensor, dim: int, index: Tensor, what: str) -> None:
-    if not _is_int(index):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
-    if max(index._aval.ndim, 1) != max(input._aval.ndim, 1):
-        raise RuntimeError(f"Index tensor must have the same number of dimensions as {what} tensor")
-
-
-def _larger(index: Tensor, other: Tensor, dim: int | None) -> int | None:
-    a, b = index._aval.shape or (1,), other._aval.shape or (1,)
-    return next((d for d in range(len(a)) if d != dim and a[d] > b[d]), None)
-
-
-def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
-    """The elements that `index` picks along `dim`. RuntimeError for an index out of range, or larger than input elsewhere."""
-    dim = wrap_dim(dim, input._aval.ndim)
-    if index._aval.size:
-        _fits_index("gather", input, dim, index, "input")
-        bad = _larger(index, input, dim)
-        if bad is not None:
-            raise RuntimeError(
-                f"Size does not match at dimension {bad} expected index {list(index._aval.shape)} to be no larger than self "
-                f"{list(input._aval.shape)} apart from dimension {dim}"
-            )
-    name = _choose("gather", index, _size(input, dim), dim)
-    return _out("gather", out, call(name, input, dim, index))
-
-
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
-    """As gather, the other dimensions being broadcast against each other; of the flattened tensors without dim."""
-    if indices._aval.dtype != np.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
-    if dim is None:
-        input, indices, dim = ravel(input), ravel(indices), 0
-    a, b = input._aval.shape, indices._aval.shape
-    if len(a) != len(b):
-        raise RuntimeError(
-            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {len(a)} dimensions for input, "
-            f"and {len(b)} dimensions for indices"
-        )
-    dim = wrap_dim(dim, len(a))
-    shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
-    full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
-    input = input if a == full else views.expand(input, full)
-    indices = indices if b == picked else views.expand(indices, picked)
-    return _out("take_along_dim", out, call("take_along_dim", input, dim, indices))
-
-
-def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
-    """The slices of `dim` at a vector of indices. IndexError where one is out of range."""
-    dim = wrap_dim(dim, input._aval.ndim)
-    if index._aval.ndim > 1:
-        raise IndexError("index_select(): Index is supposed to be a vector")
-    if not _is_int(index):
-        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-    return _out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index))
-
-
-def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:
-    """The function and its in-place twin of what `prepare` turns into (operator, arguments)."""
-
-    def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
-        operator, arguments = prepare(input, *args, **kwargs)
-        return _out(name, out, call(operator, *arguments))
-
-    def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        operator, arguments = prepare(self, *args, **kwargs)
-        layout, operands = _laid_out(arguments)
-        return apply_inplace(registry[operator].bind(layout), tuple(operands))
-
-    function.__name__ = function.__qualname__ = name
-    inplace.__name__ = inplace.__qualname__ = name + "_"
-    function.__doc__, inplace.__doc__ = doc, f"In-place version of `{name}`. {doc}"
-    return function, inplace
-
-
-def _vector_shape(name: str, self: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
-    count = source._aval.shape[dim] if source._aval.ndim else 1
-    if name == "index_add_":
-        if index._aval.ndim > 1:
-            raise IndexError(
-                f"index_add_(): Index is supposed to be a vector, but got dim: {index._aval.ndim} with type: {index.dtype.title} "
-                f"and size: {list(index._aval.shape)}"
-            )
-        if not _is_int(index):
-            raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.title}")
-        if self._aval.dtype != source._aval.dtype:
-            raise RuntimeError(f"index_add_(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
-        if index._aval.size != count:
-            raise RuntimeError(
-                f"index_add_(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
-            )  # fmt: skip
-        if _without(self, dim) != _without(source, dim):
-            raise RuntimeError(
-                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-                f"{list(self._aval.shape)} source.shape = {list(source._aval.shape)}"
-            )
-
-
-def _without(t: Tensor, dim: int) -> tuple[int, ...]:
-    return t._aval.shape[:dim] + t._aval.shape[dim + 1 :]
-
-
-def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
-    dim = wrap_dim(dim, self._aval.ndim)
-    _vector_shape("index_add_", self, dim, index, source)
-    return _choose("index_add", index, _size(self, dim), dim), (self, dim, index, source, RunTime(alpha))
-
-
-def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    dim = wrap_dim(dim, self._aval.ndim)
-    if index._aval.dtype != np.int64:
-        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.title}")
-    if self._aval.dtype != source._aval.dtype:
-        raise RuntimeError(
-            f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.title} and (source) {source.dtype.title}"
-        )
-    if self._aval.ndim and source._aval.ndim and _without(self, dim) != _without(source, dim):
-        mine, theirs = (" ".join(map(str, _without(t, dim))) for t in (self, source))
-        raise RuntimeError(
-            f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {mine} at dimension {dim} and "
-            f"source slice shape: {theirs} at dimension {dim}."
-        )
-    count = source._aval.shape[dim] if source._aval.ndim else 1
-    if index._aval.size != count:
-        raise IndexError(f"index_copy_(): Number of indices ({index._aval.size}) should be equal to source.size(dim) ({count})")
-    return _choose("index_copy", index, _size(self, dim), dim), (self, dim, index, source)
-
-
-def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
-    dim = wrap_dim(dim, self._aval.ndim)
-    if index._aval.dtype != np.int64:
-        raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    if index._aval.ndim > 1:
-        raise RuntimeError("Index has to be a vector/scalar")
-    if isinstance(value, Tensor):
-        if value._aval.ndim:
-            raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
-        return _choose("index_fill_tensor", index, _size(self, dim), dim), (self, dim, index, value)
-    return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(value))
+TOPLEVEL = {
+    **gathering.TOPLEVEL,
+    "cat": cat, "stack": stack, "hstack": hstack, "vstack": vstack, "dstack": dstack, "column_stack": column_stack, "block_diag": block_diag,
+    "atleast_1d": atleast_1d, "atleast_2d": atleast_2d, "atleast_3d": atleast_3d, "tensor_split": tensor_split, "hsplit": hsplit,
+    "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud, "roll": roll, "rot90": rot90, "tile": tile,
+    "repeat_interleave": repeat_interleave, "diag": diag, "diag_embed": diag_embed, "diagflat": diagflat, "tril_indices": tril_indices,
+    "triu_indices": triu_indices, "meshgrid": meshgrid, "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
+    "cartesian_prod": cartesian_prod, "combinations": combinations,
+    "concat": cat, "concatenate": cat, "row_stack": vstack,
+}  # fmt: skip
+METHODS = {
+    **gathering.METHODS,
+    "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,
+    "roll": roll, "rot90": rot90, "repeat": repeat, "tile": tile, "repeat_interleave": repeat_interleave, "diag": diag,
+    "diag_embed": diag_embed, "diagflat": diagflat, "broadcast_to": broadcast_to, "ravel": ravel, "sum_to_size": sum_to_size,
+}  # fmt: skip

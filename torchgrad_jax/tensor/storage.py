@@ -9,27 +9,36 @@ from torchgrad_jax.runtime.recorder import Recorder, record
 from torchgrad_jax.runtime.value import Value
 
 
-class Storage:
-    """The current Value of the base tensor, and how often it was written to."""
+class VersionCounter:
+    """How often a storage was written to."""
 
-    __slots__ = ("value", "version", "__weakref__")
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+class Storage:
+    """The current Value of the base tensor, and its version counter."""
+
+    __slots__ = ("value", "counter")
     value: Value
-    version: int
+    counter: VersionCounter
 
     def __init__(self, value: Value) -> None:
         self.value = value
-        self.version = 0
-        value.storage = self
+        self.counter = value.counter = VersionCounter()
         value.version = 0
 
     def write(self, value: Value) -> None:
         """Put a new content in."""
-        if value.storage is not None:
+        if value.counter is not None:
             raise AssertionError("a Value belongs to one storage")
-        self.version += 1
+        counter = self.counter
+        counter.version += 1
         self.value = value
-        value.storage = self
-        value.version = self.version
+        value.counter = counter
+        value.version = counter.version
 
 
 class Link:

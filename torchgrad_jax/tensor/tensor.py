@@ -80,13 +80,13 @@ class Tensor:
         view = self._view
         if view is None:
             return storage.value
-        if view.seen != storage.version:
+        if view.seen != storage.counter.version:
             value = read_through(per_thread.recorder, view.links, storage.value)
-            if value.storage is None:
-                value.storage, value.version = storage, storage.version
+            if value.counter is None:
+                value.counter, value.version = storage.counter, storage.counter.version
             self._value = value
-            view.seen = storage.version
-        if view.node_seen != storage.version and view.differentiable:
+            view.seen = storage.counter.version
+        if view.node_seen != storage.counter.version and view.differentiable:
             regenerate_node(self, view, storage)
         return self._value
 
@@ -94,7 +94,7 @@ class Tensor:
         """The tensor's storage, made when somebody begins to share it."""
         storage = self._storage
         if storage is None:
-            if self._value.storage is not None:  # a Value belongs to one storage
+            if self._value.counter is not None:  # a Value belongs to one storage
                 self._value = per_thread.recorder.alias(self._value)
             storage = self._storage = Storage(self._value)
         return storage
@@ -273,7 +273,7 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return 0 if self._storage is None else self._storage.version
+        return 0 if self._storage is None else self._storage.counter.version
 
     @property
     def _base(self) -> Tensor | None:
@@ -339,7 +339,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
 def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
     """Give a view whose base was written to a grad_fn that leads to the base's present one."""
     base = view.base
-    view.node_seen = storage.version
+    view.node_seen = storage.counter.version
     if base._rg:
         t._rg = True
         t._node = ViewOfBase(per_thread.recorder, view, base, t._value.aval)

@@ -1,0 +1,350 @@
+"""`torch.nn.functional`: activation functions and softmax."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import activation as ops_activation
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply, unary
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.views import reshape
+
+__all__ = [
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "leaky_relu",
+    "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid",
+    "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
+]  # fmt: skip
+
+
+def expect_tensor(name: str, x: Any, argument: str = "input", position: int = 1) -> None:
+    """TypeError with PyTorch's text unless `x` is a Tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
+
+
+@lru_cache(maxsize=4096)
+def _function(operator: str, name: str, statics: tuple[Any, ...]) -> Callable[[Any], Tensor]:
+    """The function of one tensor that the operator is with these static arguments."""
+    bound = registry[operator].bind((ARRAY, *[Static(s) for s in statics]))
+
+    def general(input: Any) -> Tensor:
+        expect_tensor(name, input)
+        return apply(bound, (input,))
+
+    return unary(bound, name, general)
+
+
+def _call(operator: str, input: Any, statics: tuple[Any, ...] = (), inplace: bool = False, name: str | None = None) -> Tensor:
+    """One operator on one tensor, its static arguments given in order."""
+    if not inplace:
+        return _function(operator, name or operator, statics)(input)
+    expect_tensor(name or operator.removesuffix("_written"), input)
+    return apply_inplace(registry[operator].bind((ARRAY, *[Static(s) for s in statics])), (input,))
+
+
+# ---------------------------------------------------------------------- clipped and piecewise linear
+
+_RELU = _function("relu", "relu", ())
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0), element by element."""
+    return _call("relu", input, inplace=True) if inplace else _RELU(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """In-place `relu`."""
+    return _call("relu", input, inplace=True)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """The input, kept between `min_val` and `max_val`. ValueError where they are in the wrong order."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _call("hardtanh", input, (float(min_val), float(max_val)), inplace)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """In-place `hardtanh`."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """The input, kept between 0 and 6."""
+    return _call("hardtanh", input, (0.0, 6.0), inplace, "relu6")
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """The input where it is above `threshold`, else `value`."""
+    return _call("threshold_written" if inplace else "threshold", input, (float(threshold), float(value)), inplace)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """In-place `threshold`."""
+    return _call("threshold_written", input, (float(threshold), float(value)), True)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The input where positive, else negative_slope * input."""
+    # A negative slope makes the written result's sign ambiguous, so backward then keeps the input.
+    written = "_written" if inplace and negative_slope >= 0 else ""
+    return _call("leaky_relu" + written, input, (float(negative_slope),), inplace)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """In-place `leaky_relu`."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
+    """Leaky relu with slope (lower + upper) / 2; in training, each negative element has its own slope drawn from [lower, upper]."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if training:
+        return _with_drawn_slopes(input, lower, upper, inplace)
+    return _call("rrelu_with_noise" + ("_written" if inplace else ""), input, ((lower + upper) / 2,), inplace, "rrelu")
+
+
+def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+    """Looks at the values: one slope is drawn for each element that is not positive, in order."""
+    from torchgrad_jax.tensor.random import default_generator
+
+    expect_tensor("rrelu", input)
+    ops_activation.floating_only("rrelu_with_noise_out_cpu")(input._aval)
+    array = np.asarray(input._concrete())
+    noise = np.ones(array.shape, array.dtype)
+    drawn = array <= 0
+    noise[drawn] = default_generator.uniform((int(drawn.sum()),), np.float64, float(lower), float(upper)).astype(array.dtype)
+    operands = (input, wrap(from_data(noise, None, input.device)))
+    bound = registry["_scaled_by_noise_written" if inplace else "_scaled_by_noise"].bind((ARRAY, ARRAY))
+    return apply_inplace(bound, operands) if inplace else apply(bound, operands)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """In-place `rrelu`."""
+    return rrelu(input, lower, upper, training, True)
+
+
+_PRELU = registry["_prelu_kernel"].bind((ARRAY, ARRAY))
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """The input where positive, else weight * input, with one weight or one for each channel (dimension 1). RuntimeError for other sizes."""
+    expect_tensor("prelu", input)
+    expect_tensor("prelu", weight, "weight", 2)
+    x, w = input._aval, weight._aval
+    if x.dtype != w.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {dtypes.of(x.dtype).title} and {dtypes.of(w.dtype).title}")
+    if w.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {w.ndim}")
+    if w.size != 1:
+        if not x.ndim:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = x.shape[1] if x.ndim > 1 else 1
+        if channels != w.size:
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {w.size} and channel size = {channels}."
+            )
+    if x.ndim != w.ndim or x.ndim > 1:
+        shape = (1,) * x.ndim if w.size == 1 or x.ndim < 2 else (1, w.size, *(1,) * (x.ndim - 2))
+        weight = reshape(weight, shape)
+    return apply(_PRELU, (input, weight))
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """The input where its magnitude is above `lambd`, else 0."""
+    return _call("hardshrink", input, (float(lambd),))
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """The input brought `lambd` nearer to 0, and 0 where it is nearer than that. RuntimeError for a negative `lambd`."""
+    expect_tensor("softshrink", input)
+    if lambd < 0 and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
+        largest = float(np.finfo(input._aval.dtype).max) if input._aval.dtype.kind == "f" else 3.38953e38
+        raise RuntimeError(
+            f"lambda must be in range [0, {largest:g}] for input dtype {dtypes.of(input._aval.dtype).title}, but found {lambd:g}"
+        )  # fmt: skip
+    return _call("softshrink", input, (float(lambd),))
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * relu6(input + 3) / 6."""
+    return _call("hardswish", input, (), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(input + 3) / 6."""
+    return _call("hardsigmoid", input, (), inplace)
+
+
+# ---------------------------------------------------------------------- exponential
+
+
+def _elu(name: str, input: Tensor, constants: tuple[float, float, float], inplace: bool, public: str) -> Tensor:
+    written = "_written" if inplace and constants[0] >= 0 else ""
+    return _call(name + written, input, constants, inplace, public)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """The input where positive, else alpha * (exp(input) - 1)."""
+    return _elu("elu", input, (float(alpha), 1.0, 1.0), inplace, "elu")
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place `elu`."""
+    return elu(input, alpha, True)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`elu` with the constants of self-normalizing networks (Klambauer et al. 2017)."""
+    return _elu("elu", input, (ops_activation.SELU_ALPHA, ops_activation.SELU_SCALE, 1.0), inplace, "selu")
+
+
+def selu_(input: Tensor) -> Tensor:
+    """In-place `selu`."""
+    return selu(input, True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """The input where positive, else alpha * (exp(input / alpha) - 1). RuntimeError for alpha = 0."""
+    expect_tensor("celu", input)
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _elu("celu", input, (float(alpha), 1.0, 1.0 / alpha), inplace, "celu")
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place `celu`."""
+    return celu(input, alpha, True)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """input times the normal distribution function of it; `approximate` "tanh" for the approximation (Hendrycks and Gimpel 2016)."""
+    expect_tensor("gelu", input)
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return _call("gelu", input, (approximate,))
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)."""
+    return _call("silu", input, (), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))."""
+    return _call("mish", input, (), inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * input)) / beta; the input itself where beta * input is above `threshold`."""
+    return _call("softplus", input, (float(beta), float(threshold)))
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input))."""
+    return _call("log_sigmoid", input)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + abs(input))."""
+    return input / (input.abs() + 1)  # type: ignore[attr-defined]
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+    return input - input.tanh()  # type: ignore[attr-defined]
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-input))."""
+    return input.sigmoid()  # type: ignore[attr-defined]
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return input.tanh()  # type: ignore[attr-defined]
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of `dim` times the sigmoid of the second half. RuntimeError where the dimension is odd."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    dim = wrap_dim(dim, input._aval.ndim)
+    size = input._aval.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    return _call("glu", input, (dim,))
+
+
+# ---------------------------------------------------------------------- softmax
+
+
+def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", stacklevel=stacklevel
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _along(name: str, input: Any, dim: Any, dtype: Any) -> Tensor:
+    expect_tensor(name, input)
+    if type(dim) is not int:
+        if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+            raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
+        dim = dim.__index__()
+    if dtype is not None:
+        input = cast(input, dtype)
+    return _function(name, name, (wrap_dim(dim, input._aval.ndim),))(input)
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """exp(input) over its sum along `dim`; `dtype` converts the input first."""
+    return _along("softmax", input, _implicit_dim("softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`, without its loss of small numbers."""
+    return _along("log_softmax", input, _implicit_dim("log_softmax", input.dim(), _stacklevel) if dim is None else dim, dtype)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax(-input)."""
+    return _along("softmax", -input, _implicit_dim("softmin", input.dim(), _stacklevel) if dim is None else dim, dtype)  # type: ignore[operator]
+
+
+_MISSING: Any = object()
+
+
+def _toplevel(name: str) -> Any:
+    def call(input: Tensor, dim: Any = _MISSING, dtype: Any = None, *, out: Any = None) -> Tensor:
+        if dim is _MISSING:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
+        made = _along(name, input, dim, dtype)
+        if out is None:
+            return made
+        from torchgrad_jax.tensor.generate import write_out
+
+        return write_out(name, out, made)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = globals()[name].__doc__
+    return call
+
+
+_SOFTMAX = {"softmax": _toplevel("softmax"), "log_softmax": _toplevel("log_softmax")}
+TOPLEVEL: dict[str, Any] = {
+    **_SOFTMAX, "celu": celu, "celu_": celu_, "hardshrink": hardshrink, "prelu": prelu, "rrelu": rrelu, "rrelu_": rrelu_,
+    "selu": selu, "selu_": selu_, "threshold": threshold, "threshold_": threshold_,
+}  # fmt: skip
+METHODS: dict[str, Any] = {**_SOFTMAX, "hardshrink": hardshrink, "prelu": prelu}

@@ -1,0 +1,130 @@
+"""`torch.nn.functional.scaled_dot_product_attention`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.nn.dropout import check_probability, draw_mask
+from torchgrad_jax.ops import attention as ops_attention  # noqa: F401 - declares the operators used here
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions (positions, features).
+
+    A boolean `attn_mask` is true where a query sees a key; a floating one is added to the scores; it expands to their shape. `is_causal`
+    lets each query see the keys up to its own position. `scale` is by default 1 / sqrt(features). `dropout_p` applies whether
+    training or not. `enable_gqa` lets several heads of queries share one of keys and values. A row that sees no key gives 0.
+
+    RuntimeError where sizes or dtypes do not fit.
+    """
+    for i, x in enumerate((query, key, value)):
+        expect_tensor("scaled_dot_product_attention", x, ("query", "key", "value")[i], i + 1)
+    q, k, v = query._aval, key._aval, value._aval
+    _check_inputs(q, k, v)
+    if attn_mask is not None:
+        _check_mask(q, attn_mask)
+    fused = _is_fused(q, k, v, attn_mask, dropout_p, enable_gqa)
+    if is_causal and attn_mask is not None and not fused:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    scores = _scores_shape(q, k, v, enable_gqa)
+    if attn_mask is not None:
+        broadcast_shapes(scores, attn_mask._aval.shape)
+    if dropout_p:
+        check_probability(dropout_p, RuntimeError)
+    dropped = draw_mask(query, scores, dropout_p) if dropout_p else None
+    empty = 0 in q.shape or 0 in k.shape
+    name = "fused" if fused else "empty" if empty else "single" if q.ndim == 2 else "batched"
+    factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
+    layout = (*(ARRAY,) * 3, *[Static(None) if x is None else ARRAY for x in (attn_mask, dropped)], Static(bool(is_causal)), Static(factor))
+    operands = [x for x in (query, key, value, attn_mask, dropped) if x is not None]
+    return apply(registry["attention_" + name].bind(layout), operands)[0]
+
+
+def _check_inputs(q: Any, k: Any, v: Any) -> None:
+    if not q.dtype == k.dtype == v.dtype:
+        a, b, c = (_c_name(x.dtype) for x in (q, k, v))
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {a} key.dtype: {b} and value.dtype: {c} instead."
+        )
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise RuntimeError(
+            f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {q.ndim} key.dim: {k.ndim} "
+            f"and value.dim: {v.ndim} instead."
+        )
+
+
+def _check_mask(q: Any, attn_mask: Tensor) -> None:
+    mask = attn_mask._aval
+    if mask.dtype not in (np.bool_, np.float32) and mask.dtype != q.dtype:
+        raise RuntimeError(
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {_c_name(mask.dtype)} "
+            f"and  query.dtype: {_c_name(q.dtype)} instead."
+        )
+    if mask.ndim < 2:
+        raise IndexError(f"Dimension out of range (expected to be in range of [-{max(mask.ndim, 1)}, {max(mask.ndim, 1) - 1}], but got -2)")
+
+
+def _c_name(dtype: np.dtype) -> str:
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
+            "int32": "int", "bool": "bool"}.get(dtype.name, dtype.name)  # fmt: skip
+
+
+def _is_fused(q: Any, k: Any, v: Any, attn_mask: Tensor | None, dropout_p: float, enable_gqa: bool) -> bool:
+    """Whether PyTorch's CPU kernel takes these inputs."""
+    if attn_mask is not None:
+        mask = attn_mask._aval.shape
+        fits = len(mask) in (2, 4) and all(n in (1, m) for n, m in zip(reversed(mask), reversed((*q.shape[:-1], k.shape[-2])), strict=False))
+        if attn_mask._rg and per_thread.recorder.grad_enabled or not fits:
+            return False
+    return (
+        q.ndim == k.ndim == v.ndim == 4
+        and not dropout_p
+        and 0 not in q.shape + k.shape + v.shape
+        and q.shape[-1] == k.shape[-1] == v.shape[-1]
+        and q.shape[0] == k.shape[0] == v.shape[0]
+        and (enable_gqa or q.shape[1] == k.shape[1] == v.shape[1])
+    )
+
+
+def _scores_shape(q: Any, k: Any, v: Any, enable_gqa: bool) -> tuple[int, ...]:
+    """The shape of query @ key.T. RuntimeError where the three do not fit."""
+    leading_k, leading_v = k.shape[:-2], v.shape[:-2]
+    if enable_gqa and q.ndim > 2:
+        heads = q.shape[-3]
+        if heads % k.shape[-3] or heads % v.shape[-3]:
+            raise RuntimeError("Number of heads in key and value must divide the number of heads in ")
+        leading_k, leading_v = (*leading_k[:-1], heads), (*leading_v[:-1], heads)
+    leading = broadcast_shapes(q.shape[:-2], leading_k)
+    _check_product((*leading, *q.shape[-2:]), (k.shape[-1], k.shape[-2]))
+    broadcast_shapes(leading, leading_v)
+    scores = (*leading, q.shape[-2], k.shape[-2])
+    _check_product(scores, v.shape[-2:])
+    return scores
+
+
+def _check_product(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    if left[-1] == right[0]:
+        return
+    if len(left) == 2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})")
+    batch = math.prod(left[:-2])
+    raise RuntimeError(
+        f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {left[-1]}] but got: [{batch}, {right[0]}]."
+    )  # fmt: skip
+
+
+TOPLEVEL: dict[str, Any] = {}
+METHODS: dict[str, Any] = {}

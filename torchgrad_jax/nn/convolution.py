@@ -1,0 +1,202 @@
+"""Convolutions of torch.nn.functional, and sliding blocks."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.ops import convolution as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import squeeze, unsqueeze
+
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
+
+_CONVOLUTION = registry["convolution"]
+
+
+def _numbers(name: str, value: Any, count: int) -> tuple[int, ...]:
+    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    if len(found) == 1:
+        return found * count
+    if len(found) != count:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {count} values to match the convolution dimensions, but got {name}={list(found)}"
+        )
+    return found
+
+
+def _check_tensors(name: str, input: Any, weight: Any, bias: Any) -> None:
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor) or not (bias is None or isinstance(bias, Tensor)):
+        given = ", ".join(type(a).__name__ for a in (input, weight, *(() if bias is None else (bias,))))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given})")
+
+
+def _convolve(
+    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: tuple[int, ...], dilation: tuple[int, ...],
+    output_padding: Any, groups: int, transposed: bool,
+) -> Tensor:  # fmt: skip
+    ndim = input._aval.ndim
+    if ndim not in (count + 1, count + 2):
+        raise RuntimeError(
+            f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but got input of size: {list(input._aval.shape)}"
+        )
+    dims = weight._aval.ndim - 2
+    if dims != count:
+        stride, padding = _numbers("stride", list(stride), dims), _numbers("padding", list(padding), dims)
+    bound = _CONVOLUTION.bind(
+        (ARRAY, ARRAY, Static(None) if bias is None else ARRAY, Static(stride), Static(padding), Static(dilation), Static(transposed),
+         Static(output_padding), Static(groups))
+    )  # fmt: skip
+    batched = input if ndim == count + 2 else unsqueeze(input, 0)
+    out = apply(bound, (batched, weight) if bias is None else (batched, weight, bias))
+    return out if ndim == count + 2 else squeeze(out, 0)
+
+
+def _same(name: str, count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+    """The input and the padding that make the result as large as the input."""
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    total = [d * (k - 1) for k, d in zip(weight._aval.shape[2:], dilation, strict=True)]
+    half = tuple(t // 2 for t in total)
+    if all(t % 2 == 0 for t in total):
+        return input, half
+    from torchgrad_jax.nn.padding import constant_pad_nd
+
+    warnings.warn(
+        "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created", UserWarning,
+        stacklevel=4,
+    )  # fmt: skip
+    return constant_pad_nd(input, [side for t in reversed(total) for side in (0, t % 2)]), half
+
+
+def _conv(
+    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    _check_tensors(name, input, weight, bias)
+    stride, dilation = _numbers("stride", stride, count), _numbers("dilation", dilation, count)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
+        pads = (0,) * count
+        if padding == "same":
+            input, pads = _same(name, count, input, weight, stride, dilation)
+    else:
+        pads = _numbers("padding", padding, count)
+    return _convolve(name, count, input, weight, bias, stride, pads, dilation, (0,) * count, groups, False)
+
+
+def _conv_transpose(
+    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
+) -> Tensor:
+    _check_tensors(name, input, weight, bias)
+    numbers = [_numbers(n, v, count) for n, v in (("stride", stride), ("padding", padding), ("dilation", dilation), ("output_padding", output_padding))]
+    return _convolve(name, count, input, weight, bias, *numbers, groups, True)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """The cross-correlation of (N, C, L) or (C, L) with (O, C / groups, K). `padding`: a number, "valid" or "same". RuntimeError for what does not fit."""
+    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """`conv1d` for (N, C, H, W) or (C, H, W) and (O, C / groups, KH, KW)."""
+    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """`conv1d` for (N, C, D, H, W) or (C, D, H, W) and (O, C / groups, KD, KH, KW)."""
+    return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv1d` in its input: (N, C, L) with a weight (C, O / groups, K). RuntimeError for what does not fit."""
+    return _conv_transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv2d` in its input."""
+    return _conv_transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of `conv3d` in its input."""
+    return _conv_transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+# ---------------------------------------------------------------------- sliding blocks
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    found = (value, value) if isinstance(value, int) else tuple(value)
+    return found * 2 if len(found) == 1 else found  # type: ignore[return-value]
+
+
+def _block_counts(sizes: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
+    return _operators.output_sizes(tuple(sizes), tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The sliding blocks of (N, C, H, W) as columns: (N, C * prod(kernel_size), L). RuntimeError where no block fits."""
+    kernel, dilated, padded, strides = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    shape = input._aval.shape
+    if len(shape) not in (3, 4):
+        raise RuntimeError(
+            f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {list(shape)}"
+        )
+    counts = _block_counts(shape[-2:], kernel, dilated, padded, strides)
+    if min(counts) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {shape[-2:]}, kernel_size={kernel}, dilation={dilated}, padding={padded}, calculated shape of the array of "
+            f"sliding blocks as {counts}, but its components must be at least one."
+        )
+    bound = registry["im2col"].bind((ARRAY, Static(kernel), Static(dilated), Static(padded), Static(strides)))
+    return apply(bound, (input,)) if len(shape) == 4 else squeeze(apply(bound, (unsqueeze(input, 0),)), 0)
+
+
+def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """Columns (N, C * prod(kernel_size), L) added up as an image (N, C, *output_size). RuntimeError where their number does not fit."""
+    size, kernel, dilated, padded, strides = _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    shape = input._aval.shape
+    if len(shape) not in (2, 3):
+        raise RuntimeError(
+            f"Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but got: {list(shape)}"
+        )
+    if shape[-2] % math.prod(kernel):
+        raise RuntimeError(
+            f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input.size(1)={shape[-2]} and "
+            f"kernel_size={kernel}."
+        )
+    counts = _block_counts(size, kernel, dilated, padded, strides)
+    if math.prod(counts) != shape[-1]:
+        raise RuntimeError(
+            f"Given output_size={size}, kernel_size={kernel}, dilation={dilated}, padding={padded}, stride={strides}, expected size of input's dimension 2 "
+            f"to match the calculated number of sliding blocks {counts[0]} * {counts[1]} = {math.prod(counts)}, but got input.size(2)={shape[-1]}."
+        )
+    bound = registry["col2im"].bind((ARRAY, Static(size), Static(kernel), Static(dilated), Static(padded), Static(strides)))
+    return apply(bound, (input,)) if len(shape) == 3 else squeeze(apply(bound, (unsqueeze(input, 0),)), 0)
+
+
+TOPLEVEL: dict[str, Any] = {
+    "conv1d": conv1d, "conv2d": conv2d, "conv3d": conv3d, "conv_transpose1d": conv_transpose1d, "conv_transpose2d": conv_transpose2d,
+    "conv_transpose3d": conv_transpose3d,
+}  # fmt: skip
+METHODS: dict[str, Any] = {}

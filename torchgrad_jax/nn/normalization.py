@@ -1,0 +1,253 @@
+"""`torch.nn.functional`: normalization."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import normalization as ops_normalization  # noqa: F401 - declares the operators used here
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.inplace import overwrite
+from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import expand, reshape
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "normalize", "rms_norm"]
+
+
+@lru_cache(maxsize=4096)
+def _bound(operator: str, present: tuple[bool, ...], statics: tuple[Any, ...], before: bool = False, number: bool = False) -> Any:
+    """The operator on the tensors that are `present`, then perhaps a number, then its static arguments; `before`: the first of them comes
+    right after the first tensor."""
+    tensors: list[Any] = [ARRAY if p else Static(None) for p in present]
+    rest: list[Any] = [Static(s) for s in statics]
+    if before:
+        tensors.insert(1, rest.pop(0))
+    return registry[operator].bind((*tensors, *([ARRAY] if number else []), *rest))
+
+
+def _given(*tensors: Any) -> tuple[Any, ...]:
+    return tuple([x for x in tensors if x is not None])
+
+
+# ---------------------------------------------------------------------- over the last dimensions
+
+
+def _check_last(name: str, input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None) -> tuple[int, ...]:
+    """The normalized shape, where it fits. TypeError, RuntimeError with PyTorch's texts."""
+    expect_tensor(name, input)
+    if not isinstance(normalized_shape, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not {type(normalized_shape).__name__}")
+    size = tuple(normalized_shape)
+    if not size:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []"
+        )
+    for label, p in (("weight", weight), ("bias", bias)):
+        if p is not None and p._aval.shape != size:
+            raise RuntimeError(
+                f"Expected {label} to be of same shape as normalized_shape, but got {label} of shape {list(p._aval.shape)} and "
+                f"normalized_shape = {list(size)}"
+            )
+    shape = input._aval.shape
+    if shape[len(shape) - len(size) :] != size or len(shape) < len(size):
+        if name == "rms_norm" and len(shape) < len(size):
+            raise ValueError(f"Input tensor must have at least {len(size)} dimensions, but got {len(shape)}")
+        stars = "*" if name == "rms_norm" else "*, "
+        raise RuntimeError(
+            f"Given normalized_shape={list(size)}, expected input with shape [{stars}{', '.join(map(str, size))}], "
+            f"but got input of size{list(shape)}"
+        )
+    return size
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """The last dimensions, of sizes `normalized_shape`, brought to mean 0 and variance 1, then scaled and shifted.
+
+    TypeError, RuntimeError where sizes or dtypes do not fit.
+    """
+    size = _check_last("layer_norm", input, normalized_shape, weight, bias)
+    bound = _bound("native_layer_norm", (True, weight is not None, bias is not None), (size, float(eps)), True)
+    return apply(bound, _given(input, weight, bias))[0]
+
+
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """The last dimensions over the root of their mean square, then scaled. `eps` is by default the dtype's distance from 1 to the next number.
+
+    TypeError, ValueError, RuntimeError where sizes or dtypes do not fit.
+    """
+    size = _check_last("rms_norm", input, normalized_shape, weight, None)
+    dtype = input._aval.dtype
+    if not dtypes.is_float(dtype):
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{dtypes.of(dtype).title}'")
+    if weight is not None and weight._aval.dtype != dtype:
+        warnings.warn(
+            f"Mismatch dtype between input and weight: input dtype = {_c_name(dtype)}, weight dtype = {_c_name(weight._aval.dtype)}, "
+            "Cannot dispatch to fused implementation.",
+            stacklevel=2,
+        )
+    half = dtype.itemsize == 2
+    x: Any = cast(input, dtypes.float32) if half else input
+    if eps is None:
+        eps = float(np.finfo(x._aval.dtype).eps)
+    dims = tuple(range(-len(size), 0))
+    made = x * (x.pow(2).mean(dims, True) + eps).rsqrt()
+    if weight is not None:
+        made = made * weight
+    return cast(made, input.dtype) if half else made
+
+
+def _c_name(dtype: np.dtype) -> str:
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}.get(dtype.name, dtype.name)
+
+
+# ---------------------------------------------------------------------- over groups of channels
+
+
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Each of `num_groups` groups of channels of each sample brought to mean 0 and variance 1, then scaled and shifted by channel.
+
+    RuntimeError, ValueError where sizes or dtypes do not fit.
+    """
+    shape = input.size()
+    if len(shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    _check_more_than_one("group_norm", (shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
+    if shape[1] % num_groups:
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and num_groups={num_groups}"
+        )
+    for label, p in (("weight", weight), ("bias", bias)):
+        if p is not None and p._aval.shape != (shape[1],):
+            raise RuntimeError(
+                f"Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of shape "
+                f"{list((weight if weight is not None else p)._aval.shape)} and input of shape {list(shape)}"
+            )
+    bound = _bound("native_group_norm", (True, weight is not None, bias is not None), (int(num_groups), float(eps)))
+    return apply(bound, _given(input, weight, bias))[0]
+
+
+def _check_more_than_one(name: str, size: Sequence[int], shown: Any) -> None:
+    if size[0] * math.prod(size[2:]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {shown}")
+
+
+# ---------------------------------------------------------------------- over the batch
+
+
+def _check_channels(channels: int, **parameters: Tensor | None) -> None:
+    for label, p in parameters.items():
+        if p is not None and p._aval.size != channels:
+            raise RuntimeError(f"{label} should contain {channels} elements not {p._aval.size}")
+
+
+def _refuse_gradient(**statistics: Tensor | None) -> None:
+    for label, p in statistics.items():
+        if p is not None and p._rg:
+            raise RuntimeError(
+                f"The function 'native_batch_norm' is not differentiable with respect to argument '{label}'. "
+                "This input cannot have requires_grad True."
+            )
+
+
+def _batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: bool,
+    momentum: float, eps: float,
+) -> Tensor:  # fmt: skip
+    shape = input._aval.shape
+    if not training:
+        for label, p in (("running_mean", running_mean), ("running_var", running_var)):
+            if p is None:
+                raise RuntimeError(f"{label} must be defined in evaluation mode")
+    _check_channels(shape[1] if len(shape) > 1 else 0, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    _refuse_gradient(running_mean=running_mean, running_var=running_var)
+    statistics = (running_mean, running_var)
+    present = tuple([x is not None for x in (input, weight, bias, *statistics)])
+    if not training:
+        return apply(_bound("native_batch_norm_eval", present, (float(eps),)), _given(input, weight, bias, *statistics))
+    bound = _bound("native_batch_norm", present, (float(eps),), number=True)
+    made = apply(bound, (*_given(input, weight, bias, *statistics), float(momentum)))
+    if running_mean is not None and running_var is not None:
+        overwrite(running_mean, made[3]._read())
+        overwrite(running_var, made[4]._read())
+    return made[0]
+
+
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Each channel (dimension 1) normalized by the running statistics, or, in training, by its own mean and variance, towards which the
+    running statistics, if any, are then moved in place: running = (1 - momentum) * running + momentum * batch.
+
+    ValueError, RuntimeError where sizes or dtypes do not fit, and in training for a single value per channel.
+    """
+    if training:
+        size = input.size()
+        _check_more_than_one("batch_norm", (size[0], size[1], *size[2:]), size)
+    if not input._aval.size and dtypes.category(input._aval.dtype) == dtypes.FLOAT and input._aval.ndim > 1:
+        _check_channels(input._aval.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+        return input.clone()  # type: ignore[attr-defined]
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Each channel of each sample normalized by its own mean and variance (or by the running ones), then scaled and shifted by channel.
+    Running statistics, if given, move towards the mean over the samples.
+
+    ValueError, RuntimeError where sizes or dtypes do not fit.
+    """
+    if use_input_stats:
+        size = input.size()
+        if math.prod(size[2:]) == 1:
+            raise ValueError(f"Expected more than 1 spatial element when training, got input size {size}")
+    elif running_mean is None or running_var is None:
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    samples, channels, *space = input._aval.shape
+    as_batch = reshape(input, (1, samples * channels, *space))
+    repeated = [None if p is None else _repeat(p, samples) for p in (running_mean, running_var, weight, bias)]
+    out = _batch_norm(as_batch, *repeated, use_input_stats, momentum, eps)
+    if use_input_stats:
+        for old, new in zip((running_mean, running_var), repeated, strict=False):
+            if old is not None and new is not None:
+                overwrite(old, reshape(new, (samples, channels)).mean(0).detach()._read())  # type: ignore[attr-defined]
+    return reshape(out, tuple(input._aval.shape))
+
+
+def _repeat(p: Tensor, times: int) -> Tensor:
+    return apply(registry["_tiled"].bind((ARRAY, Static(times))), (p,))
+
+
+# ---------------------------------------------------------------------- by a norm
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """The input over the larger of its p-norm along `dim` and `eps`. IndexError for a dimension out of range."""
+    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (int(dim),)
+    norm = apply(registry["_norm_kept"].bind((ARRAY, Static(float(p)), Static(dims))), (input,))
+    bounded = apply(registry["_at_least"].bind((ARRAY, Static(float(eps)))), (norm,))
+    made = input / expand(bounded, tuple(input._aval.shape))  # type: ignore[operator]
+    if out is None:
+        return made
+    from torchgrad_jax.tensor.generate import write_out
+
+    return write_out("div", out, made)
+
+
+TOPLEVEL: dict[str, Any] = {}
+METHODS: dict[str, Any] = {}

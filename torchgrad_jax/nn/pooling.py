@@ -1,0 +1,363 @@
+"""Pooling of torch.nn.functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import pooling as _operators
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import squeeze, unsqueeze
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d",
+    "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices",
+]  # fmt: skip
+
+Ints = tuple[int, ...]
+_WORDS = {2: "two", 3: "three"}
+
+
+def _numbers(name: str, label: str, value: Any, count: int) -> Ints:
+    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    if len(found) == 1:
+        return found * count
+    if len(found) != count:
+        raise RuntimeError(f"{name}: {label} must either be a single int, or a tuple of {_WORDS.get(count, 'one')} ints")
+    return found
+
+
+def _check_tensor(name: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
+def _check_windows(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool, channels: int) -> None:
+    """PyTorch's errors for windows that do not fit."""
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("stride should not be zero" if 0 in stride else "stride should be greater than zero")
+    if any(k <= 0 for k in kernel):
+        raise RuntimeError(f"kernel size should be greater than zero, but got {_labelled('k', kernel)}")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError(f"dilation should be greater than zero, but got {_labelled('dilation', dilation)}")
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > (d * (k - 1) + 1) // 2:
+            raise RuntimeError(f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}")
+    out = tuple(_operators.pooled_size(*a, ceil_mode) for a in zip(sizes, kernel, stride, padding, dilation, strict=True))
+    if min(out) < 1:
+        given, made = ("x".join(map(str, (channels, *s))) for s in (sizes, out))
+        raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}). Output size is too small")
+
+
+def _labelled(label: str, values: Ints) -> str:
+    return " ".join(f"{label}{axis}: {v}" for axis, v in zip("TDHW"[-len(values) :] if len(values) < 3 else "THW", values, strict=True))
+
+
+def _check_input(count: int, shape: Ints) -> None:
+    if len(shape) not in (count + 1, count + 2):
+        raise RuntimeError(f"non-empty {count + 1}D or {count + 2}D (batch mode) tensor expected for input")
+    if 0 in shape[-count - 1 :]:
+        raise RuntimeError(
+            f"Expected {count + 1}D or {count + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
+        )
+
+
+# ---------------------------------------------------------------------- largest elements
+
+
+def _max_pool(
+    name: str, count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: bool
+) -> Any:
+    _check_tensor(name, input)
+    kernel = _numbers(name, "kernel_size", kernel_size, count)
+    strides = kernel if stride is None or stride == () or stride == [] else _numbers(name, "stride", stride, count)
+    pads, dilated = _numbers(name, "padding", padding, count), _numbers(name, "dilation", dilation, count)
+    shape = input._aval.shape
+    if input._aval.dtype == np.bool_ or input._aval.dtype.kind == "c":
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
+    _check_input(count, shape)
+    _check_windows(shape[-count:], kernel, strides, pads, dilated, ceil_mode, shape[-count - 1])
+    return _run_max_pool(count, input, kernel, strides, pads, dilated, ceil_mode, indices)
+
+
+def _run_max_pool(count: int, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool, indices: bool) -> Any:
+    operator = registry[f"_max_pool{count}d_with_indices" if indices else f"_max_pool{count}d"]
+    bound = operator.bind((ARRAY, Static(kernel), Static(stride), Static(padding), Static(dilation), Static(bool(ceil_mode))))
+    return apply(bound, (input,))
+
+
+def _check_1d(input: Tensor, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> None:
+    shape = input._aval.shape
+    if len(shape) not in (2, 3):
+        raise RuntimeError(f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}")
+    if kernel <= 0:
+        raise RuntimeError(f"max_pool1d() kernel_size must be greater than zero, but got {kernel}")
+    if stride <= 0:
+        raise RuntimeError(f"max_pool1d() stride must be greater than zero, but got {stride}")
+    if padding < 0:
+        raise RuntimeError(f"max_pool1d() padding must be non-negative, but got {padding}")
+    if padding > kernel // 2:
+        raise RuntimeError(f"max_pool1d() padding should be at most half of kernel size, but got padding={padding} and kernel_size={kernel}")
+    if dilation <= 0:
+        raise RuntimeError(f"max_pool1d() dilation must be greater than zero, but got {dilation}")
+    size = _operators.pooled_size(shape[-1], kernel, stride, padding, dilation, ceil_mode)
+    if size <= 0:
+        raise RuntimeError(f"max_pool1d() Invalid computed output size: {size}")
+
+
+def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: bool) -> Any:
+    _check_tensor("max_pool1d", input)
+    (kernel,) = _numbers("max_pool1d", "kernel_size", kernel_size, 1)
+    (step,) = (kernel,) if stride is None or stride == () or stride == [] else _numbers("max_pool1d", "stride", stride, 1)
+    (pad,), (dilated,) = _numbers("max_pool1d", "padding", padding, 1), _numbers("max_pool1d", "dilation", dilation, 1)
+    _check_1d(input, kernel, step, pad, dilated, ceil_mode)
+    if input._aval.dtype.kind not in "fV" and not dtypes.is_float(input._aval.dtype):
+        raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
+    out = _run_max_pool(2, unsqueeze(input, -2), (1, kernel), (1, step), (0, pad), (1, dilated), ceil_mode, indices)
+    return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out, -2)
+
+
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """The largest element of each window of (N, C, L) or (C, L); with its index if asked. RuntimeError for windows that do not fit."""
+    return _max_pool1(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool1d_with_indices(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """`max_pool1d` with the indices."""
+    return _max_pool1(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """The largest element of each window of (N, C, H, W) or (C, H, W); with its flat index if asked. RuntimeError for windows that do not fit."""
+    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d_with_indices(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """`max_pool2d` with the indices."""
+    return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """`max_pool2d` for (N, C, D, H, W) or (C, D, H, W)."""
+    return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d_with_indices(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
+) -> Any:
+    """`max_pool3d` with the indices."""
+    return _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+# ---------------------------------------------------------------------- means
+
+
+def _avg_pool(
+    name: str, count: int, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    shape = input._aval.shape
+    if input._aval.ndim < count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-len(shape)}, {len(shape) - 1}], but got {-count - 1})")
+    if divisor == 0:
+        raise RuntimeError("divisor must be not zero")
+    _check_input(count, shape)
+    _check_windows(shape[-count:], kernel, stride, padding, (1,) * count, ceil_mode, shape[-count - 1])
+    bound = registry[f"_avg_pool{count}d"].bind(
+        (ARRAY, Static(kernel), Static(stride), Static(padding), Static(bool(ceil_mode)), Static(bool(count_include_pad)), Static(divisor))
+    )
+    return apply(bound, (input,))
+
+
+def avg_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True
+) -> Tensor:
+    """The mean of each window of (N, C, L) or (C, L). RuntimeError for windows that do not fit."""
+    _check_tensor("avg_pool1d", input)
+    _check_2_to_3(input, "avg_pool1d")
+    kernel = _numbers("avg_pool1d", "kernel_size", kernel_size, 1)
+    strides = kernel if stride is None or stride == () else _numbers("avg_pool1d", "stride", stride, 1)
+    pads = _numbers("avg_pool1d", "padding", padding, 1)
+    out = _avg_pool("avg_pool1d", 2, unsqueeze(input, -2), (1, *kernel), (1, *strides), (0, *pads), ceil_mode, count_include_pad, None)
+    return squeeze(out, -2)
+
+
+def _check_2_to_3(input: Tensor, name: str) -> None:
+    if input._aval.ndim not in (2, 3):
+        raise RuntimeError(
+            f"Expected 2 to 3 dimensions, but got {input._aval.ndim}-dimensional tensor for argument #1 'self' (while checking arguments for {name})"
+        )
+
+
+def _avg_pool_nd(name: str, count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Tensor:
+    _check_tensor(name, input)
+    kernel = _numbers(name, "kernel_size", kernel_size, count)
+    strides = kernel if stride is None or stride == () else _numbers(name, "stride", stride, count)
+    if input._aval.ndim == count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {-count - 1})")
+    return _avg_pool(name, count, input, kernel, strides, _numbers(name, "padding", padding, count), *rest)
+
+
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean of each window of (N, C, H, W) or (C, H, W). RuntimeError for windows that do not fit."""
+    return _avg_pool_nd("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """`avg_pool2d` for (N, C, D, H, W) or (C, D, H, W)."""
+    return _avg_pool_nd("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(count: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
+    """(sum of x ** p) ** (1 / p) over windows, from the mean as PyTorch makes it: sign(m) * relu(|m|) * size."""
+    pool = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[count]
+    size = int(np.prod(_numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)))
+    mean = pool(input**norm_type, kernel_size, stride, 0, ceil_mode)  # type: ignore[operator]
+    return ((mean.sign() * mean.abs()) * size) ** (1.0 / norm_type)  # type: ignore[attr-defined]
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of each window."""
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of each window."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The p-norm of each window."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+# ---------------------------------------------------------------------- pools of a given output size
+
+
+def _output_size(name: str, output_size: Any, spatial: Ints) -> Ints:
+    """The sizes asked for; None keeps one. RuntimeError for a wrong number of them or negative ones."""
+    count = len(spatial)
+    found = (output_size,) * count if output_size is None or hasattr(output_size, "__index__") else tuple(output_size)
+    if len(found) != count:
+        raise RuntimeError(f"{name}: output_size must be {count}")
+    sizes = tuple(n if o is None else o.__index__() for o, n in zip(found, spatial, strict=True))
+    if any(s < 0 for s in sizes):
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
+        )
+    return sizes
+
+
+def _check_adaptive(name: str, count: int, input: Tensor, mark: str) -> None:
+    shape = input._aval.shape
+    if len(shape) not in (count + 1, count + 2):
+        raise RuntimeError(f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got{mark} {list(shape)}")
+    start = 0 if len(shape) == count + 1 else 1
+    for i in range(start, len(shape)):
+        if not shape[i]:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(shape)} with dimension {i} being empty"
+            )
+
+
+def _adaptive_avg(name: str, count: int, input: Tensor, output_size: Any) -> Tensor:
+    _check_tensor(name, input)
+    sizes = _output_size(name, output_size, input._aval.shape[-count:])
+    _check_adaptive(name, count, input, "")
+    if set(sizes) == {1}:
+        return input.mean(tuple(range(-count, 0)), keepdim=True)  # type: ignore[attr-defined]
+    return apply(registry[f"_adaptive_avg_pool{count}d"].bind((ARRAY, Static(sizes))), (input,))
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of `output_size` windows that cover (N, C, L) or (C, L). RuntimeError for a wrong shape."""
+    _check_tensor("adaptive_avg_pool1d", input)
+    _check_2_to_3(input, "adaptive_avg_pool1d")
+    (size,) = _output_size("adaptive_avg_pool1d", output_size, input._aval.shape[-1:])
+    return squeeze(_adaptive_avg("adaptive_avg_pool2d", 2, unsqueeze(input, -2), (1, size)), -2)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of `output_size` windows (int or pair; None keeps a size) that cover (N, C, H, W) or (C, H, W). RuntimeError for a wrong shape."""
+    return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """`adaptive_avg_pool2d` for (N, C, D, H, W) or (C, D, H, W)."""
+    return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
+
+
+def _adaptive_max(name: str, count: int, input: Tensor, output_size: Any, indices: bool) -> Any:
+    _check_tensor(name, input)
+    _check_adaptive(name, count, input, ":")
+    sizes = _output_size(name, output_size, input._aval.shape[-count:])
+    out = apply(registry[f"_adaptive_max_pool{count}d"].bind((ARRAY, Static(sizes))), (input,))
+    return out if indices else out[0]
+
+
+def _adaptive_max1(input: Tensor, output_size: Any, indices: bool) -> Any:
+    _check_tensor("adaptive_max_pool1d", input)
+    _check_2_to_3(input, "adaptive_max_pool1d")
+    (size,) = _output_size("adaptive_max_pool1d", output_size, input._aval.shape[-1:])
+    out = _adaptive_max("adaptive_max_pool2d", 2, unsqueeze(input, -2), (1, size), True)
+    return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out[0], -2)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of `output_size` windows that cover (N, C, L) or (C, L); with their indices if asked. RuntimeError for a wrong shape."""
+    return _adaptive_max1(input, output_size, return_indices)
+
+
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool1d` with the indices."""
+    return _adaptive_max1(input, output_size, True)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool1d` for (N, C, H, W) or (C, H, W); indices are flat."""
+    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool2d` with the indices."""
+    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, True)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool1d` for (N, C, D, H, W) or (C, D, H, W); indices are flat."""
+    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool3d` with the indices."""
+    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, True)
+
+
+TOPLEVEL: dict[str, Any] = {
+    "max_pool1d": max_pool1d, "max_pool1d_with_indices": max_pool1d_with_indices, "max_pool2d": max_pool2d, "max_pool3d": max_pool3d,
+    "avg_pool1d": avg_pool1d, "adaptive_avg_pool1d": adaptive_avg_pool1d, "adaptive_max_pool1d": adaptive_max_pool1d_with_indices,
+}  # fmt: skip
+METHODS: dict[str, Any] = {}

@@ -1,0 +1,20 @@
+"""What the modules of this package give to `torch` and to `Tensor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.nn import activation, attention, convolution, dropout, linear, normalization, pooling
+from torchgrad_jax.tensor.tensor import Tensor
+
+_MODULES: tuple[Any, ...] = (activation, attention, convolution, dropout, linear, normalization, pooling)
+
+
+def install() -> dict[str, Any]:
+    """Give Tensor its methods; returns the names for `torch`."""
+    found: dict[str, Any] = {}
+    for module in _MODULES:
+        found.update(module.TOPLEVEL)
+        for name, function in module.METHODS.items():
+            setattr(Tensor, name, function)
+    return found

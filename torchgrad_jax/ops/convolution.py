@@ -1,0 +1,250 @@
+"""Convolutions, their transposes, and the arrays of sliding blocks that they are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.matrix import PRECISION
+from torchgrad_jax.runtime.value import Aval
+
+Ints = tuple[int, ...]
+
+# ---------------------------------------------------------------------- the correlation of an input with a weight
+
+
+def _lowering(x: Any, w: Any, groups: int) -> str:
+    """How `correlate` is carried out.
+
+    "shifts": a sum of shifted inputs, each times one number of the kernel, which XLA makes one vectorized loop: the fewer
+    products an output needs, the better. "xla": XLA's own convolution.
+    """
+    terms = math.prod(w.shape[1:])
+    return "shifts" if terms <= 16 and x.dtype.kind != "c" and x.size else "xla"
+
+
+def correlate(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    """The cross-correlation of x (N, C, *) with w (O, C / groups, *)."""
+    if _lowering(x, w, groups) == "shifts":
+        return _by_shifts(x, w, stride, padding, dilation, groups)
+    return _by_xla(x, w, stride, padding, dilation, groups)
+
+
+def _by_xla(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    if x.dtype.kind in "iu":
+        return _by_shifts(x, w, stride, padding, dilation, groups)
+    return lax.conv_general_dilated(
+        x, w, stride, [(p, p) for p in padding], rhs_dilation=dilation, feature_group_count=groups, precision=PRECISION
+    )
+
+
+def _zero_padded(x: Any, padding: Ints) -> Any:
+    if not any(padding):
+        return x
+    lead = x.ndim - len(padding)
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(p, p, 0) for p in padding])
+
+
+def shifted(x: Any, offset: Ints, sizes: Ints, stride: Ints) -> Any:
+    """The slice of the last dimensions of `x` that begins at `offset` and has `sizes` elements, every `stride`-th."""
+    lead = x.ndim - len(offset)
+    stops = [o + (n - 1) * s + 1 for o, n, s in zip(offset, sizes, stride, strict=True)]
+    return lax.slice(x, (*(0,) * lead, *offset), (*x.shape[:lead], *stops), (*(1,) * lead, *stride))
+
+
+def _by_shifts(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    kernel = w.shape[2:]
+    sizes = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    x = _zero_padded(x, padding)
+    n, c, out = x.shape[0], w.shape[1], w.shape[0]
+    if not x.size or not w.size or not math.prod(sizes):
+        return jnp.zeros((n, out, *sizes), x.dtype)
+    x = lax.reshape(x, (n, groups, 1, c, *x.shape[2:]))
+    w = lax.reshape(w, (1, groups, out // groups, c, *kernel))
+    shape = (n, groups, out // groups, *sizes)
+    total = None
+    for i in range(c):
+        for k in np.ndindex(*kernel):
+            part = shifted(x[:, :, :, i], tuple(a * d for a, d in zip(k, dilation, strict=True)), sizes, stride)
+            number = w[(slice(None), slice(None), slice(None), i, *k)]
+            term = jnp.broadcast_to(part, shape) * lax.expand_dims(number, range(3, 3 + len(sizes)))
+            total = term if total is None else total + term
+    return lax.reshape(total, (n, out, *sizes))
+
+
+def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    """The spatial sizes of a convolution's result."""
+    return tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def correlate_input_grad(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    """The transpose of `correlate` in its first argument, of shape `shape`."""
+    if not grad.size or not w.size or not math.prod(shape):
+        return jnp.zeros(shape, grad.dtype)
+    if grad.dtype.kind in "iu":
+        forward = lambda x: _by_shifts(x, w.astype(np.float64), stride, padding, dilation, groups)  # noqa: E731
+        return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, np.float64))(grad.astype(np.float64))[0].astype(grad.dtype)
+    forward = lambda x: _by_xla(x, w, stride, padding, dilation, groups)  # noqa: E731
+    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, grad.dtype))(grad)[0]
+
+
+def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    """The transpose of `correlate` in its second argument, of shape `shape`."""
+    if not grad.size or not x.size or not math.prod(shape):
+        return jnp.zeros(shape, grad.dtype)
+    forward = lambda w: _by_xla(x, w, stride, padding, dilation, groups)  # noqa: E731
+    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, grad.dtype))(grad)[0]
+
+
+# ---------------------------------------------------------------------- the operator
+
+
+def _transposed_sizes(x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, output_padding: Ints) -> Ints:
+    return tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
+        for n, k, s, p, d, o in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding, strict=True)
+    )
+
+
+def _check_convolution(
+    x: Aval, weight: Aval, bias: Aval | None, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int
+) -> None:
+    _check_types(x, weight, bias)
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    if any(p < 0 for p in padding):
+        raise RuntimeError("negative padding is not supported")
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError("non-positive dilation is not supported")
+    size = list(weight.shape)
+    if size[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {size} instead"
+        )
+    if size[0] % groups:
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size [{size}] instead")
+    out = size[1] * groups if transposed else size[0]
+    wanted = size[0] if transposed else size[1] * groups
+    lead = f"transposed={transposed:d}" if transposed else f"groups={groups}"
+    if x.shape[1] != wanted:
+        raise RuntimeError(
+            f"Given {lead}, weight of size {size}, expected input{list(x.shape)} to have {wanted} channels, but got {x.shape[1]} channels instead"
+        )
+    if bias is not None and bias.shape != (out,):
+        given = f"Given {lead}, weight" if transposed else "Given weight"
+        raise RuntimeError(
+            f"{given} of size {size}, expected bias to be 1-dimensional with {out} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    if transposed:
+        _check_output_padding(stride, dilation, output_padding)
+        return
+    padded = tuple(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True))
+    spans = tuple(d * (k - 1) + 1 for k, d in zip(weight.shape[2:], dilation, strict=True))
+    if any(n < k for n, k in zip(padded, spans, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: ({' x '.join(map(str, spans))}). "
+            "Kernel size can't be greater than actual input size"
+        )
+
+
+def _check_types(x: Aval, weight: Aval, bias: Aval | None) -> None:
+    if weight.dtype != x.dtype:
+        raise RuntimeError(
+            f"Input type (torch.{dtypes.of(x.dtype).title}Tensor) and weight type (torch.{dtypes.of(weight.dtype).title}Tensor) should be the same or "
+            "input should be a MKLDNN tensor and weight is a dense tensor"
+        )
+    if bias is not None and bias.dtype != x.dtype:
+        from torchgrad_jax.ops.declare import _c_name
+
+        raise RuntimeError(
+            f"Input type ({_c_name(dtypes.of(x.dtype))}) and bias type ({_c_name(dtypes.of(bias.dtype))}) should be the same"
+        )
+
+
+def _check_output_padding(stride: Ints, dilation: Ints, output_padding: Ints) -> None:
+    if all(o < s or o < d for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+        return
+    names = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}[len(stride)]
+    given = " ".join(
+        f"{label}_{name}: {value}"
+        for label, values in (("output_padding", output_padding), ("stride", stride), ("dilation", dilation))
+        for name, value in zip(names, values, strict=True)
+    )
+    raise RuntimeError(f"output padding must be smaller than either stride or dilation, but got {given}")
+
+
+def _convolve(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int) -> Any:
+    if not transposed:
+        return correlate(x, w, stride, padding, dilation, groups)
+    shape = (x.shape[0], w.shape[1] * groups, *_transposed_sizes(x, w, stride, padding, dilation, output_padding))
+    return correlate_input_grad(x, w, shape, stride, padding, dilation, groups)
+
+
+def _reached(grad: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Any:
+    """The gradient of a transposed convolution without what only output_padding added."""
+    sizes = _transposed_sizes(x, weight, stride, padding, dilation, (0,) * len(stride))
+    spare = tuple(min(n, m + s - 1) for n, m, s in zip(grad.shape[2:], sizes, stride, strict=True))
+    return grad if grad.shape[2:] == spare else lax.slice(grad, (0,) * grad.ndim, (*grad.shape[:2], *spare))
+
+
+def _input_grad(grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
+    if transposed:
+        return correlate(_reached(grad, self, weight, stride, padding, dilation), weight.conj(), stride, padding, dilation, groups)
+    return correlate_input_grad(grad, weight.conj(), self.shape, stride, padding, dilation, groups)
+
+
+def _weight_grad(grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
+    if transposed:
+        grad = _reached(grad, self, weight, stride, padding, dilation)
+        return correlate_weight_grad(self.conj(), grad, weight.shape, stride, padding, dilation, groups)
+    return correlate_weight_grad(grad, self.conj(), weight.shape, stride, padding, dilation, groups)
+
+
+@op(
+    "convolution(Tensor self, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
+    validate=_check_convolution, method=False, toplevel=False,
+    grads={"self": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
+)  # fmt: skip
+def convolution(
+    x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int
+) -> Any:
+    """A batched convolution of any number of spatial dimensions, or its transpose."""
+    out = _convolve(x, w, stride, padding, dilation, transposed, output_padding, groups)
+    return out if bias is None else out + lax.expand_dims(bias, (0, *range(2, out.ndim)))
+
+
+# ---------------------------------------------------------------------- sliding blocks
+
+
+def _blocks(x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+    sizes = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    padded = _zero_padded(x, padding)
+    parts = [shifted(padded, tuple(a * d for a, d in zip(k, dilation, strict=True)), sizes, stride) for k in np.ndindex(*kernel)]
+    return lax.reshape(jnp.stack(parts, 2), (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(sizes)))
+
+
+@op("im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Im2ColBackward0", linear=True,
+    method=False, toplevel=False)  # fmt: skip
+def im2col(x: Any, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+    """Every block of (N, C, H, W) as a column of (N, C * prod(kernel_size), L)."""
+    return _blocks(x, kernel_size, dilation, padding, stride)
+
+
+@op("col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Col2ImBackward0", linear=True,
+    method=False, toplevel=False)  # fmt: skip
+def col2im(x: Any, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+    """Columns added up where their blocks lie: the transpose of `im2col`."""
+    channels = x.shape[1] // math.prod(kernel_size)
+    image = jax.ShapeDtypeStruct((x.shape[0], channels, *output_size), x.dtype)
+    return jax.linear_transpose(lambda y: _blocks(y, kernel_size, dilation, padding, stride), image)(x)[0]

@@ -1,0 +1,123 @@
+"""Operators that run along a dimension: cumulative sums, products, extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.reduction import wrap_one
+
+_ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
+
+
+def _accumulated(x: Any, dtype: Any) -> Any:
+    return convert(x, dtype or (np.dtype(np.int64) if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
+
+
+def _running(
+    x: Any, dim: int, function: Callable[[Any, Any], Any], identity: float, whole: Callable[..., Any], reverse: bool = False
+) -> Any:
+    """`function` folded along `dim`, every prefix kept.
+
+    On CPU a loop over the slices, in PyTorch's wider type: it is 2 to 10 times faster there than `whole`, XLA's own form in
+    log(n) passes, which other devices run.
+    """
+    if not x.ndim or not x.size:
+        return x
+    dim = wrap_one(dim, x.ndim)
+    wide = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
+
+    def loop(a: Any) -> Any:
+        rows = jnp.moveaxis(a, dim, 0)
+
+        def step(carry: Any, row: Any) -> Any:
+            carry = function(carry, row.astype(wide))
+            return carry, carry.astype(a.dtype)
+
+        start = jnp.full(rows.shape[1:], identity, wide)
+        return jnp.moveaxis(lax.scan(step, start, rows, reverse=reverse)[1], 0, dim)
+
+    return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
+
+
+def running_sum(x: Any, dim: int, reverse: bool = False) -> Any:
+    """Every prefix's sum along `dim`."""
+    return _running(x, dim, lax.add, 0, lax.cumsum, reverse)
+
+
+@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})
+def cumsum(x: Any, dim: int, dtype: Any) -> Any:
+    """Sums of the elements up to each along `dim`. Integers and booleans are added as int64."""
+    wrap_one(dim, x.ndim)
+    return running_sum(_accumulated(x, dtype), dim)
+
+
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True)
+def cumprod(x: Any, dim: int, dtype: Any) -> Any:
+    """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
+    wrap_one(dim, x.ndim)
+    return _running(_accumulated(x, dtype), dim, lax.mul, 1, lax.cumprod)
+
+
+@op("logcumsumexp(Tensor self, int dim)")
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """log(cumsum(exp(self))) along `dim`, without overflow."""
+    wrap_one(dim, x.ndim)
+    if not dtypes.is_float(np.dtype(x.dtype)):
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+    return _running(x, dim, jnp.logaddexp, -np.inf, lax.cumlogsumexp)
+
+
+# ---------------------------------------------------------------------- running extremes
+
+
+def _running_extreme(x: Any, dim: int, at_least: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """The extreme up to each element and its last place. A nan is the extreme from then on."""
+    places = lax.broadcasted_iota(np.int64, x.shape, dim)
+
+    def better(a: Any, b: Any) -> Any:
+        (x1, i1), (x2, i2) = a, b
+        later = at_least(x2, x1) & (x1 == x1) | (x2 != x2)
+        return jnp.where(later, x2, x1), jnp.where(later, i2, i1)
+
+    def loop(values: Any, indices: Any) -> Any:
+        rows, order = jnp.moveaxis(values, dim, 0), jnp.moveaxis(indices, dim, 0)
+
+        def step(carry: Any, row: Any) -> Any:
+            carry = better(carry, row)
+            return carry, carry
+
+        _, (best, place) = lax.scan(step, (rows[0], order[0]), (rows, order))
+        return jnp.moveaxis(best, 0, dim), jnp.moveaxis(place, 0, dim)
+
+    return lax.platform_dependent(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim))
+
+
+def _scatter_add(grad: Any, shape: tuple[int, ...], indices: Any, dim: int) -> Any:
+    if not shape or not grad.size:
+        return grad
+    dim = wrap_one(dim, len(shape))
+    key = list(jnp.meshgrid(*(jnp.arange(n) for n in indices.shape), indexing="ij", sparse=True))
+    key[dim] = indices
+    return jnp.zeros(shape, grad.dtype).at[tuple(key)].add(grad, mode="promise_in_bounds")
+
+
+def _declare_extreme(name: str, at_least: Any) -> None:
+    def extreme(x: Any, dim: int) -> Any:
+        if not x.ndim or not x.size:
+            return x, jnp.zeros(x.shape, np.int64)
+        return _running_extreme(x, wrap_one(dim, x.ndim), at_least)
+
+    extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=lambda x, dim: wrap_one(dim, x.ndim) and None,
+       grads={"self": lambda grad, self, indices, dim: _scatter_add(grad, self.shape, indices, dim)})(extreme)  # fmt: skip
+
+
+_declare_extreme("cummax", lax.ge)
+_declare_extreme("cummin", lax.le)

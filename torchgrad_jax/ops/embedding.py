@@ -1,0 +1,80 @@
+"""Rows of a table found by index, and classes as vectors of zeros and a one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops.declare import op
+
+
+def _rows(weight: Any, indices: Any) -> Any:
+    if not indices.size or not weight.shape[0]:
+        return jnp.zeros((*indices.shape, *weight.shape[1:]), weight.dtype)
+    return weight.at[indices].get(mode="clip")
+
+
+def _counts(indices: Any, rows: int) -> Any:
+    return jnp.zeros(rows, np.int64).at[indices.reshape(-1)].add(1, mode="drop")
+
+
+def _embedding_grad(grad: Any, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    if padding_idx >= 0:
+        grad = jnp.where((indices == padding_idx)[..., None], jnp.zeros((), grad.dtype), grad)
+    if scale_grad_by_freq:
+        grad = grad / _counts(indices, weight.shape[0])[indices][..., None].astype(grad.dtype)
+    return jnp.zeros_like(weight).at[indices].add(grad, mode="drop")
+
+
+def first_outside(indices: Any, low: int, high: int, ignored: Any = None) -> Any:
+    """The check of indices: the pair (1, offender) where one is not in [low, high), else zeros."""
+    if not indices.size:
+        return jnp.zeros(2, np.int64)
+    flat = indices.reshape(-1).astype(np.int64)
+    bad = (flat < low) | (flat >= high)
+    if ignored is not None:
+        bad = bad & (flat != ignored)
+    where = jnp.argmax(bad)
+    return jnp.where(bad[where], jnp.stack([jnp.int64(1), flat[where]]), jnp.zeros(2, np.int64))
+
+
+_SCHEMA = "(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_freq)"
+
+
+@op("embedding" + _SCHEMA, method=False, toplevel=False, grads={"weight": _embedding_grad})
+def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    """The rows of `weight` at `indices`, which are known to be in range."""
+    return _rows(weight, indices)
+
+
+@op("embedding_checked" + _SCHEMA, method=False, toplevel=False, node="EmbeddingBackward0", grads={"weight": _embedding_grad},
+    check=lambda offender: IndexError("index out of range in self"))  # fmt: skip
+def embedding_checked(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    """`embedding` for indices that may be out of range."""
+    return _rows(weight, indices), first_outside(indices, 0, weight.shape[0])
+
+
+@op("_one_hot(Tensor self, int num_classes)", method=False, toplevel=False, differentiable=False)
+def one_hot(x: Any, num_classes: int) -> Any:
+    """A new last dimension that is 1 at the class and 0 elsewhere."""
+    classes = lax.iota(np.int64, num_classes)
+    return (lax.expand_dims(x, (x.ndim,)) == classes).astype(np.int64)
+
+
+@op("_bag(Tensor rows, Tensor bags, Tensor? weights, int count, str mode)", method=False, toplevel=False, node="EmbeddingBagBackward0")
+def bag(rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
+    """Rows (n, dim) reduced by bag: their sum, mean or largest elements; bag -1 belongs to none. An empty bag is 0."""
+    at = jnp.where(bags < 0, count, bags)
+    if weights is not None:
+        rows = rows * weights[:, None]
+    if mode == "max":
+        low = jnp.full((count, rows.shape[1]), -jnp.inf, rows.dtype)
+        largest = low.at[at].max(rows, mode="drop")
+        return jnp.where(_counts(at, count)[:, None] > 0, largest, jnp.zeros((), rows.dtype))
+    sums = jnp.zeros((count, rows.shape[1]), rows.dtype).at[at].add(rows, mode="drop")
+    if mode == "mean":
+        sums = sums / jnp.maximum(_counts(at, count), 1)[:, None].astype(rows.dtype)
+    return sums

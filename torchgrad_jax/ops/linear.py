@@ -1,0 +1,42 @@
+"""The affine map and the bilinear one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import SAME, op
+from torchgrad_jax.ops.matrix import PRECISION, dot
+
+
+def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+    if b.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {b.ndim}-D tensor")
+    for x, y, names in ((a, b, "mat1 and mat2"), (bias, b, "self and mat2")):
+        if x.dtype != y.dtype:
+            raise RuntimeError(f"{names} must have the same dtype, but got {dtypes.of(a.dtype).title} and {dtypes.of(y.dtype).title}")
+    if a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})")
+    size = (a.shape[0], b.shape[1])
+    for i, (n, m) in enumerate(zip(reversed(bias.shape), reversed(size), strict=False)):
+        if n not in (1, m):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at non-singleton dimension {1 - i}.  "
+                f"Target sizes: {list(size)}.  Tensor sizes: {list(bias.shape)}"
+            )
+
+
+@op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_addmm_shapes,
+    grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, mat2.T.conj()),
+           "mat2": lambda grad, mat1: dot(mat1.T.conj(), grad)})  # fmt: skip
+def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
+    """mat1 @ mat2 + self."""
+    return dot(a, b) + bias
+
+
+@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same")
+def trilinear(a: Any, weight: Any, b: Any) -> Any:
+    """For each row and each k, i1 @ i2[k] @ i3."""
+    return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)

@@ -1,0 +1,316 @@
+"""Losses that PyTorch has as single operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.embedding import first_outside
+from torchgrad_jax.runtime.value import Aval
+
+
+def reduce(x: Any, reduction: str) -> Any:
+    """The mean or the sum of all elements, or the elements themselves."""
+    if reduction == "none":
+        return x
+    total = lax.reduce_sum(x, tuple(range(x.ndim)))
+    return total / jnp.asarray(x.size, x.dtype) if reduction == "mean" else total
+
+
+def spread(grad: Any, like: Any, reduction: str) -> Any:
+    """The gradient of `reduce` for elements of the shape of `like`."""
+    return grad / jnp.asarray(like.size, grad.dtype) if reduction == "mean" else grad
+
+
+def _floats_only(name: str) -> Any:
+    def check(x: Aval, *_: Any, **__: Any) -> None:
+        if not dtypes.is_float(x.dtype):
+            raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(x.dtype).title}'")
+
+    return check
+
+
+# ---------------------------------------------------------------------- regression
+
+
+def _mse_types(x: Aval, y: Aval, **_: Any) -> None:
+    if not dtypes.is_float(x.dtype) and not dtypes.is_float(y.dtype):
+        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{dtypes.of(x.dtype).title}'")
+
+
+@op(
+    "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_mse_types, method=False, toplevel=False,
+    grads={"self": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (self - target)),
+           "target": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (target - self))},
+)  # fmt: skip
+def mse_loss(x: Any, y: Any, reduction: str) -> Any:
+    """(self - target) ** 2."""
+    d = x - y
+    return reduce(d * d, reduction)
+
+
+def _smooth_l1_slope(d: Any, beta: float) -> Any:
+    return jnp.where(jnp.abs(d) < beta, d / beta, lax.sign(d))
+
+
+@op(
+    "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False, node="SmoothL1LossBackward0",
+    grads={"self": lambda grad, self, target, reduction, beta: spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta),
+           "target": lambda grad, self, target, reduction, beta: -spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta)},
+)  # fmt: skip
+def smooth_l1_loss(x: Any, y: Any, reduction: str, beta: float) -> Any:
+    """d ** 2 / (2 * beta) for |d| < beta, else |d| - beta / 2."""
+    d = jnp.abs(x - y)
+    return reduce(jnp.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction)
+
+
+def _huber_slope(d: Any, delta: float) -> Any:
+    return jnp.where(jnp.abs(d) < delta, d, delta * lax.sign(d))
+
+
+@op(
+    "huber_loss(Tensor self, Tensor target, str reduction, float delta)", promote="common", method=False, toplevel=False,
+    grads={"self": lambda grad, self, target, reduction, delta: spread(grad, self, reduction) * _huber_slope(self - target, delta),
+           "target": lambda grad, self, target, reduction, delta: -spread(grad, self, reduction) * _huber_slope(self - target, delta)},
+)  # fmt: skip
+def huber_loss(x: Any, y: Any, reduction: str, delta: float) -> Any:
+    """d ** 2 / 2 for |d| < delta, else delta * (|d| - delta / 2)."""
+    d = jnp.abs(x - y)
+    return reduce(jnp.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction)
+
+
+# ---------------------------------------------------------------------- two classes
+
+
+def _bce_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) -> Any:
+    # Finite where the input is 0 or 1.
+    found = spread(grad, self, reduction) * (self - target) / jnp.maximum((1 - self) * self, np.asarray(1e-12, self.dtype))
+    return found if weight is None else found * weight
+
+
+def _bce_target_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) -> Any:
+    found = spread(grad, self, reduction) * (_log(1 - self) - _log(self))
+    return found if weight is None else found * weight
+
+
+def _log(x: Any) -> Any:
+    return jnp.maximum(jnp.log(x), np.asarray(-100, x.dtype))
+
+
+def _bce(x: Any, y: Any, weight: Any, reduction: str) -> Any:
+    loss = (y - 1) * jnp.maximum(jnp.log1p(-x), np.asarray(-100, x.dtype)) - y * _log(x)
+    return reduce(loss if weight is None else loss * weight, reduction)
+
+
+def _bce_types(x: Aval, y: Aval, weight: Aval | None, **_: Any) -> None:
+    for other in (y, weight):
+        if other is not None and other.dtype != x.dtype:
+            raise RuntimeError(f"Found dtype {dtypes.of(other.dtype).title} but expected {dtypes.of(x.dtype).title}")
+
+
+def _outside_unit(x: Any) -> Any:
+    return jnp.any(~((x >= 0) & (x <= 1)))
+
+
+_BCE = "(Tensor self, Tensor target, Tensor? weight, str reduction)"
+_OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elements of target should be between 0 and 1"}
+
+
+@op(
+    "binary_cross_entropy" + _BCE, method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
+    grads={"self": _bce_grad, "target": _bce_target_grad},
+)  # fmt: skip
+def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
+    """-(target * log(self) + (1 - target) * log(1 - self)), the logarithms at least -100."""
+    which = jnp.where(_outside_unit(x), 1, jnp.where(_outside_unit(y), 2, 0)).astype(np.int64)
+    return _bce(x, y, weight, reduction), jnp.stack([(which > 0).astype(np.int64), which])
+
+
+def _with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    # log(1 + exp(-|x|)) + max(-x, 0) is -log(sigmoid(x)).
+    softplus = jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(-x, 0)
+    factor = softplus if pos_weight is None else (1 + (pos_weight - 1) * y) * softplus
+    loss = (1 - y) * x + factor
+    return reduce(loss if weight is None else loss * weight, reduction)
+
+
+def _with_logits_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    if pos_weight is None:
+        slope = lax.logistic(self) - target
+    else:
+        t = pos_weight * target
+        slope = (t + 1 - target) * lax.logistic(self) - t
+    found = spread(grad, self, reduction) * slope
+    return found if weight is None else found * weight
+
+
+def _with_logits_target_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    slope = -self
+    if pos_weight is not None:
+        slope = (pos_weight - 1) * (jnp.log1p(jnp.exp(-jnp.abs(self))) + jnp.maximum(-self, 0)) - self
+    found = spread(grad, self, reduction) * slope
+    return found if weight is None else found * weight
+
+
+@op(
+    "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, str reduction)", promote="common",
+    method=False, toplevel=False, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
+)  # fmt: skip
+def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    """Binary cross entropy of sigmoid(self), without overflow."""
+    return _with_logits(x, y, weight, pos_weight, reduction)
+
+
+@op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False,
+    grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * lax.logistic(-target * self)})  # fmt: skip
+def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
+    """log(1 + exp(-target * self))."""
+    return reduce(jnp.log1p(jnp.exp(-y * x)), reduction)
+
+
+# ---------------------------------------------------------------------- several classes
+
+
+def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any, Any]:
+    """For each target its class, made harmless where ignored, and its weight."""
+    kept = target != ignored
+    classes = jnp.where(kept, target, 0).astype(np.int32)
+    ones = jnp.ones((), x.dtype) if weight is None else weight.at[classes].get(mode="clip")
+    return classes, jnp.where(kept, ones, jnp.zeros((), x.dtype))
+
+
+def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    axis = 0 if x.ndim == 1 else 1
+    classes, weights = _class_weights(x, target, weight, ignore_index)
+    found = jnp.take_along_axis(x, jnp.expand_dims(classes, axis), axis, mode="clip").squeeze(axis)
+    # An infinite log-probability of an ignored target does not count.
+    losses = jnp.where(weights == 0, jnp.zeros((), x.dtype), -found * weights) if weight is None else -jnp.where(target != ignore_index, found, 0) * weights
+    if reduction == "none":
+        return losses
+    total = losses.sum(dtype=x.dtype)
+    return total / weights.sum(dtype=x.dtype) if reduction == "mean" else total
+
+
+def _nll_grad(grad: Any, self: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    axis = 0 if self.ndim == 1 else 1
+    classes, weights = _class_weights(self, target, weight, ignore_index)
+    if reduction == "mean":
+        grad = grad / weights.sum(dtype=grad.dtype)
+    each = jnp.expand_dims(jnp.where(target != ignore_index, -grad * weights, 0).astype(grad.dtype), axis)
+    here = lax.broadcasted_iota(np.int32, self.shape, axis) == jnp.expand_dims(classes, axis)
+    return jnp.where(here, each, jnp.zeros((), grad.dtype))
+
+
+def _nll_types(x: Aval, target: Aval, weight: Aval | None, ignore_index: Any, **_: Any) -> None:
+    if target.dtype not in (np.int64, np.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.of(target.dtype).title}")
+    if not dtypes.is_float(x.dtype) or x.dtype.kind == "c":
+        raise NotImplementedError(f"\"nll_loss_out_frame\" not implemented for '{dtypes.of(x.dtype).title}'")
+    if weight is not None and weight.dtype != x.dtype:
+        raise RuntimeError(f"expected scalar type {dtypes.of(x.dtype).title} but found {dtypes.of(weight.dtype).title}")
+
+
+def _checked_nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    bad = first_outside(target, 0, x.shape[0 if x.ndim == 1 else 1], ignore_index)
+    return _nll(x, target, weight, ignore_index, reduction), bad
+
+
+def _declare_nll() -> None:
+    """The negative log likelihood, for (N, C) and for (N, C, H, W), where the targets are known to be classes and where they are not."""
+    schema = "(Tensor self, Tensor target, Tensor? weight, Index ignore_index, str reduction)"
+    for name, node in (("nll_loss", "NllLossBackward0"), ("nll_loss2d", "NllLoss2DBackward0")):
+        common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad})
+        op(f"_{name}{schema}", **common)(_nll)
+        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), **common)(_checked_nll)
+
+
+_declare_nll()
+
+
+def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> Any:
+    classes = x.shape[-1]
+    target = target.reshape(x.shape[:-1])
+    at = target[..., None]
+    d = margin - jnp.take_along_axis(x, at, -1, mode="clip") + x
+    terms = jnp.where(d > 0, d if p == 1 else d * d, 0)
+    if weight is not None:
+        terms = terms * weight[at]
+    return jnp.where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
+
+
+@op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, int p, float margin, str reduction)", method=False, toplevel=False,
+    check=lambda _: RuntimeError("target out of range"))  # fmt: skip
+def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
+    """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
+    return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1])
+
+
+@op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False,
+    check=lambda _: RuntimeError("argument #2 'target' is out of range"))  # fmt: skip
+def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
+    """The mean over classes of max(0, 1 - x[target] + x[i]) for all targets before the first -1 and all i that are none."""
+    classes = x.shape[-1]
+    counts = jnp.cumprod(target >= 0, -1).astype(bool)
+    at = jnp.where(counts, target, 0)
+    chosen = (lax.broadcasted_iota(at.dtype, (*x.shape, classes), x.ndim) == at[..., None]) & counts[..., None]
+    is_target = chosen.any(-2)
+    d = 1 - jnp.take_along_axis(x, at, -1, mode="clip")[..., None] + x[..., None, :]
+    terms = jnp.where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
+    return reduce(terms.sum((-1, -2)) / jnp.asarray(classes, x.dtype), reduction), first_outside(target, -1, classes)
+
+
+# ---------------------------------------------------------------------- distances
+
+
+@op("_pairwise_norm(Tensor self, float p, bool keepdim)", method=False, toplevel=False, node="NormBackward1",
+    grads={"self": lambda grad, self, result, p, keepdim: _norm_grad(grad if keepdim else grad[..., None], self,
+                                                                   result if keepdim else result[..., None], p)})  # fmt: skip
+def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
+    """The p-norm of the last dimension."""
+    size = jnp.abs(x)
+    if p == 2:
+        return jnp.sqrt((x * x).sum(-1, keepdims=keepdim))
+    if p == 1:
+        return size.sum(-1, keepdims=keepdim)
+    if p == 0:
+        return (x != 0).astype(x.dtype).sum(-1, keepdims=keepdim)
+    if np.isinf(p):
+        return size.max(-1, keepdims=keepdim) if p > 0 else size.min(-1, keepdims=keepdim)
+    return (size**p).sum(-1, keepdims=keepdim) ** (1.0 / p)
+
+
+def _norm_grad(grad: Any, x: Any, norm: Any, p: float) -> Any:
+    """0 where the norm is 0."""
+    safe = jnp.where(norm == 0, 1, norm)
+    if p == 0:
+        return jnp.zeros_like(x)
+    if p == 1:
+        return grad * lax.sign(x)
+    if p == 2:
+        return jnp.where(norm == 0, 0, grad * (x / safe))
+    if np.isinf(p):
+        most = (jnp.abs(x) == norm).astype(x.dtype)
+        return lax.sign(x) * (most * grad / most.sum(-1, keepdims=True))
+    size = jnp.abs(x)
+    powers = jnp.where(size == 0, 0, jnp.where(size == 0, 1, size) ** (p - 2)) * x
+    return jnp.where(norm == 0, 0, powers * (grad / safe ** (p - 1)))
+
+
+# ---------------------------------------------------------------------- arithmetic with the node names of PyTorch's overloads for numbers
+
+
+@op("_mul_number(Tensor self, Scalar other)", method=False, toplevel=False, node="MulBackward1", grads={"self": lambda grad, other: grad * other})
+def mul_number(x: Any, other: Any) -> Any:
+    """self * other."""
+    return x * other
+
+
+@op("_div_number(Tensor self, Scalar other)", method=False, toplevel=False, node="DivBackward1", grads={"self": lambda grad, other: grad / other})
+def div_number(x: Any, other: Any) -> Any:
+    """self / other."""
+    return x / other

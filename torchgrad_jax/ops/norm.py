@@ -1,0 +1,183 @@
+"""Norms and distances. Gradients at zero are 0, as PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.matrix import batched_dot
+from torchgrad_jax.ops.reduction import keep, title, unreduced, wide, wrap_dims
+
+
+def _sgn(x: Any) -> Any:
+    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(x)) if x.dtype.kind == "c" else lax.sign(x)
+
+
+def _norm(x: Any, order: float, dims: tuple[int, ...]) -> Any:
+    """The `order`-norm over `dims`."""
+    if order == 2:
+        squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+        return lax.sqrt(lax.reduce_sum(squares, dims))
+    size = jnp.abs(x)
+    if order == 1:
+        return lax.reduce_sum(size, dims)
+    if order == 0:
+        return lax.reduce_sum((size != 0).astype(size.dtype), dims)
+    if order == math.inf:
+        return lax.reduce_max(size, dims)
+    if order == -math.inf:
+        return lax.reduce_min(size, dims)
+    return lax.pow(lax.reduce_sum(_pow(size, order), dims), jnp.asarray(1 / order, size.dtype))
+
+
+def _pow(x: Any, order: float) -> Any:
+    return lax.integer_pow(x, int(order)) if order.is_integer() and abs(order) <= 8 else lax.pow(x, jnp.asarray(order, x.dtype))
+
+
+def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...]) -> Any:
+    """The gradient of the `order`-norm: `grad` and `norm` have the reduced dimensions as size 1. Ties of an extreme share it."""
+    flat = norm == 0
+    if order == 0:
+        return jnp.zeros_like(x)
+    if order == 1:
+        return _sgn(x) * grad
+    if order == 2:
+        return x * jnp.where(flat, 0, grad / jnp.where(flat, 1, norm)).astype(grad.dtype)
+    size = jnp.abs(x)
+    if math.isinf(order):
+        best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))
+        count = keep(lax.reduce_sum(best.astype(grad.dtype), dims), dims, True)
+        return _sgn(x) * jnp.where(best, grad / count, 0).astype(grad.dtype)
+    if order < 1:
+        zero = size == 0
+        powers = jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype)
+        return _sgn(x) * powers * grad * _pow(norm, 1 - order)
+    scale = jnp.where(flat, 0, grad / _pow(jnp.where(flat, 1, norm), order - 1)).astype(grad.dtype)
+    if order < 2:
+        zero = size == 0
+        return _sgn(x) * jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype) * scale
+    return x * jnp.where(size == 0, 0, _pow(jnp.where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
+
+
+def _check_vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> None:
+    if not dtypes.is_float(np.dtype(x.dtype)):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
+    dims = wrap_dims(dim, len(x.shape))
+    if dtype is not None and dtypes.category(dtype) < dtypes.category(np.dtype(x.dtype)):
+        raise RuntimeError(f"linalg.vector_norm: dtype should be complex for complex inputs, but got {dtypes.of(dtype).title}")
+    if dtype is not None and dtype.itemsize < x.dtype.itemsize:
+        raise RuntimeError(
+            f"linalg.vector_norm: the dtype of the input ({title(x)}) should be convertible without narrowing to the specified dtype "
+            f"({dtypes.of(dtype).title})"
+        )
+    if 0 in x.shape and (ord < 0 or math.isinf(ord)):
+        if dim is None or dim == ():
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {_order_text(ord)} norm on an empty tensor because the operation does not have an identity"
+            )
+        for d in dims:
+            if x.shape[d] == 0:
+                raise RuntimeError(
+                    f"linalg.vector_norm cannot compute the {_order_text(ord)} norm on the dimension {d} because this dimension is empty and the "
+                    "operation does not have an identity"
+                )
+
+
+def _order_text(order: float) -> str:
+    return f"{order:g}"
+
+
+def _vector_norm_grad(grad: Any, self: Any, result: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    dims = wrap_dims(dim, self.ndim)
+    g, norm = unreduced(grad, self.shape, dim, keepdim), unreduced(result, self.shape, dim, keepdim)
+    return norm_grad(g, self.astype(norm.dtype) if self.dtype.kind != "c" else self, norm, ord, dims)
+
+
+@op("vector_norm(Tensor self, float ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
+    node="LinalgVectorNormBackward0", validate=_check_vector_norm, grads={"self": _vector_norm_grad})  # fmt: skip
+def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The `ord`-norm over `dim`, all elements taken as one vector where None."""
+    x = convert(x, dtype) if dtype is not None else x
+    dims = wrap_dims(dim, x.ndim)
+    return keep(_norm(wide(x), ord, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+
+
+# ---------------------------------------------------------------------- distances
+
+
+def _dist_grad(grad: Any, self: Any, other: Any, result: Any, p: float) -> Any:
+    return norm_grad(grad, self - other, result, p, tuple(range(max(self.ndim, other.ndim))))
+
+
+@op("dist(Tensor self, Tensor other, float p=2)", promote="common", out=False,
+    grads={"self": _dist_grad, "other": lambda grad, self, other, result, p: -_dist_grad(grad, self, other, result, p)})  # fmt: skip
+def dist(x: Any, y: Any, p: float) -> Any:
+    """The `p`-norm of self - other."""
+    return _norm(x - y, float(p), tuple(range(x.ndim)))
+
+
+def _differences(x: Any, y: Any) -> Any:
+    return lax.sub(*jnp.broadcast_arrays(x[..., :, None, :], y[..., None, :, :]))
+
+
+def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
+    if not x.shape[-1]:
+        return jnp.zeros((*jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-2]), x.dtype)
+    if product:
+        squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
+        squares = jnp.maximum(squares, 0)
+        return jnp.where(squares == 0, 0, lax.sqrt(jnp.where(squares == 0, 1, squares))).astype(x.dtype)
+    return _norm(_differences(x, y), p, (max(x.ndim, y.ndim),))
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    batch = jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    count = math.prod(batch)
+    a = jnp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:])
+    b = jnp.broadcast_to(y, (*batch, *y.shape[-2:])).reshape(count, *y.shape[-2:])
+    return batched_dot(a, b).reshape(*batch, x.shape[-2], y.shape[-1])
+
+
+def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool) -> Any:
+    """The gradient with respect to `x`."""
+    if product:
+        flat = result == 0
+        ratio = jnp.where(flat, 0, grad / jnp.where(flat, 1, result)).astype(grad.dtype)
+        return x * ratio.sum(-1)[..., None] - _matmul(ratio, y)
+    off = _differences(x, y)
+    if math.isinf(p):
+        there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
+        return (lax.sign(off) * there).sum(-2)
+    return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,)).sum(-2)
+
+
+@op(
+    "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0",
+    grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grad(grad, x1, x2, result, p, product),
+           "x2": lambda grad, x1, x2, result, p, product: _cdist_grad(jnp.swapaxes(grad, -1, -2), x2, x1, jnp.swapaxes(result, -1, -2), p, product)},
+)  # fmt: skip
+def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
+    """The `p`-norm distance of every row of `x1` from every row of `x2`. Its gradient where two rows coincide is 0."""
+    return _cdist(x, y, p, product)
+
+
+@op("pdist(Tensor self, float p=2)", method=False, out=False)
+def pdist(x: Any, p: float) -> Any:
+    """The `p`-norm distances of every two rows."""
+    i, j = np.triu_indices(x.shape[0], 1)
+    off = x[i] - x[j]
+    same = (off == 0).all(-1, keepdims=True)
+    found = _norm(jnp.where(same, 1, off).astype(x.dtype), float(p), (1,))
+    return jnp.where(same[:, 0], 0, found).astype(x.dtype)
+
+
+@op("_singular_values(Tensor A)", method=False, toplevel=False, node="LinalgSvdBackward0")
+def singular_values(x: Any) -> Any:
+    """The singular values of matrices."""
+    return jnp.linalg.svd(x, compute_uv=False)

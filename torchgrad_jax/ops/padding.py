@@ -1,0 +1,139 @@
+"""Padding, and the operators that move elements between channels and space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.pooling import along
+
+Ints = tuple[int, ...]
+
+
+def _config(pad: Ints, ndim: int) -> list[tuple[int, int, int]]:
+    """PyTorch's flat list, last dimension first, as lax.pad has it."""
+    pairs = [(pad[2 * i], pad[2 * i + 1], 0) for i in range(len(pad) // 2)]
+    return [(0, 0, 0)] * (ndim - len(pairs)) + pairs[::-1]
+
+
+@op("constant_pad_nd(Tensor self, int[] pad, Scalar value)", method=False, toplevel=False,
+    grads={"self": lambda grad, pad: lax.pad(grad, jnp.zeros((), grad.dtype), _config(tuple(-p for p in pad), grad.ndim))})  # fmt: skip
+def constant_pad_nd(x: Any, value: Any, pad: Ints) -> Any:
+    """`x` with `value` around it; a negative amount removes elements."""
+    return lax.pad(x, convert(value, np.dtype(x.dtype)), _config(pad, x.ndim))
+
+
+def _source(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Which element of a dimension of size `n` stands at each place of the padded one."""
+    at = np.arange(-before, n + after)
+    if mode == "replicate":
+        return np.clip(at, 0, n - 1)
+    if mode == "circular":
+        return at % n
+    return np.where(at < 0, -at, np.where(at >= n, 2 * (n - 1) - at, at))
+
+
+def _pad_by_index(x: Any, pad: Ints, mode: str) -> Any:
+    """`x` with elements of its own around it."""
+    for i in range(len(pad) // 2):
+        axis = x.ndim - 1 - i
+        n, before, after = x.shape[axis], pad[2 * i], pad[2 * i + 1]
+        if before or after:
+            x = jnp.take(x, _source(n, before, after, mode), axis=axis, mode="clip")
+    return x
+
+
+for _dims in (1, 2, 3):
+    for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
+        op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, method=False,
+           toplevel=False)(_pad_by_index)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- between channels and space
+
+
+@op("pixel_shuffle(Tensor self, int upscale_factor)", linear=True, method=False, toplevel=False)
+def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
+    """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
+    r = upscale_factor
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    blocks = lax.reshape(x, (*lead, c // (r * r), r, r, h, w))
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return lax.reshape(lax.transpose(blocks, order), (*lead, c // (r * r), h * r, w * r))
+
+
+@op("pixel_unshuffle(Tensor self, int downscale_factor)", linear=True, method=False, toplevel=False)
+def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
+    """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
+    r = downscale_factor
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    blocks = lax.reshape(x, (*lead, c, h // r, r, w // r, r))
+    order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return lax.reshape(lax.transpose(blocks, order), (*lead, c * r * r, h // r, w // r))
+
+
+@op("channel_shuffle(Tensor self, int groups)", linear=True, method=False, toplevel=False)
+def channel_shuffle(x: Any, groups: int) -> Any:
+    """The channels of (N, C, *), split into groups, taken in turn from each group."""
+    n, c, *spatial = x.shape
+    blocks = lax.reshape(x, (n, groups, c // groups, *spatial))
+    return lax.reshape(jnp.swapaxes(blocks, 1, 2), x.shape)
+
+
+# ---------------------------------------------------------------------- resampling
+
+
+def _nearest_index(n: int, out: int, scale: float, exact: bool) -> np.ndarray:
+    at = np.arange(out, dtype=np.float32)
+    found = np.floor((at + np.float32(0.5)) * np.float32(scale)) if exact else np.floor(at * np.float32(scale))
+    return np.minimum(found.astype(np.int64), n - 1)
+
+
+def _cubic(t: np.ndarray) -> np.ndarray:
+    """Keys' cubic convolution kernel with a = -0.75."""
+    a, t = -0.75, np.abs(t)
+    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+def _weights(n: int, out: int, scale: float, align_corners: bool, cubic: bool) -> np.ndarray:
+    """The matrix (n, out) that interpolates between the elements of a dimension."""
+    i = np.arange(out)
+    if align_corners:
+        at = i * ((n - 1) / (out - 1)) if out > 1 else np.zeros(out)
+    else:
+        at = (i + 0.5) * scale - 0.5
+        at = at if cubic else np.maximum(at, 0.0)
+    low = np.floor(at).astype(np.int64)
+    matrix = np.zeros((n, out))
+    for k in range(-1, 3) if cubic else range(2):
+        weight = _cubic(at - (low + k)) if cubic else np.where(k, at - low, 1 - (at - low))
+        np.add.at(matrix, (np.clip(low + k, 0, n - 1), i), weight)
+    return matrix
+
+
+def _upsample(x: Any, size: Ints, scales: tuple[float, ...], mode: str, align_corners: bool) -> Any:
+    for i, (out, scale) in enumerate(zip(size, scales, strict=True)):
+        axis = x.ndim - len(size) + i
+        n = x.shape[axis]
+        if mode.startswith("nearest"):
+            x = jnp.take(x, _nearest_index(n, out, scale, mode == "nearest-exact"), axis=axis, mode="clip")
+        else:
+            x = along(x, jnp.asarray(_weights(n, out, scale, align_corners, mode == "bicubic"), x.dtype), axis)
+    return x
+
+
+for _mode, _node in {
+    "nearest1d": "Nearest1D", "nearest2d": "Nearest2D", "nearest3d": "Nearest3D", "nearest_exact1d": "NearestExact1D",
+    "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
+    "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
+}.items():  # fmt: skip
+    op(f"_upsample_{_mode}(Tensor self, int[] size, any scales, str mode, bool align_corners)", node=f"Upsample{_node}Backward0", linear=True,
+       method=False, toplevel=False)(_upsample)  # fmt: skip

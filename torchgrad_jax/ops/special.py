@@ -1,0 +1,527 @@
+"""Further element-wise operators: remainders, special functions, parts of floating point numbers, bits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+from jax.scipy import special
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.ops.reduction import title, wide
+
+# The grad_fn of an operation that PyTorch has no derivative for.
+NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
+
+
+def _no_derivative(name: str) -> Any:
+    def refuse(grad: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return {"self": refuse, "other": refuse}
+
+
+def _zero(grad: Any) -> Any:
+    return jnp.zeros_like(grad)
+
+
+def _refuse(name: str, kinds: str) -> Any:
+    def validate(x: Any, *_: Any, **__: Any) -> None:
+        if not isinstance(x, type) and x.dtype.kind in kinds:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{title(x)}'")
+
+    return validate
+
+
+# ---------------------------------------------------------------------- division with remainder
+# `_checked`: integers whose divisors are not known when the operation is recorded.
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """The remainder with the divisor's sign."""
+    found = lax.rem(x, y)
+    if x.dtype.kind == "u":
+        return found
+    return jnp.where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    """The quotient rounded down, consistent with the remainder."""
+    if x.dtype.kind in "iu":
+        quotient = lax.div(x, y)
+        return quotient if x.dtype.kind == "u" else quotient - ((lax.rem(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+    rest = lax.rem(x, y)
+    quotient = (x - rest) / y
+    quotient = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    down = jnp.floor(quotient)
+    down = jnp.where(quotient - down > 0.5, down + 1, down)
+    down = jnp.where(quotient == 0, jnp.copysign(jnp.zeros_like(x), x / y), down)
+    return jnp.where(y == 0, x / y, down).astype(x.dtype)
+
+
+def _zero_division(_: int) -> Exception:
+    return RuntimeError("ZeroDivisionError")
+
+
+def _declare_division(name: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
+    def checked(x: Any, y: Any) -> Any:
+        zero = (y == 0).any().astype(np.int64)
+        return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+
+    def plain(x: Any, y: Any) -> Any:
+        return function(x, y)
+
+    plain.__doc__ = doc
+    schema = "(Tensor|Scalar self, Tensor|Scalar other)"
+    options = {"promote": "common", "method": False, "toplevel": False, "validate": _refuse(f"{name}_cpu", "cb")}
+    for suffix, node in nodes.items():
+        op(f"{name}{suffix}{schema}", node=node, grads=grads, **options)(plain)
+    op(f"{name}_checked{schema}", differentiable=False, check=_zero_division, **options)(checked)
+
+
+_declare_division(
+    "fmod", lax.rem, {"_number": "FmodBackward0", "_tensor": "FmodBackward1"},
+    {"self": SAME, "other": lambda grad, self, other: -grad * jnp.trunc(self / other)}, "The remainder with the dividend's sign.",
+)  # fmt: skip
+_declare_division(
+    "remainder", _remainder, {"_number": "RemainderBackward0", "_tensor": "RemainderBackward1", "_reflected": NOT_IMPLEMENTED},
+    {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(self, other)}, "The remainder with the divisor's sign.",
+)  # fmt: skip
+_declare_division("floor_divide", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, _no_derivative("floor_divide"), "self / other, rounded down.")
+
+
+@op("frac(Tensor self)", inplace=True, validate=_refuse("frac_cpu", "iub"), grads={"self": SAME})
+def frac(x: Any) -> Any:
+    """What is left without the integer part."""
+    return x - jnp.trunc(x)
+
+
+# ---------------------------------------------------------------------- sums of exponentials, interpolation
+
+
+@op("hypot(Tensor self, Tensor other)", promote="common", inplace=True,
+    grads={"self": lambda grad, self, result: grad * (self / result), "other": lambda grad, other, result: grad * (other / result)})  # fmt: skip
+def hypot(x: Any, y: Any) -> Any:
+    """The length of the vector (self, other), without overflow."""
+    return jnp.hypot(x, y)
+
+
+@op("logaddexp(Tensor self, Tensor other)", promote="common",
+    grads={"self": lambda grad, self, other: grad / (1 + lax.exp(other - self)).conj(),
+           "other": lambda grad, self, other: grad / (1 + lax.exp(self - other)).conj()})  # fmt: skip
+def logaddexp(x: Any, y: Any) -> Any:
+    """log(exp(self) + exp(other)), without overflow."""
+    return jnp.logaddexp(x, y)
+
+
+@op("logaddexp2(Tensor self, Tensor other)", promote="common",
+    grads={"self": lambda grad, self, other: grad / (1 + jnp.exp2(other - self)),
+           "other": lambda grad, self, other: grad / (1 + jnp.exp2(self - other))})  # fmt: skip
+def logaddexp2(x: Any, y: Any) -> Any:
+    """log2(2 ** self + 2 ** other), without overflow."""
+    return jnp.logaddexp2(x, y)
+
+
+def _lerp(x: Any, end: Any, weight: Any) -> Any:
+    """self + weight * (end - self), exact at both ends."""
+    near = jnp.abs(weight) < 0.5
+    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight))
+
+
+def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
+    for label, a in (("end", end), ("weight", weight)):
+        if not isinstance(a, type) and a.dtype != x.dtype:
+            raise RuntimeError(f"expected dtype {_word(x)} for `{label}` but got dtype {_word(a)}")
+
+
+def _word(a: Any) -> str:
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
+            "int32": "int"}.get(np.dtype(a.dtype).name, np.dtype(a.dtype).name)  # fmt: skip
+
+
+_LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight), "end": lambda grad, weight: grad * weight}
+op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", method=False, toplevel=False, node="LerpBackward0",
+   validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
+op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", method=False, toplevel=False, node="LerpBackward1",
+   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self)})(_lerp)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- x log y
+
+
+def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
+    def log(y: Any) -> Any:
+        return lax.log1p(y) if shift else lax.log(y)
+
+    def xlog(x: Any, y: Any) -> Any:
+        zero = x == 0
+        return jnp.where(y != y, y, jnp.where(zero, 0, x * log(jnp.where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
+
+    def grad_of_self(grad: Any, self: Any, other: Any) -> Any:
+        flat = (self == 0) & (other <= -shift)
+        return grad * jnp.where(flat, 0, log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
+
+    xlog.__doc__ = f"self * log({'1 + ' * shift}other), 0 where self is 0."
+    for suffix, node in zip(("_tensors", "_self_number", "_other_number"), nodes, strict=True):
+        op(f"{name}{suffix}(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=node,
+           grads={"self": grad_of_self, "other": lambda grad, self, other: grad * self / (other + shift)})(xlog)  # fmt: skip
+
+
+_declare_xlog("xlogy", ("XlogyBackward0", "XlogyBackward1", "XlogyBackward2"), 0)
+_declare_xlog("special_xlog1py", ("SpecialXlog1PyBackward0", "SpecialXlog1PyBackward1", "SpecialXlog1PyBackward2"), 1)
+
+
+# ---------------------------------------------------------------------- functions of one float
+
+
+def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options: Any) -> None:
+    def of_array(x: Any, **statics: Any) -> Any:
+        return function(wide(x), **statics).astype(x.dtype)
+
+    of_array.__doc__ = doc
+    if gradient is not None:
+        options["grads"] = {"self": gradient}
+    op(schema, promote="float", **options)(of_array)
+
+
+def _digamma(x: Any) -> Any:
+    return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
+
+
+def polygamma(x: Any, n: int) -> Any:
+    """The `n`-th derivative of digamma."""
+    if n == 0:
+        return _digamma(x)
+    sign = 1.0 if n % 2 else -1.0
+    return sign * math.factorial(n) * special.zeta(jnp.full_like(x, n + 1), x)
+
+
+def _logit(x: Any, eps: Any) -> Any:
+    x = x if eps is None else jnp.clip(x, jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype))
+    return lax.log(x / (1 - x))
+
+
+def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
+    low, high = (0, 1) if eps is None else (eps, 1 - eps)
+    inside = (self >= low) & (self <= high)
+    safe = jnp.where(inside, self, 0.5)
+    return jnp.where(inside, grad / (safe * (1 - safe)), jnp.nan if eps is None else 0).astype(grad.dtype)
+
+
+_unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", inplace=True, aliases=("special_sinc",))
+_unary("deg2rad(Tensor self)", lambda x: x * jnp.asarray(math.pi / 180, x.dtype), "Degrees as radians.",
+       lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0")  # fmt: skip
+_unary("rad2deg(Tensor self)", lambda x: x * jnp.asarray(180 / math.pi, x.dtype), "Radians as degrees.",
+       lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0")  # fmt: skip
+_unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad, self: grad * _digamma(self), inplace=True,
+       aliases=("special_gammaln",))  # fmt: skip
+_unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
+       aliases=("special_psi", "special_digamma"))  # fmt: skip
+_unary("polygamma_n(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
+       lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node="PolygammaBackward0")  # fmt: skip
+_unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
+       aliases=("special_i0",))  # fmt: skip
+_unary("logit(Tensor self, float? eps=None)", _logit, "log(self / (1 - self)); self kept in [eps, 1 - eps].", _logit_grad, inplace=True,
+       aliases=("special_logit",))  # fmt: skip
+
+
+def _erfcx(x: Any) -> Any:
+    """exp(x ** 2) * erfc(x): far out by its asymptotic series, whose terms for x > 10 end below a double's precision."""
+    far = x > 10
+    near = jnp.where(far, 1, x)
+    y = jnp.where(far, x, 10)
+    t = 1 / (y * y)
+    series = 1 - t * (0.5 - t * (0.75 - t * (1.875 - t * (6.5625 - t * (29.53125 - t * 162.421875)))))
+    return jnp.where(far, series / (y * math.sqrt(math.pi)), lax.exp(near * near) * lax.erfc(near)).astype(x.dtype)
+
+
+def _entr(x: Any) -> Any:
+    safe = jnp.where(x > 0, x, 1)
+    return jnp.where(x != x, x, jnp.where(x > 0, -safe * lax.log(safe), jnp.where(x == 0, 0, -jnp.inf))).astype(x.dtype)
+
+
+def _hidden(name: str, function: Any, doc: str, gradient: Any = None, node: str | None = None) -> None:
+    options = {} if node is None else {"node": node}
+    _unary(f"special_{name}(Tensor self)", function, doc, gradient, method=False, toplevel=False, **options)
+
+
+_SQRT_PI = math.sqrt(math.pi)
+_hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
+        lambda grad, self: grad * jnp.where(self >= 0, -(lax.log(self) + 1), jnp.where(self != self, self, -jnp.inf)))  # fmt: skip
+_hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI))
+_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0")
+_hidden("i1", special.i1, "The modified Bessel function of order 1.")
+_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0")
+_hidden("ndtr", special.ndtr, "The standard normal distribution function.",
+        lambda grad, self: grad * lax.exp(-self * self / 2) / math.sqrt(2 * math.pi), "MulBackward1")  # fmt: skip
+_hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi))
+_hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
+        lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi))  # fmt: skip
+_hidden("bessel_j0", lambda x: special.bessel_jn(x, v=0)[0], "The Bessel function of the first kind of order 0.")
+_hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel function of the first kind of order 1.")
+
+
+@op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False,
+    grads={"other": lambda grad, self, other: -grad * self * special.zeta(self + 1, other)})  # fmt: skip
+def zeta(x: Any, q: Any) -> Any:
+    """The Hurwitz zeta function."""
+    return special.zeta(x, q)
+
+
+def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
+    return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
+
+
+@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",), grads={"other": _gamma_density})
+def igamma(x: Any, y: Any) -> Any:
+    """The regularized lower incomplete gamma function."""
+    return special.gammainc(x, y)
+
+
+@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",),
+    grads={"other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
+def igammac(x: Any, y: Any) -> Any:
+    """The regularized upper incomplete gamma function."""
+    return special.gammaincc(x, y)
+
+
+def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
+    return grad * sum(_digamma(self - i / 2) for i in range(p))
+
+
+@op("mvlgamma(Tensor self, int p)", promote="float", inplace=True, aliases=("special_multigammaln",), grads={"self": _mvlgamma_grad})
+def mvlgamma(x: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension `p`."""
+    return (sum(lax.lgamma(x - i / 2) for i in range(p)) + p * (p - 1) / 4 * math.log(math.pi)).astype(x.dtype)
+
+
+# ---------------------------------------------------------------------- parts of floating point numbers
+
+
+@op("heaviside(Tensor self, Tensor values)", inplace=True, node=NOT_IMPLEMENTED, promote="same",
+    grads={"self": _no_derivative("heaviside")["self"], "values": _no_derivative("heaviside")["self"]})  # fmt: skip
+def heaviside(x: Any, values: Any) -> Any:
+    """0 below 0, 1 above, `values` at 0."""
+    x, values = jnp.broadcast_arrays(x, values)
+    return jnp.where(x == 0, values, convert(x > 0, np.dtype(x.dtype)))
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    """The magnitude of self with the sign of other."""
+    return jnp.copysign(x, y).astype(x.dtype)
+
+
+def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
+    return grad * jnp.where(self == 0, 0, result / jnp.where(self == 0, 1, self)).astype(grad.dtype)
+
+
+for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
+    op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
+       grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
+
+
+@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=_refuse("nextafter_cpu", "iubc"),
+    grads=_no_derivative("nextafter"))  # fmt: skip
+def nextafter(x: Any, y: Any) -> Any:
+    """The next floating point number from self towards other."""
+    return lax.nextafter(x, y)
+
+
+@op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True,
+    grads={"self": lambda grad, other: grad * jnp.exp2(other), "other": lambda grad, result: grad * result * math.log(2)})  # fmt: skip
+def ldexp(x: Any, y: Any) -> Any:
+    """self * 2 ** other."""
+    return x * jnp.exp2(y)
+
+
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True,
+    grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
+def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
+    return jnp.nan_to_num(x, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf) if dtypes.is_float(np.dtype(x.dtype)) else x
+
+
+def _test(name: str, function: Any, doc: str, **options: Any) -> None:
+    def test(x: Any) -> Any:
+        return function(x)
+
+    test.__doc__ = doc
+    op(f"{name}(Tensor self)", differentiable=False, **options)(test)
+
+
+def _refuse_complex_infinity(x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise RuntimeError("isposinf does not support complex inputs.")
+
+
+_test("isposinf", jnp.isposinf, "Whether inf.", validate=_refuse_complex_infinity)
+_test("isneginf", jnp.isneginf, "Whether -inf.", validate=_refuse_complex_infinity)
+_test("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else jnp.ones(x.shape, bool), "Whether the imaginary part is 0.", out=False)
+_test("signbit", lambda x: jnp.signbit(x) if jnp.issubdtype(x.dtype, jnp.floating) else x < 0, "Whether the sign is set.",
+      validate=lambda x: None)  # fmt: skip
+
+
+def _same_type(x: Any, y: Any, **_: Any) -> None:
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"{title(x)} did not match {title(y)}")
+
+
+@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", differentiable=False, out=False,
+    validate=_same_type)  # fmt: skip
+def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""
+    if x.dtype == np.bool_:
+        return x == y
+    near = x == y
+    if dtypes.is_float(np.dtype(x.dtype)):
+        allowed = atol + rtol * jnp.abs(y)
+        near = near | (jnp.isfinite(x) & jnp.isfinite(y) & (jnp.abs(x - y) <= allowed))
+        return near | (jnp.isnan(x) & jnp.isnan(y)) if equal_nan else near
+    return near | (jnp.abs(x - y) <= atol + rtol * jnp.abs(y))
+
+
+# ---------------------------------------------------------------------- whole numbers and bits
+
+
+def _whole(name: str, function: Any, doc: str, schema: str = "(Tensor self, Tensor other)", **options: Any) -> None:
+    def of_integers(x: Any, y: Any) -> Any:
+        return function(x, y)
+
+    of_integers.__doc__ = doc
+    options.setdefault("validate", _refuse(f"{name}_cpu", "fcbV"))
+    op(f"{name}{schema}", promote="common", inplace=True, differentiable=False, **options)(of_integers)
+
+
+def _shifted(function: Any, emptied: Any) -> Any:
+    def shift(x: Any, y: Any) -> Any:
+        width = x.dtype.itemsize * 8
+        out_of_range = (y < 0) | (y >= width)
+        return jnp.where(out_of_range, emptied(x), function(x, jnp.where(out_of_range, 0, y).astype(x.dtype)))
+
+    return shift
+
+
+_whole("gcd", jnp.gcd, "The greatest common divisor.")
+_whole("lcm", jnp.lcm, "The least common multiple.")
+_whole("bitwise_left_shift", _shifted(lax.shift_left, jnp.zeros_like), "The bits moved up by `other` places.",
+       "(Tensor|Scalar self, Tensor|Scalar other)", validate=_refuse("lshift_cpu", "fcbV"))  # fmt: skip
+_whole("bitwise_right_shift",
+       _shifted(lambda x, y: lax.shift_right_logical(x, y) if x.dtype.kind == "u" else lax.shift_right_arithmetic(x, y),
+                lambda x: jnp.where(x < 0, -1, 0).astype(x.dtype) if x.dtype.kind == "i" else jnp.zeros_like(x)),
+       "The bits moved down by `other` places.", "(Tensor|Scalar self, Tensor|Scalar other)", validate=_refuse("rshift_cpu", "fcbV"))  # fmt: skip
+
+
+# ---------------------------------------------------------------------- complex numbers
+
+
+@op("sgn(Tensor self)", inplace=True)
+def sgn(x: Any) -> Any:
+    """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
+    if x.dtype.kind != "c":
+        return x if x.dtype == np.bool_ else jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else jnp.sign(x)
+    zero = x == 0
+    safe = jnp.where(zero, 1, x)
+    return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)
+
+
+@op("_real(Tensor self)", method=False, toplevel=False, node="SelectBackward0", grads={"self": SAME})
+def real(x: Any) -> Any:
+    """The real part."""
+    return lax.real(x)
+
+
+@op("_imag(Tensor self)", method=False, toplevel=False, node="SelectBackward0",
+    grads={"self": lambda grad: lax.complex(jnp.zeros_like(grad), grad)})  # fmt: skip
+def imag(x: Any) -> Any:
+    """The imaginary part."""
+    return lax.imag(x)
+
+
+for _name, _node in (("_conj", "ConjBackward0"), ("conj_physical", "ConjPhysicalBackward0")):
+
+    @op(f"{_name}(Tensor self)", method=_name != "_conj", toplevel=_name != "_conj", inplace=_name != "_conj", node=_node,
+        grads={"self": lambda grad: grad.conj()})  # fmt: skip
+    def _conjugate(x: Any) -> Any:
+        """The complex conjugate."""
+        return lax.conj(x) if x.dtype.kind == "c" else x
+
+
+@op("angle(Tensor self)", promote="float",
+    grads={"self": lambda grad, self: _angle_grad(grad, self)})  # fmt: skip
+def angle(x: Any) -> Any:
+    """The angle to the positive real axis: 0 or pi for real numbers."""
+    if x.dtype.kind == "c":
+        return lax.atan2(x.imag, x.real)
+    return jnp.where(x != x, x, jnp.where(x < 0, math.pi, 0)).astype(x.dtype)
+
+
+def _angle_grad(grad: Any, self: Any) -> Any:
+    if self.dtype.kind != "c":
+        return jnp.zeros_like(self)
+    squares = self.real * self.real + self.imag * self.imag
+    scale = jnp.where(squares == 0, 0, grad / jnp.where(squares == 0, 1, squares)).astype(grad.dtype)
+    return lax.complex(-self.imag * scale, self.real * scale)
+
+
+def _two_reals(name: str) -> Any:
+    def validate(x: Any, y: Any) -> None:
+        for a in (x, y):
+            if a.dtype not in (np.float16, np.float32, np.float64):
+                raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {title(x)} and {title(y)}")
+        if x.dtype != y.dtype:
+            raise RuntimeError(f"Expected object of scalar type {title(x)} but got scalar type {title(y)} for second argument")
+
+    return validate
+
+
+@op("complex(Tensor real, Tensor imag)", method=False, promote="common", validate=_two_reals("complex"),
+    grads={"real": lambda grad: grad.real, "imag": lambda grad: grad.imag})  # fmt: skip
+def complex_(x: Any, y: Any) -> Any:
+    """The complex numbers of two real parts."""
+    return lax.complex(x, y)
+
+
+@op(
+    "polar(Tensor abs, Tensor angle)", method=False, promote="common", validate=_two_reals("polar"),
+    grads={"abs": lambda grad, angle: grad.real * lax.cos(angle) + grad.imag * lax.sin(angle),
+           "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
+)  # fmt: skip
+def polar(x: Any, y: Any) -> Any:
+    """The complex numbers of magnitudes and angles."""
+    return lax.complex(x * lax.cos(y), x * lax.sin(y))
+
+
+def _as_real(x: Any) -> Any:
+    return jnp.stack([x.real, x.imag], -1)
+
+
+def _as_complex(x: Any) -> Any:
+    return lax.complex(x[..., 0], x[..., 1])
+
+
+def _refuse_real(x: Any) -> None:
+    if x.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+
+
+def _refuse_no_pairs(x: Any) -> None:
+    if x.dtype not in (np.float32, np.float64):
+        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {title(x)}")
+    if not x.shape or x.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2" if x.shape else "Input tensor must have one or more dimensions")
+
+
+@op("view_as_real(Tensor self)", method=False, out=False, validate=_refuse_real, grads={"self": lambda grad: _as_complex(grad)})
+def view_as_real(x: Any) -> Any:
+    """Complex numbers as pairs in a last dimension. A copy."""
+    return _as_real(x)
+
+
+@op("view_as_complex(Tensor self)", method=False, out=False, validate=_refuse_no_pairs, grads={"self": lambda grad: _as_real(grad)})
+def view_as_complex(x: Any) -> Any:
+    """Pairs in the last dimension as complex numbers. A copy."""
+    return _as_complex(x)

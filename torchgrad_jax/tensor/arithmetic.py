@@ -1,0 +1,236 @@
+"""Element-wise functions that choose among operators: remainders, floor division, shifts, parts of complex numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes, promotion, special  # noqa: F401 - declares operators
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import pow as power
+from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor
+
+_BOTH = (ARRAY, ARRAY)
+
+
+def _operand(name: str, x: Any) -> Any:
+    if isinstance(x, (Tensor, *NUMBERS)):
+        return x
+    if isinstance(x, (np.number, np.bool_)):
+        return x.item()
+    raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
+
+
+def _spec(x: Any) -> Any:
+    return x._aval if isinstance(x, Tensor) else type(x)
+
+
+# ---------------------------------------------------------------------- division with remainder
+
+
+def _division(name: str, a: Any, b: Any) -> Any:
+    """The operator for these operands. RuntimeError for an integer divided by what is known to be 0."""
+    if dtypes.category(promotion.result_type([_spec(a), _spec(b)])) == dtypes.INT:
+        if not isinstance(b, Tensor):
+            if b == 0:
+                raise RuntimeError("ZeroDivisionError")
+        else:
+            array = b._read().array
+            if not isinstance(array, np.ndarray):
+                return registry[f"{name}_checked"].bind(_BOTH)
+            if (array == 0).any():
+                raise RuntimeError("ZeroDivisionError")
+    if name == "floor_divide" or isinstance(b, Tensor):
+        suffix = "_reflected" if name == "remainder" and not isinstance(a, Tensor) else "_tensor"
+    else:
+        suffix = "_number"
+    return registry[name + suffix].bind(_BOTH)
+
+
+def _divide(name: str, doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def function(input: Any, other: Any, *, out: Any = None) -> Tensor:
+        other = _operand(name, other)
+        made = apply(_division(name, input, other), (input, other))
+        return made if out is None else write_out(name, out, made)
+
+    def inplace(self: Tensor, other: Any) -> Tensor:
+        other = _operand(name, other)
+        return apply_inplace(_division(name, self, other), (self, other))
+
+    function.__name__ = function.__qualname__ = name
+    inplace.__name__ = inplace.__qualname__ = name + "_"
+    function.__doc__, inplace.__doc__ = doc, f"In-place version of `{name}`."
+    return function, inplace
+
+
+fmod, fmod_ = _divide("fmod", "The remainder with the dividend's sign. RuntimeError for integers where `other` is 0.")
+remainder, remainder_ = _divide("remainder", "The remainder with the divisor's sign. RuntimeError for integers where `other` is 0.")
+floor_divide, floor_divide_ = _divide("floor_divide", "input / other, rounded down. RuntimeError for integers where `other` is 0.")
+
+
+# ---------------------------------------------------------------------- Python's protocols
+
+
+def _dunder(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    """Leaves an operand that is no tensor and no number to the other side."""
+
+    def dunder(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, (Tensor, *NUMBERS)):
+            if not (hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0):
+                return NotImplemented
+            other = other.item()
+        return function(other, self) if reflected else function(self, other)
+
+    return dunder
+
+
+def _shift(name: str) -> Callable[..., Tensor]:
+    bound = registry[name].bind(_BOTH)
+
+    def shift(a: Any, b: Any) -> Tensor:
+        return apply(bound, (a, b))
+
+    return shift
+
+
+_left, _right = _shift("bitwise_left_shift"), _shift("bitwise_right_shift")
+
+
+# ---------------------------------------------------------------------- tensors or numbers
+
+
+def _by_kind(name: str, choose: Callable[..., str], doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """A function of several operands and its in-place twin; `choose` names the operator for them."""
+
+    def function(input: Any, *others: Any, out: Any = None, **named: Any) -> Tensor:
+        operands = (input, *others, *named.values())
+        made = apply(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+        return made if out is None else write_out(name, out, made)
+
+    def inplace(self: Tensor, *others: Any, **named: Any) -> Tensor:
+        operands = (self, *others, *named.values())
+        return apply_inplace(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+
+    function.__name__ = function.__qualname__ = name
+    inplace.__name__ = inplace.__qualname__ = name + "_"
+    function.__doc__, inplace.__doc__ = doc, f"In-place version of `{name}`."
+    return function, inplace
+
+
+def _of_two(name: str) -> Callable[[Any, Any], str]:
+    def choose(a: Any, b: Any) -> str:
+        return name + ("_self_number" if not isinstance(a, Tensor) else "_tensors" if isinstance(b, Tensor) else "_other_number")
+
+    return choose
+
+
+lerp, lerp_ = _by_kind("lerp", lambda x, end, weight: "lerp_tensor" if isinstance(weight, Tensor) else "lerp_number",
+                       "input + weight * (end - input), `weight` a number or a tensor.")  # fmt: skip
+copysign, copysign_ = _by_kind("copysign", lambda x, y: "copysign_tensor" if isinstance(y, Tensor) else "copysign_number",
+                               "The magnitude of input with the sign of other.")  # fmt: skip
+xlogy, xlogy_ = _by_kind("xlogy", _of_two("xlogy"), "input * log(other), 0 where input is 0.")
+xlog1py, _ = _by_kind("special.xlog1py", _of_two("special_xlog1py"), "input * log1p(other), 0 where input is 0.")
+
+
+def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
+    """The `n`-th derivative of digamma."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    made = apply(registry["polygamma_n"].bind((ARRAY, Static(int(n)))), (input,))
+    return made if out is None else write_out("polygamma", out, made)
+
+
+def _polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The `n`-th derivative of digamma."""
+    return polygamma(n, self)
+
+
+def _polygamma_inplace(self: Tensor, n: int) -> Tensor:
+    """In-place version of `polygamma`."""
+    return apply_inplace(registry["polygamma_n"].bind((ARRAY, Static(int(n)))), (self,))
+
+
+def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+    """input ** exponent in float64, or complex128 if one is complex."""
+    kinds = [promotion.result_type([_spec(x)]) for x in (input, exponent)]
+    target = dtypes.complex128 if any(k.kind == "c" for k in kinds) else dtypes.float64
+    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
+    if not isinstance(power_of, (Tensor, complex)):
+        power_of = float(power_of)
+    made = power(base, power_of)
+    return made if out is None else write_out("float_power", out, made)
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself. RuntimeError for booleans."""
+    if input._aval.dtype == np.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+# ---------------------------------------------------------------------- complex numbers
+# real, imag, view_as_real and view_as_complex are copies: an array of pairs and one of complex numbers share no memory in XLA.
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part, as a copy; a real tensor itself."""
+    return apply(registry["_real"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, as a copy. RuntimeError for real tensors."""
+    if input._aval.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return apply(registry["_imag"].bind((ARRAY,)), (input,))
+
+
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    return apply(registry["_conj"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
+
+
+def _itself(input: Tensor) -> Tensor:
+    """The tensor itself: no tensor here is lazily conjugated or negated."""
+    return input
+
+
+def _never(input: Tensor) -> bool:
+    """False: no tensor here is lazily conjugated or negated."""
+    return False
+
+
+def _adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged, conjugated."""
+    return conj(input.transpose(-2, -1))  # type: ignore[attr-defined]
+
+
+_RENAMED = {"gammaln": "lgamma", "psi": "digamma", "gammainc": "igamma", "gammaincc": "igammac", "multigammaln": "mvlgamma", "expit": "sigmoid"}
+_HIDDEN = ("entr", "erfcx", "i0e", "i1", "i1e", "ndtr", "ndtri", "log_ndtr", "zeta", "bessel_j0", "bessel_j1")
+_SHARED = ("digamma", "i0", "logit", "sinc", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "round")
+
+TOPLEVEL: dict[str, Any] = {
+    "fmod": fmod, "remainder": remainder, "floor_divide": floor_divide, "lerp": lerp, "copysign": copysign, "xlogy": xlogy, "xlogy_": xlogy_,
+    "polygamma": polygamma, "float_power": float_power, "positive": positive, "real": real, "imag": imag, "conj": conj,
+    "resolve_conj": _itself, "resolve_neg": _itself, "is_conj": _never, "is_neg": _never, "adjoint": _adjoint,
+}  # fmt: skip
+METHODS: dict[str, Any] = {
+    **{n: f for n, f in TOPLEVEL.items() if n not in ("polygamma", "real", "imag")},
+    "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
+    "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(real), "imag": property(imag), "mH": property(_adjoint),
+    "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
+    "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
+    "__lshift__": _dunder(_left), "__rlshift__": _dunder(_left, True), "__rshift__": _dunder(_right), "__rrshift__": _dunder(_right, True),
+    "__pos__": positive,
+}  # fmt: skip
+SPECIAL: dict[str, Any] = {
+    **{n: function_of(registry["special_" + n]) for n in _HIDDEN},
+    **{n: function_of(registry[target]) for n, target in _RENAMED.items()},
+    **{n: function_of(registry[n]) for n in _SHARED},
+    "xlogy": xlogy, "xlog1py": xlog1py, "polygamma": polygamma,
+}  # fmt: skip

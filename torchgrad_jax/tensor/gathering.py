@@ -1,0 +1,423 @@
+"""Functions that gather, scatter and write along one dimension by index tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.indexing import BOUNDS
+from torchgrad_jax.tensor import views
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.generate import write_out
+from torchgrad_jax.tensor.indexing import _check_indices, _gathered_shape, _index_tensors, known_bounds
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
+
+
+def call(name: str, *arguments: Any) -> Tensor:
+    """The operator `name` of tensors (and sequences of them), the other arguments being static."""
+    layout, operands = laid_out(arguments)
+    return apply(registry[name].bind(layout), operands)
+
+
+def laid_out(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+    layout: list[Any] = []
+    operands: list[Any] = []
+    for a in arguments:
+        if isinstance(a, Tensor) or type(a) is RunTime:
+            layout.append(ARRAY)
+            operands.append(a if isinstance(a, Tensor) else a[0])
+        elif isinstance(a, list):
+            layout.append(len(a))
+            operands.extend(a)
+        else:
+            layout.append(Static(a))
+    return tuple(layout), operands
+
+
+class RunTime(tuple[Any]):
+    """A number given to programs at run time."""
+
+    def __new__(cls, value: Any) -> RunTime:
+        return super().__new__(cls, (value,))  # type: ignore[arg-type]
+
+
+def with_out(name: str, out: Any, made: Any) -> Any:
+    """`made`, or `out` with it written there."""
+    return made if out is None else write_out(name, out, made)
+
+
+# ---------------------------------------------------------------------- an index along one dimension
+
+
+def _choose(name: str, index: Tensor, size: int, dim: int) -> str:
+    """The operator for `index`: the plain one where it is known to be in range, else the checked one. PyTorch's error where it
+    is known not to be."""
+    if not index._aval.size:
+        return name
+    bounds = known_bounds(index)
+    if bounds is None:
+        return name + "_checked"
+    error, negative = BOUNDS[name]
+    low, high = bounds
+    if high >= size:
+        raise error(high, dim, size)
+    if low < (-size if negative else 0):
+        raise error(low, dim, size)
+    return name
+
+
+def _size(t: Tensor, dim: int) -> int:
+    return t._aval.shape[dim] if t._aval.ndim else 1
+
+
+def _is_int(index: Tensor) -> bool:
+    return index._aval.dtype in (np.int32, np.int64)
+
+
+def _fits_index(name: str, input: Tensor, dim: int, index: Tensor, what: str) -> None:
+    if not _is_int(index):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if max(index._aval.ndim, 1) != max(input._aval.ndim, 1):
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {what} tensor")
+
+
+def _larger(index: Tensor, other: Tensor, dim: int | None) -> int | None:
+    a, b = index._aval.shape or (1,), other._aval.shape or (1,)
+    return next((d for d in range(len(a)) if d != dim and a[d] > b[d]), None)
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
+    """The elements that `index` picks along `dim`. RuntimeError for an index out of range, or larger than input elsewhere."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    if index._aval.size:
+        _fits_index("gather", input, dim, index, "input")
+        bad = _larger(index, input, dim)
+        if bad is not None:
+            raise RuntimeError(
+                f"Size does not match at dimension {bad} expected index {list(index._aval.shape)} to be no larger than self "
+                f"{list(input._aval.shape)} apart from dimension {dim}"
+            )
+    name = _choose("gather", index, _size(input, dim), dim)
+    return with_out("gather", out, call(name, input, dim, index))
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+    """As gather, the other dimensions being broadcast against each other; of the flattened tensors without dim."""
+    if indices._aval.dtype != np.int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
+    if dim is None:
+        input, indices, dim = views.reshape(input, (-1,)), views.reshape(indices, (-1,)), 0
+    a, b = input._aval.shape, indices._aval.shape
+    if len(a) != len(b):
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {len(a)} dimensions for input, "
+            f"and {len(b)} dimensions for indices"
+        )
+    dim = wrap_dim(dim, len(a))
+    shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
+    full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
+    input = input if a == full else views.expand(input, full)
+    indices = indices if b == picked else views.expand(indices, picked)
+    return with_out("take_along_dim", out, call("take_along_dim", input, dim, indices))
+
+
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
+    """The slices of `dim` at a vector of indices. IndexError where one is out of range."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    if index._aval.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if not _is_int(index):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    return with_out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index))
+
+
+def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:
+    """The function and its in-place twin of what `prepare` turns into (operator, arguments)."""
+
+    def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
+        operator, arguments = prepare(input, *args, **kwargs)
+        return with_out(name, out, call(operator, *arguments))
+
+    def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        operator, arguments = prepare(self, *args, **kwargs)
+        layout, operands = laid_out(arguments)
+        return apply_inplace(registry[operator].bind(layout), tuple(operands))
+
+    function.__name__ = function.__qualname__ = name
+    inplace.__name__ = inplace.__qualname__ = name + "_"
+    function.__doc__, inplace.__doc__ = doc, f"In-place version of `{name}`. {doc}"
+    return function, inplace
+
+
+def _vector_shape(name: str, self: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    count = source._aval.shape[dim] if source._aval.ndim else 1
+    if name == "index_add_":
+        if index._aval.ndim > 1:
+            raise IndexError(
+                f"index_add_(): Index is supposed to be a vector, but got dim: {index._aval.ndim} with type: {index.dtype.title} "
+                f"and size: {list(index._aval.shape)}"
+            )
+        if not _is_int(index):
+            raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.title}")
+        if self._aval.dtype != source._aval.dtype:
+            raise RuntimeError(f"index_add_(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
+        if index._aval.size != count:
+            raise RuntimeError(
+                f"index_add_(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+            )  # fmt: skip
+        if _without(self, dim) != _without(source, dim):
+            raise RuntimeError(
+                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                f"{list(self._aval.shape)} source.shape = {list(source._aval.shape)}"
+            )
+
+
+def _without(t: Tensor, dim: int) -> tuple[int, ...]:
+    return t._aval.shape[:dim] + t._aval.shape[dim + 1 :]
+
+
+def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    _vector_shape("index_add_", self, dim, index, source)
+    return _choose("index_add", index, _size(self, dim), dim), (self, dim, index, source, RunTime(alpha))
+
+
+def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    if index._aval.dtype != np.int64:
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.title}")
+    if self._aval.dtype != source._aval.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.title} and (source) {source.dtype.title}"
+        )
+    if self._aval.ndim and source._aval.ndim and _without(self, dim) != _without(source, dim):
+        mine, theirs = (" ".join(map(str, _without(t, dim))) for t in (self, source))
+        raise RuntimeError(
+            f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {mine} at dimension {dim} and "
+            f"source slice shape: {theirs} at dimension {dim}."
+        )
+    count = source._aval.shape[dim] if source._aval.ndim else 1
+    if index._aval.size != count:
+        raise IndexError(f"index_copy_(): Number of indices ({index._aval.size}) should be equal to source.size(dim) ({count})")
+    return _choose("index_copy", index, _size(self, dim), dim), (self, dim, index, source)
+
+
+def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    if index._aval.dtype != np.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index._aval.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    if isinstance(value, Tensor):
+        if value._aval.ndim:
+            raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
+        return _choose("index_fill_tensor", index, _size(self, dim), dim), (self, dim, index, value)
+    return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(value))
+
+
+index_add, index_add_ = _two_ways(_index_add, "index_add", "`alpha` times the slices of source added to those of `dim` at index.")
+index_copy, index_copy_ = _two_ways(_index_copy, "index_copy", "The slices of source in place of those of `dim` at index.")
+index_fill, index_fill_ = _two_ways(_index_fill, "index_fill", "A number, or 0-dim tensor, written to the slices of `dim` at index.")
+
+
+# ---------------------------------------------------------------------- scatter
+
+
+def _fits_scatter(self: Tensor, dim: int, index: Tensor, src: Tensor | None) -> Tensor | None:
+    """`src` cut to the extent of `index`. RuntimeError with PyTorch's text for dtypes and shapes that do not fit."""
+    if not index._aval.size:
+        return src
+    if not _is_int(index):
+        raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
+    if src is not None and src._aval.dtype != self._aval.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if max(index._aval.ndim, 1) != max(self._aval.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    if src is not None and max(index._aval.ndim, 1) != max(src._aval.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if _larger(index, self, dim) is not None or (src is not None and _larger(index, src, None) is not None):
+        tail = "" if src is None else f" and to be no larger size than src {list(src._aval.shape)}"
+        raise RuntimeError(
+            f"Expected index {list(index._aval.shape)} to be no larger than self {list(self._aval.shape)} apart from dimension {dim}{tail}"
+        )  # fmt: skip
+    if src is not None and src._aval.shape != index._aval.shape:
+        for d, n in enumerate(index._aval.shape):
+            src = views.narrow(src, d, 0, n) if src._aval.ndim and src._aval.shape[d] != n else src
+    return src
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def _scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    src = value if src is None else src
+    if reduce is not None and reduce not in _REDUCTIONS:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    tensor = src if isinstance(src, Tensor) else None
+    tensor = _fits_scatter(self, dim, index, tensor)
+    if reduce is not None:
+        if tensor is None:
+            tensor = self.new_full(index._aval.shape, src)  # type: ignore[attr-defined]
+        name = _choose("scatter_reduce", index, _size(self, dim), dim)
+        return name, (self, dim, index, tensor, _REDUCTIONS[reduce], True)
+    name = _choose("scatter_value" if tensor is None else "scatter_src", index, _size(self, dim), dim)
+    return name, (self, dim, index, RunTime(src) if tensor is None else tensor)
+
+
+def _scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    src = _fits_scatter(self, dim, index, src)  # type: ignore[assignment]
+    return _choose("scatter_add", index, _size(self, dim), dim), (self, dim, index, src)
+
+
+def _scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    dim = wrap_dim(dim, self._aval.ndim)
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    src = _fits_scatter(self, dim, index, src)  # type: ignore[assignment]
+    return _choose("scatter_reduce", index, _size(self, dim), dim), (self, dim, index, src, reduce, bool(include_self))
+
+
+scatter, scatter_ = _two_ways(_scatter, "scatter", "src (a tensor or a number) written at index along `dim`.")
+scatter_add, scatter_add_ = _two_ways(_scatter_add, "scatter_add", "src added at index along `dim`.")
+scatter_reduce, scatter_reduce_ = _two_ways(_scatter_reduce, "scatter_reduce", "The elements of src with one index reduced, along `dim`.")
+
+
+# ---------------------------------------------------------------------- elements in order
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor. IndexError where an index is out of range."""
+    if index._aval.dtype != np.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.title}")
+    return call(_choose("take", index, input._aval.size, 0), input, index)
+
+
+def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    if index._aval.dtype != np.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.title}")
+    if self._aval.dtype != source._aval.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got "
+            f"self.dtype = {self.dtype.title} and source.dtype = {source.dtype.title}"
+        )
+    if index._aval.size != source._aval.size:
+        raise IndexError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source._aval.size}, "
+            f"index.numel() = {index._aval.size}"
+        )
+    return _choose("put", index, self._aval.size, 0), (self, index, source, bool(accumulate))
+
+
+put_flat, put_flat_ = _two_ways(_put, "put", "Elements of the flattened tensor written, or added to.")
+
+
+def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:
+    if mask._aval.dtype != np.bool_:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype.title}")
+    if self._aval.dtype != source._aval.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got{self.dtype.title} and {source.dtype.title}")
+    return "masked_scatter", (self, mask, source)
+
+
+masked_scatter, masked_scatter_ = _two_ways(_masked_scatter, "masked_scatter", "The elements of source in order, where the mask is true.")
+
+
+def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
+    if self._aval.dtype != values._aval.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self.dtype.title} for the destination and {values.dtype.title} "
+            "for the source."
+        )  # fmt: skip
+    if len(indices) > self._aval.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self._aval.ndim} (got {len(indices)})")
+    found: dict[int, Tensor] = {}
+    dim = 0
+    for index in indices:
+        if index is None:
+            dim += 1
+            continue
+        for one in _index_tensors(index, self, dim):
+            found[dim] = one
+            dim += 1
+    shape = _gathered_shape(self._aval.shape, found)
+    try:
+        fits = broadcast_shapes(shape, values._aval.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    name = "index_put" if _check_indices(self._aval.shape, found) else "index_put_checked"
+    dims = tuple(sorted(found))
+    return name, (self, values, [found[d] for d in dims], dims, bool(accumulate))
+
+
+index_put, index_put_ = _two_ways(_index_put, "index_put", "values written (or added) at index tensors, as by ``self[indices] = values``.")
+
+
+# ---------------------------------------------------------------------- a view's part replaced
+
+
+def _of_part_size(src: Tensor, size: tuple[int, ...]) -> None:
+    if src._aval.shape != size:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src._aval.shape)}, slice size = {list(size)}"
+        )  # fmt: skip
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with src in place of the slice at `index` of `dim`."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    n = input._aval.shape[dim]
+    if not -n <= index < n:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input._aval.shape)} at dimension {dim}")
+    _of_part_size(src, _without(input, dim))
+    return call("select_scatter", input, src, dim, RunTime(index % n))
+
+
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """A copy with src in place of every `step`-th slice of `dim` from start to end."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    shape = input._aval.shape
+    first, last, step = slice(start, end, step).indices(shape[dim])
+    length = max(0, -(-(last - first) // step))
+    _of_part_size(src, (*shape[:dim], length, *shape[dim + 1 :]))
+    return call("slice_scatter", input, src, dim, RunTime(first), length, step)
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy with src in place of a diagonal."""
+    shape = input._aval.shape
+    a, b = wrap_dim(dim1, len(shape)), wrap_dim(dim2, len(shape))
+    length = max(0, min(shape[a] + min(offset, 0), shape[b] - max(offset, 0)))
+    _of_part_size(src, (*(n for d, n in enumerate(shape) if d not in (a, b)), length))
+    return call("diagonal_scatter", input, src, int(offset), a, b)
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of `length` elements of `dim` from `start` on."""
+    dim = wrap_dim(dim, input._aval.ndim)
+    n = input._aval.shape[dim]
+    start = start + n if start < 0 else start
+    if start + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return call("narrow_copy", input, dim, int(start), int(length))
+
+
+_PUBLIC = {
+    "gather": gather, "take_along_dim": take_along_dim, "index_select": index_select, "take": take, "index_add": index_add, "index_copy": index_copy,
+    "index_fill": index_fill, "scatter": scatter, "scatter_add": scatter_add, "scatter_reduce": scatter_reduce, "put": put_flat,
+    "masked_scatter": masked_scatter, "index_put": index_put, "index_put_": index_put_, "select_scatter": select_scatter,
+    "slice_scatter": slice_scatter, "diagonal_scatter": diagonal_scatter, "narrow_copy": narrow_copy,
+}  # fmt: skip
+TOPLEVEL = dict(_PUBLIC)
+METHODS = {
+    **_PUBLIC, "index_add_": index_add_, "index_copy_": index_copy_, "index_fill_": index_fill_, "scatter_": scatter_, "scatter_add_": scatter_add_,
+    "scatter_reduce_": scatter_reduce_, "put_": put_flat_, "masked_scatter_": masked_scatter_,
+}  # fmt: skip

@@ -1,0 +1,554 @@
+"""Reductions, order and limits as PyTorch spells them: overloads, defaults, named tuples, compositions."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, reduction, sorting  # noqa: F401 - declare operators
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.tensor import arithmetic
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply, unary
+from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.views import narrow, reshape, unsqueeze
+
+_NONE = Static(None)
+
+
+@lru_cache(maxsize=None, typed=True)
+def _bind(name: str, *statics: Any) -> Any:
+    """An operator of one tensor with its static arguments in order."""
+    return registry[name].bind((ARRAY, *(Static(s) for s in statics)))
+
+
+def _dims(dim: Any) -> tuple[int, ...] | None:
+    """`dim` as a tuple of ints."""
+    if dim is None:
+        return None
+    return tuple(d.__index__() for d in dim) if isinstance(dim, (tuple, list)) else (dim.__index__(),)
+
+
+def _check_input(name: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
+def _finish(name: str, out: Any, made: Any) -> Any:
+    return made if out is None else write_out(name, out, made)
+
+
+# ---------------------------------------------------------------------- sums, means, products
+
+
+def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
+    whole = _bind(name, None, False, None)
+
+    def general(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+        _check_input(name, input)
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
+        kind = None if dtype is None else dtype.np
+        if dim is None and not keepdim:
+            made = apply(_bind(name, None, False, kind), (input,))
+        else:
+            made = apply(_bind(name + "_dim", _dims(dim), keepdim, kind), (input,))
+        return _finish(name, out, made)
+
+    made = unary(whole, name, general)
+    made.__doc__ = doc
+    return made
+
+
+sum_ = _sum_like("sum", "The sum over `dim` (int or tuple; all where None). Integers and booleans are added as int64.")
+mean = _sum_like("mean", "The mean over `dim` (int or tuple; all where None).")
+
+
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The product of all elements, or over one dimension."""
+    kind = None if dtype is None else dtype.np
+    made = apply(_bind("prod", kind) if dim is None else _bind("prod_dim", dim.__index__(), keepdim, kind), (input,))
+    return _finish("prod", out, made)
+
+
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The mean over `dim` of what is not nan."""
+    if not dtypes.is_float(input._aval.dtype):
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.title}")
+    count = sum_(~input.isnan(), dim, keepdim)  # type: ignore[attr-defined]
+    return _finish("nanmean", out, input.nansum(dim, keepdim, dtype=dtype) / count)  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------- variances
+
+
+def _spread(name: str, doc: str, pair: bool) -> Callable[..., Any]:
+    def function(
+        input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None, out: Any = None, axis: Any = None
+    ) -> Any:
+        _check_input(name, input)
+        dim = dim if axis is None else axis
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if unbiased is not None and correction is None:
+            correction = 1 if unbiased else 0
+        made = apply(_bind(name, _dims(dim), 1.0 if correction is None else float(correction), bool(keepdim)), (input,))
+        return _finish(name, out, made)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+var = _spread("var", "The variance over `dim`, with `correction` (1; 0 for unbiased=False) taken off the count.", False)
+std = _spread("std", "The standard deviation over `dim`, with `correction` (1; 0 for unbiased=False) taken off the count.", False)
+var_mean = _spread("var_mean", "The variance and the mean over `dim`.", True)
+std_mean = _spread("std_mean", "The standard deviation and the mean over `dim`.", True)
+
+
+def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None) -> Tensor:
+    """log(sum(exp(input))) over `dim`, without overflow."""
+    dim = dim if axis is None else axis
+    if dim is None:
+        raise TypeError('logsumexp() missing 1 required positional arguments: "dim"')
+    return _finish("logsumexp", out, apply(_bind("logsumexp", _dims(dim), keepdim), (input,)))
+
+
+# ---------------------------------------------------------------------- extremes, medians, order
+
+
+def _pair_type(name: str) -> Any:
+    return namedtuple(name, ("values", "indices"))  # type: ignore[misc]  # noqa: PYI024 - made from a name
+
+
+def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable[..., Any]:
+    pair = _pair_type(name)
+    whole = _bind(whole_name)
+
+    def general(input: Tensor, dim: Any = None, keepdim: Any = False, *, out: Any = None, other: Any = None, axis: Any = None) -> Any:
+        _check_input(name, input)
+        dim = dim if axis is None else axis
+        other = dim if isinstance(dim, Tensor) else other
+        if other is not None and binary_name is not None:
+            made = function_of(registry[binary_name])(input, other)
+        elif dim is None:
+            made = apply(whole, (input,))
+        else:
+            made = pair(*apply(_bind(name + "_dim", _index(name, dim), keepdim), (input,)))
+        return _finish(name, out, made)
+
+    made = unary(whole, name, general)
+    made.__doc__ = f"The {name} of all elements; (values, indices) over one dimension" + ("; the larger or smaller of two tensors." if binary_name else ".")
+    return made
+
+
+def _index(name: str, dim: Any) -> int:
+    if isinstance(dim, (bool, float, str)) or not hasattr(dim, "__index__"):
+        raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
+    return dim.__index__()
+
+
+max_ = _overloaded("max", "maximum", "max_all")
+min_ = _overloaded("min", "minimum", "min_all")
+median = _overloaded("median", None, "median")
+nanmedian = _overloaded("nanmedian", None, "nanmedian")
+
+_SORTED = _pair_type("sort")
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: Any = None, *, out: Any = None) -> Any:
+    """The elements along `dim` in order, and their indices."""
+    name = "sort" if stable is None else "sort_stable"
+    return _finish("sort", out, _SORTED(*apply(_bind(name, _index("sort", dim), bool(descending)), (input,))))
+
+
+def msort(input: Tensor, *, out: Any = None) -> Tensor:
+    """The elements along the first dimension in order."""
+    return _finish("msort", out, sort(input, 0).values)
+
+
+def _quantile(name: str) -> Callable[..., Tensor]:
+    def function(input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear", out: Any = None) -> Tensor:
+        _check_quantile(name, input, q, interpolation)
+        layout = (ARRAY, ARRAY, Static(None if dim is None else wrap_dim(dim, input._aval.ndim)), Static(bool(keepdim)), Static(interpolation))
+        return _finish(name, out, apply(registry[name].bind(layout), (input, q if isinstance(q, Tensor) else float(q))))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "The `q`-th quantiles along `dim` (all elements where None). `q` is a number, or a vector: its dimension comes first."
+    return function
+
+
+def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> None:
+    if not input._aval.size:
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if input._aval.dtype not in (np.float32, np.float64):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if isinstance(q, Tensor):
+        if q._aval.ndim > 1:
+            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+        if q._aval.dtype != input._aval.dtype:
+            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+        values = np.asarray(q._concrete())
+        if not ((values >= 0) & (values <= 1)).all():
+            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    elif not 0 <= q <= 1:
+        raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {float(q):g}")
+    if interpolation not in sorting.INTERPOLATIONS:
+        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+
+
+quantile = _quantile("quantile")
+nanquantile = _quantile("nanquantile")
+
+
+# ---------------------------------------------------------------------- limits
+
+
+def _clamp_call(input: Tensor, low: Any, high: Any) -> tuple[Any, tuple[Any, ...]]:
+    tensors = isinstance(low, Tensor) or isinstance(high, Tensor)
+    for i, limit in ((2, low), (3, high)):
+        if limit is not None and (isinstance(limit, Tensor) != tensors or not isinstance(limit, (Tensor, *NUMBERS, np.generic))):
+            label = "min" if i == 2 else "max"
+            wanted = "Tensor" if tensors else "Number"
+            raise TypeError(f"clamp(): argument '{label}' (position {i}) must be {wanted}, not {type(limit).__name__}")
+    given = tuple(x.item() if isinstance(x, np.generic) else x for x in (low, high) if x is not None)
+    layout = (ARRAY, _NONE if low is None else ARRAY, _NONE if high is None else ARRAY)
+    return registry["clamp_tensor" if tensors else "clamp_number"].bind(layout), (input, *given)
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
+    """Elements outside of [min, max] moved to its ends: numbers, or tensors that broadcast. The ends pass the gradient."""
+    _check_input("clamp", input)
+    return _finish("clamp", out, apply(*_clamp_call(input, min, max)))
+
+
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """In-place version of `clamp`."""
+    return apply_inplace(*_clamp_call(self, min, max))
+
+
+def _one_sided(kind: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    def chosen(limit: Any) -> Any:
+        return registry[f"clamp_{kind}_{'tensor' if isinstance(limit, Tensor) else 'number'}"].bind((ARRAY, ARRAY))
+
+    def limit_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        (found,) = (*args, *kwargs.values())
+        return found
+
+    def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
+        limit = limit_of(args, kwargs)
+        return _finish(f"clamp_{kind}", out, apply(chosen(limit), (input, limit)))
+
+    def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        limit = limit_of(args, kwargs)
+        return apply_inplace(chosen(limit), (self, limit))
+
+    function.__doc__ = f"clamp with `{kind}` alone."
+    inplace.__doc__ = f"In-place version of `clamp_{kind}`."
+    return function, inplace
+
+
+clamp_min, clamp_min_ = _one_sided("min")
+clamp_max, clamp_max_ = _one_sided("max")
+
+
+# ---------------------------------------------------------------------- differences and areas
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Any = None) -> Tensor:
+    """The `n`-th differences of neighbours along `dim`."""
+    if not input._aval.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    dim = wrap_dim(dim, input._aval.ndim)
+    if prepend is not None or append is not None:
+        from torchgrad_jax.tensor.methods import namespace
+
+        input = namespace["cat"]([t for t in (prepend, input, append) if t is not None], dim)
+    for _ in range(builtin_min(n, input._aval.shape[dim])):
+        size = input._aval.shape[dim]
+        late, early = narrow(input, dim, 1, size - 1), narrow(input, dim, 0, size - 1)
+        input = late.logical_xor(early) if input._aval.dtype == np.bool_ else late - early  # type: ignore[attr-defined]
+    if n == 0:
+        input = input.clone()  # type: ignore[attr-defined]
+    return _finish("diff", out, input)
+
+
+builtin_min = min
+
+
+def _pieces(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any]:
+    """Neighbouring sums of `y` and the widths between them."""
+    dim = wrap_dim(dim, y._aval.ndim)
+    n = y._aval.shape[dim]
+    both = narrow(y, dim, 0, n - 1) + narrow(y, dim, 1, n - 1)
+    if x is None:
+        return both, dx
+    if x._aval.ndim == 1:
+        x = reshape(x, (-1,) + (1,) * (y._aval.ndim - 1 - dim))
+        return both, diff(x, dim=0)
+    return both, diff(x, dim=dim)
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The area under `y` along `dim` by the trapezoidal rule, at places `x` or `dx` apart."""
+    if not y._aval.shape[dim]:
+        return sum_(y, dim)
+    both, width = _pieces(y, x, 1 if dx is None else dx, dim)
+    return sum_(both, dim) * (width / 2) if x is None else sum_(both * width, dim) / 2
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The areas under `y` up to each place along `dim` by the trapezoidal rule."""
+    both, width = _pieces(y, x, 1 if dx is None else dx, dim)
+    return (both * (width / 2) if x is None else both * width / 2).cumsum(dim)  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------- search and counting
+
+
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None, out: Any = None
+) -> Tensor:
+    """Where each value would be put into the sorted last dimension of `sorted_sequence` (before equals, or after them if right)."""
+    _check_search(sorted_sequence, input, right, side, sorter)
+    operands = (sorted_sequence, input) if sorter is None else (sorted_sequence, input, sorter)
+    layout = (ARRAY, ARRAY, _NONE if sorter is None else ARRAY, Static(bool(out_int32)), Static(bool(right or side == "right")))
+    return _finish("searchsorted", out, apply(registry["_searchsorted"].bind(layout), operands))
+
+
+def _check_search(sequence: Tensor, input: Any, right: bool, side: str | None, sorter: Any) -> None:
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )  # fmt: skip
+    shape = sequence._aval.shape
+    if isinstance(input, Tensor) and len(shape) != 1 and (len(input._aval.shape) != len(shape) or input._aval.shape[:-1] != shape[:-1]):
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor "
+            f"must match, but we got boundaries tensor {list(shape)} and input value tensor {list(input._aval.shape)}"
+        )
+    if isinstance(input, Tensor) and input._aval.dtype != sequence._aval.dtype and input._aval.ndim:
+        raise RuntimeError(
+            "torch.searchsorted(): input value tensor and boundary tensor should have same dtype, but got input value tensor dtype "
+            f"{input.dtype.title.lower()} and boundaries tensor dtype {sequence.dtype.title.lower()}"
+        )
+    if sorter is not None and sorter._aval.shape != shape:
+        raise RuntimeError(
+            f"torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {list(shape)}and got sorter tensor "
+            f"{list(sorter._aval.shape)}"
+        )
+
+
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = None) -> Tensor:
+    """The bucket between the sorted `boundaries` that each value falls into."""
+    if boundaries._aval.ndim != 1:
+        raise RuntimeError(f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries._aval.ndim})")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
+    """Counts of the elements in `bins` equal parts of [min, max]; of the range of the elements where both are equal."""
+    if bins <= 0:
+        raise RuntimeError("torch.histc(): bins must be > 0")
+    if min > max:
+        raise RuntimeError("torch.histc(): max must be larger than min")
+    return _finish("histc", out, apply(registry["_histc"].bind((ARRAY, Static(bins), ARRAY, ARRAY)), (input, min, max)))
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number occurs, or the sum of its weights. Looks at the values."""
+    if input._aval.ndim != 1 or input._aval.dtype.kind not in "iu":
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    values = np.asarray(input._concrete())
+    if values.size and values.min() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights._aval.shape != input._aval.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    length = builtins_max(int(values.max()) + 1 if values.size else 0, minlength)
+    layout = (ARRAY, _NONE if weights is None else ARRAY, Static(length))
+    return apply(registry["_bincount"].bind(layout), (input,) if weights is None else (input, weights))
+
+
+builtins_max = max
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among `test_elements`."""
+    return apply(registry["_isin"].bind((ARRAY, ARRAY, Static(bool(invert)))), (elements, test_elements))
+
+
+# ---------------------------------------------------------------------- distinct elements
+
+
+def _device_tensor(array: np.ndarray, like: Tensor) -> Tensor:
+    return wrap(from_data(np.ascontiguousarray(array).reshape(array.shape), None, like.device))
+
+
+def _selected(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    found = [values] + [inverse] * return_inverse + [counts] * return_counts
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The distinct elements (or slices along `dim`) in order; where asked, the place of each element and the counts. Looks at the values."""
+    array = np.asarray(input._concrete())
+    axis = None if dim is None else wrap_dim(dim, array.ndim)
+    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+    inverse = inverse.reshape(array.shape if axis is None else -1)
+    made = (_device_tensor(values, input), _device_tensor(inverse.astype(np.int64), input), _device_tensor(counts.astype(np.int64), input))
+    return _selected(*made, return_inverse, return_counts)
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The elements (or slices along `dim`) without direct repetitions. Looks at the values."""
+    array = np.asarray(input._concrete())
+    axis = None if dim is None else wrap_dim(dim, array.ndim)
+    rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
+    n = len(rows)
+    starts = np.ones(n, bool)
+    if n > 1:
+        starts[1:] = (rows[1:] != rows[:-1]).reshape(n - 1, -1).any(1)
+    inverse = np.cumsum(starts) - 1
+    counts = np.bincount(inverse) if n else np.zeros(0)
+    values = rows[starts] if axis is None else np.moveaxis(rows[starts], 0, axis)
+    made = (_device_tensor(values, input), _device_tensor(inverse.reshape(array.shape if axis is None else -1).astype(np.int64), input),
+            _device_tensor(counts.astype(np.int64), input))  # fmt: skip
+    return _selected(*made, return_inverse, return_counts)
+
+
+# ---------------------------------------------------------------------- norms
+
+
+def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The `ord`-norm over `dim`, all elements taken as one vector where None."""
+    made = apply(_bind("vector_norm", float(ord), _dims(dim), bool(keepdim), None if dtype is None else dtype.np), (x,))
+    return _finish("linalg.vector_norm", out, made)
+
+
+def _amax(kind: str, x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    return apply(_bind("a" + kind, (dim,), keepdim), (x,))
+
+
+def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """A norm of the matrices in two dimensions: "fro", "nuc", or the operator norms 1, -1, 2, -2, inf, -inf."""
+    ndim = A._aval.ndim
+    if ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    dims = _dims(dim)
+    if dims is None or len(dims) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims or ()))}")
+    rows, columns = (wrap_dim(d, ndim) for d in dims)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
+    if dtype is not None:
+        A = cast(A, dtype)
+    if isinstance(ord, str):
+        if ord not in ("fro", "nuc"):
+            raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+        made = vector_norm(A, 2, (rows, columns), keepdim) if ord == "fro" else _singular(A, rows, columns, keepdim, lambda s, k: sum_(s, -1, k))
+        return _finish("linalg.matrix_norm", out, made)
+    order = float(ord)
+    if builtins_abs(order) not in (1, 2, math.inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {order:g} not supported.")
+    kind = "max" if order > 0 else "min"
+    if builtins_abs(order) == 2:
+        return _finish("linalg.matrix_norm", out, _singular(A, rows, columns, keepdim, lambda s, k: _amax(kind, s, -1, k)))
+    first, second = (rows, columns) if builtins_abs(order) == 1 else (columns, rows)
+    second = second - 1 if not keepdim and second > first else second
+    return _finish("linalg.matrix_norm", out, _amax(kind, vector_norm(A, 1, first, keepdim), second, keepdim))
+
+
+builtins_abs = abs
+
+
+def _singular(A: Tensor, rows: int, columns: int, keepdim: bool, reduce: Callable[[Tensor, bool], Tensor]) -> Tensor:
+    """A reduction of the singular values of the matrices in two dimensions."""
+    from torchgrad_jax.tensor.views import movedim
+
+    made = reduce(_singular_values(movedim(A, (rows, columns), (-2, -1))), keepdim)
+    return movedim(unsqueeze(made, -1), (-2, -1), (rows, columns)) if keepdim else made
+
+
+def _singular_values(A: Tensor) -> Tensor:
+    name = next((n for n in ("linalg_svdvals", "svdvals") if n in registry), None)
+    return function_of(registry[name])(A) if name else apply(_bind("_singular_values"), (A,))
+
+
+def linalg_norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
+) -> Tensor:  # fmt: skip
+    """A vector's or a matrix's norm, as `dim` and the number of dimensions say."""
+    dims = _dims(dim)
+    ndim = A._aval.ndim
+    if ord is not None:
+        if dims is not None and len(dims) not in (1, 2):
+            raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+        if dims is None and ndim not in (1, 2):
+            raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {ndim}D.")
+    if ord is not None and (len(dims) if dims is not None else ndim) == 2:
+        return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.norm: Order {ord} not supported.")
+    return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
+
+
+def norm_(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None) -> Tensor:
+    """The `p`-norm over `dim`, all elements taken as one vector where None; "nuc" is the nuclear norm of a matrix."""
+    if p == "nuc":
+        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, out=out)
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """The `p`-norm distances of the rows of `x1` from those of `x2`, over batches that broadcast."""
+    a, b = x1._aval, x2._aval
+    for label, aval in (("X1", a), ("X2", b)):
+        if not dtypes.is_float(aval.dtype):
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {label} got: {dtypes.of(aval.dtype).title}")
+        if aval.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {label} got: {aval.ndim}D")
+    if a.shape[-1] != b.shape[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {a.shape[-1]} X2: {b.shape[-1]}")
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if compute_mode not in _COMPUTE_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    mode = _COMPUTE_MODES[compute_mode]
+    product = p == 2 and (mode == "always" or (mode == "large" and (a.shape[-2] > 25 or b.shape[-2] > 25)))
+    target = dtypes.of(promotion.promote_types(a.dtype, b.dtype))
+    layout = (ARRAY, ARRAY, Static(float(p)), Static(product))
+    return apply(registry["_cdist"].bind(layout), (cast(x1, target), cast(x2, target)))
+
+
+_COMPUTE_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": "large", None: "large", "use_mm_for_euclid_dist": "always", "donot_use_mm_for_euclid_dist": "never",
+}  # fmt: skip
+
+TOPLEVEL: dict[str, Any] = {
+    "sum": sum_, "mean": mean, "prod": prod, "nanmean": nanmean, "var": var, "std": std, "var_mean": var_mean, "std_mean": std_mean,
+    "logsumexp": logsumexp, "max": max_, "min": min_, "median": median, "nanmedian": nanmedian, "sort": sort, "msort": msort,
+    "quantile": quantile, "nanquantile": nanquantile, "clamp": clamp, "clip": clamp, "clamp_min": clamp_min, "clamp_max": clamp_max,
+    "diff": diff, "trapezoid": trapezoid, "trapz": trapezoid, "cumulative_trapezoid": cumulative_trapezoid, "searchsorted": searchsorted,
+    "bucketize": bucketize, "histc": histc, "bincount": bincount, "isin": isin, "unique": unique, "unique_consecutive": unique_consecutive,
+    "norm": norm_, "cdist": cdist, "clamp_": clamp_, "clip_": clamp_, "clamp_min_": clamp_min_, "clamp_max_": clamp_max_,
+}  # fmt: skip
+_NOT_METHODS = ("var_mean", "std_mean", "trapezoid", "trapz", "cumulative_trapezoid", "searchsorted", "bucketize", "isin", "cdist")
+METHODS: dict[str, Any] = {name: function for name, function in TOPLEVEL.items() if name not in _NOT_METHODS}
+LINALG: dict[str, Any] = {"norm": linalg_norm, "vector_norm": vector_norm, "matrix_norm": matrix_norm}
+SPECIAL: dict[str, Any] = {"logsumexp": logsumexp}
+for _mine, _further in ((TOPLEVEL, arithmetic.TOPLEVEL), (METHODS, arithmetic.METHODS), (SPECIAL, arithmetic.SPECIAL)):
+    _mine.update(_further)
