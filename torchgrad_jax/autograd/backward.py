@@ -58,7 +58,7 @@ def backward(
     for t, g in zip(wanted, found, strict=True) if wanted else ():
         if t._node is not None and g is not None:
             extra = t._own_extra()
-            extra.grad = g if extra.grad is None else extra.grad + g  # type: ignore[operator]
+            extra.grad = g if extra.grad is None else extra.grad + g
 
 
 def grad(
@@ -137,7 +137,7 @@ def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool
                 f"dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
             )
         if g._aval.dtype != out._aval.dtype:
-            g = g.to(out.dtype)  # type: ignore[attr-defined]
+            g = g.to(out.dtype)
         found.append(g)
     return found
 
@@ -217,7 +217,7 @@ def retain_grad(self: Tensor) -> None:
         t = reference()
         if t is not None:
             kept = t._own_extra()
-            kept.grad = wrap(g._read()) if kept.grad is None and g._node is None else g if kept.grad is None else kept.grad + g  # type: ignore[operator]
+            kept.grad = wrap(g._read()) if kept.grad is None and g._node is None else g if kept.grad is None else kept.grad + g
 
     node.own_hooks().retain[self._nr] = keep
 

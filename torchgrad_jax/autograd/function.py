@@ -133,11 +133,11 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got {list(shape)} but expected shape compatible with {list(aval.shape)}"
             )
-        g = g.sum_to_size(aval.shape)  # type: ignore[attr-defined]
+        g = g.sum_to_size(aval.shape)
     if g._aval.dtype != aval.dtype:
         from torchgrad_jax.ops import dtypes
 
-        g = g.to(dtypes.of(aval.dtype))  # type: ignore[attr-defined]
+        g = g.to(dtypes.of(aval.dtype))
     return g
 
 

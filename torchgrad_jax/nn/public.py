@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.nn import activation, attention, convolution, dropout, linear, normalization, pooling
+from torchgrad_jax.nn import activation, attention, convolution, dropout, linear, loss, normalization, padding, pooling, sparse
 from torchgrad_jax.tensor.tensor import Tensor
 
-_MODULES: tuple[Any, ...] = (activation, attention, convolution, dropout, linear, normalization, pooling)
+_MODULES: tuple[Any, ...] = (activation, attention, convolution, dropout, linear, loss, normalization, padding, pooling, sparse)
 
 
 def install() -> dict[str, Any]:

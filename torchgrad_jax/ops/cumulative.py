@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import convert, op
-from torchgrad_jax.ops.reduction import wrap_one
+from torchgrad_jax.ops.reduction import title, wrap_one
 
 _ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
@@ -70,7 +70,7 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)
     if not dtypes.is_float(np.dtype(x.dtype)):
-        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{title(x)}'")
     return _running(x, dim, jnp.logaddexp, -np.inf, lax.cumlogsumexp)
 
 
@@ -114,8 +114,13 @@ def _declare_extreme(name: str, at_least: Any) -> None:
             return x, jnp.zeros(x.shape, np.int64)
         return _running_extreme(x, wrap_one(dim, x.ndim), at_least)
 
+    def validate(x: Any, dim: int) -> None:
+        wrap_one(dim, x.ndim)
+        if x.dtype.kind == "c":
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{title(x)}'")
+
     extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
-    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=lambda x, dim: wrap_one(dim, x.ndim) and None,
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate,
        grads={"self": lambda grad, self, indices, dim: _scatter_add(grad, self.shape, indices, dim)})(extreme)  # fmt: skip
 
 

@@ -95,6 +95,7 @@ def _refuse_empty_aminmax(x: Any, dim: Any, keepdim: bool) -> None:
         raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
     if dim is not None:
         refuse_empty("aminmax", x, dim)
+    _refuse_complex("aminmax_cpu", x)
 
 
 def _aminmax_grad(grad0: Any, grad1: Any, self: Any, min: Any, max: Any, dim: Any, keepdim: bool) -> Any:
@@ -157,12 +158,15 @@ def _declare_places(kind: str) -> None:
 
     def validate_dim(x: Any, dim: int, keepdim: bool) -> None:
         refuse_empty(kind, x, dim)
-        _refuse_complex(f"{kind}", x)
+        if x.dtype.kind == "c":
+            raise RuntimeError(f"{kind}(): does not support complex input")
 
     def validate_place(x: Any, dim: Any, keepdim: bool) -> None:
+        if 0 in x.shape and dim is None:
+            raise IndexError(f"arg{kind}(): Expected reduction dim to be specified for input.numel() == 0.")
         refuse_empty(f"arg{kind}", x, dim)
         if x.dtype.kind in "cb":
-            raise NotImplementedError(f"\"arg{kind}_cpu\" not implemented for '{title(x)}'")
+            raise RuntimeError(f"arg{kind}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
 
     extreme.__doc__ = f"The {kind} over one dimension and the first place where it is."
     place_of.__doc__ = f"The first place of the {kind} over `dim`, counted in the flattened tensor where None."
@@ -205,7 +209,7 @@ def _refuse_no_limit(x: Any, low: Any, high: Any) -> None:
     if low is None and high is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if x.dtype.kind == "c":
-        raise RuntimeError("clamp is not supported for complex types")
+        raise NotImplementedError("clamp is not supported for complex types")
 
 
 @op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", method=False, toplevel=False, node="ClampBackward1",

@@ -95,7 +95,8 @@ for _name, _function in (("sum", _sum), ("mean", _mean)):
 
 
 @op("nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
-    grads={"self": lambda grad, self, dim, keepdim: jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim)).astype(grad.dtype)})  # fmt: skip
+    grads={"self": lambda grad, self, dim, keepdim:
+           jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim)).astype(grad.dtype)})  # fmt: skip
 def nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The sum over `dim` of what is not nan. RuntimeError for complex numbers."""
     if x.dtype.kind == "c":
@@ -142,7 +143,7 @@ _logical("any", lax.reduce_or, "Whether any element over `dim` is non-zero.")
 
 def _check_float(name: str, x: Any) -> None:
     if not dtypes.is_float(np.dtype(x.dtype)):
-        raise RuntimeError(f"{name}: only support floating point and complex dtypes")
+        raise RuntimeError(f"{name} only support floating point and complex dtypes")
 
 
 def _center(x: Any, dims: tuple[int, ...]) -> Any:
@@ -166,9 +167,7 @@ def _var_grad(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) 
     g = unreduced(grad, self.shape, dim, keepdim)
     off = self - _center(self, dims).astype(self.dtype)
     free = count_of(self.shape, dims) - correction
-    if free <= 0:
-        return g * jnp.where(off == 0, jnp.nan, jnp.inf).astype(g.dtype)
-    return jnp.asarray(2.0 / free, g.dtype) * g * off
+    return jnp.asarray(2.0 / free if free else np.inf, g.dtype) * g * off
 
 
 def _std_grad(grad: Any, self: Any, result: Any, dim: Any, correction: float, keepdim: bool) -> Any:

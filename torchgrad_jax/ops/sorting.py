@@ -79,7 +79,7 @@ def _sorted(x: Any, dim: int, descending: bool) -> tuple[Any, Any]:
 
 def _refuse_complex_sort(x: Any, **_: Any) -> None:
     if x.dtype.kind == "c":
-        raise RuntimeError("Sort does not support complex dtypes on CPU")
+        raise RuntimeError(" Sort does not support complex dtypes on CPU")
 
 
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
@@ -114,7 +114,7 @@ def _check_topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> None:
     if k < 0 or k > (x.shape[dim] if x.shape else 1):
         raise RuntimeError("selected index k out of range")
     if x.dtype.kind == "c" or x.dtype == np.bool_:
-        raise RuntimeError(f"topk(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} dtypes on CPU")
+        raise RuntimeError(f" topk does not support {'complex' if x.dtype.kind == 'c' else 'bool'} dtypes on CPU")
 
 
 @op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)", results=("values", "indices"), validate=_check_topk,
@@ -151,7 +151,7 @@ def _check_kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> None:
     _refuse_empty_dim("kthvalue", x, dim)
     n = x.shape[wrap_one(dim, len(x.shape))] if x.shape else 1
     if not 1 <= k <= n:
-        raise RuntimeError("selected number k out of range for dimension " + str(wrap_one(dim, len(x.shape))))
+        raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(wrap_one(dim, len(x.shape))))
 
 
 @op("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_kthvalue,
@@ -183,6 +183,11 @@ def _value_shared(grad: Any, self: Any, result: Any) -> Any:
     return jnp.where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
 
 
+def _refuse_complex_median(x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"\"median_cpu\" not implemented for '{title(x)}'")
+
+
 def _declare_median(name: str, ignore_nan: bool) -> None:
     def over_dim(x: Any, dim: int, keepdim: bool) -> Any:
         return _median(x, dim, keepdim, ignore_nan)
@@ -192,11 +197,15 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
             return jnp.full((), jnp.nan, x.dtype) if dtypes.is_float(np.dtype(x.dtype)) else jnp.full((), np.iinfo(x.dtype).min, x.dtype)
         return _median(x.reshape(-1), 0, False, ignore_nan)[0]
 
+    def validate(x: Any, dim: int, keepdim: bool) -> None:
+        _refuse_empty_dim("median", x, dim)
+        _refuse_complex_median(x)
+
     over_dim.__doc__ = "The lower median along one dimension, and its index."
     over_all.__doc__ = "The lower median of all elements."
-    op(f"{name}(Tensor self)", method=False, toplevel=False, grads={"self": _value_shared})(over_all)
+    op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_refuse_complex_median, grads={"self": _value_shared})(over_all)
     op(f"{name}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{name.title()}Backward1",
-       results=("values", "indices"), validate=lambda x, dim, keepdim: _refuse_empty_dim("median", x, dim), grads={"self": _at_place})(over_dim)  # fmt: skip
+       results=("values", "indices"), validate=validate, grads={"self": _at_place})(over_dim)  # fmt: skip
 
 
 _declare_median("median", False)

@@ -67,31 +67,36 @@ def _zero_division(_: int) -> Exception:
     return RuntimeError("ZeroDivisionError")
 
 
-def _declare_division(name: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
+def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
+    refuse = _refuse(kernel, "cb")
+
     def checked(x: Any, y: Any) -> Any:
         zero = (y == 0).any().astype(np.int64)
         return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
 
     def plain(x: Any, y: Any) -> Any:
+        refuse(x)
         return function(x, y)
 
     plain.__doc__ = doc
     schema = "(Tensor|Scalar self, Tensor|Scalar other)"
-    options = {"promote": "common", "method": False, "toplevel": False, "validate": _refuse(f"{name}_cpu", "cb")}
+    options = {"promote": "common", "method": False, "toplevel": False}
     for suffix, node in nodes.items():
         op(f"{name}{suffix}{schema}", node=node, grads=grads, **options)(plain)
     op(f"{name}_checked{schema}", differentiable=False, check=_zero_division, **options)(checked)
 
 
 _declare_division(
-    "fmod", lax.rem, {"_number": "FmodBackward0", "_tensor": "FmodBackward1"},
+    "fmod", "fmod_cpu", lax.rem, {"_number": "FmodBackward0", "_tensor": "FmodBackward1"},
     {"self": SAME, "other": lambda grad, self, other: -grad * jnp.trunc(self / other)}, "The remainder with the dividend's sign.",
 )  # fmt: skip
 _declare_division(
-    "remainder", _remainder, {"_number": "RemainderBackward0", "_tensor": "RemainderBackward1", "_reflected": NOT_IMPLEMENTED},
+    "remainder", "remainder_cpu", _remainder, {"_number": "RemainderBackward0", "_tensor": "RemainderBackward1", "_reflected": NOT_IMPLEMENTED},
     {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(self, other)}, "The remainder with the divisor's sign.",
 )  # fmt: skip
-_declare_division("floor_divide", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, _no_derivative("floor_divide"), "self / other, rounded down.")
+_declare_division(
+    "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, _no_derivative("floor_divide"), "self / other, rounded down."
+)  # fmt: skip
 
 
 @op("frac(Tensor self)", inplace=True, validate=_refuse("frac_cpu", "iub"), grads={"self": SAME})
@@ -197,7 +202,13 @@ def polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
     sign = 1.0 if n % 2 else -1.0
-    return sign * math.factorial(n) * special.zeta(jnp.full_like(x, n + 1), x)
+    return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
+
+
+def _zeta(x: Any, q: Any) -> Any:
+    """The Hurwitz zeta function, infinite at its poles."""
+    pole = (q <= 0) & (q == jnp.floor(q))
+    return jnp.where(pole, jnp.inf, special.zeta(x, jnp.where(pole, 1, q))).astype(x.dtype)
 
 
 def _logit(x: Any, eps: Any) -> Any:
@@ -221,8 +232,9 @@ _unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad,
        aliases=("special_gammaln",))  # fmt: skip
 _unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
        aliases=("special_psi", "special_digamma"))  # fmt: skip
-_unary("polygamma_n(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
-       lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node="PolygammaBackward0")  # fmt: skip
+for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written", "PolygammaBackward1")):
+    _unary(f"{_name}(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
+           lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node)  # fmt: skip
 _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
        aliases=("special_i0",))  # fmt: skip
 _unary("logit(Tensor self, float? eps=None)", _logit, "log(self / (1 - self)); self kept in [eps, 1 - eps].", _logit_grad, inplace=True,
@@ -266,10 +278,10 @@ _hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel functio
 
 
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False,
-    grads={"other": lambda grad, self, other: -grad * self * special.zeta(self + 1, other)})  # fmt: skip
+    grads={"other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
-    return special.zeta(x, q)
+    return _zeta(x, q)
 
 
 def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
@@ -353,16 +365,21 @@ def _test(name: str, function: Any, doc: str, **options: Any) -> None:
     op(f"{name}(Tensor self)", differentiable=False, **options)(test)
 
 
-def _refuse_complex_infinity(x: Any) -> None:
+def _refuse_complex_infinity(name: str, x: Any) -> None:
     if x.dtype.kind == "c":
-        raise RuntimeError("isposinf does not support complex inputs.")
+        raise RuntimeError(f"{name} does not support complex inputs.")
 
 
-_test("isposinf", jnp.isposinf, "Whether inf.", validate=_refuse_complex_infinity)
-_test("isneginf", jnp.isneginf, "Whether -inf.", validate=_refuse_complex_infinity)
+def _refuse_complex_sign(x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise NotImplementedError("signbit is not implemented for complex tensors.")
+
+
+_test("isposinf", jnp.isposinf, "Whether inf.", validate=lambda x: _refuse_complex_infinity("isposinf", x))
+_test("isneginf", jnp.isneginf, "Whether -inf.", validate=lambda x: _refuse_complex_infinity("isneginf", x))
 _test("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else jnp.ones(x.shape, bool), "Whether the imaginary part is 0.", out=False)
 _test("signbit", lambda x: jnp.signbit(x) if jnp.issubdtype(x.dtype, jnp.floating) else x < 0, "Whether the sign is set.",
-      validate=lambda x: None)  # fmt: skip
+      validate=_refuse_complex_sign)  # fmt: skip
 
 
 def _same_type(x: Any, y: Any, **_: Any) -> None:
@@ -388,11 +405,13 @@ def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
 
 
 def _whole(name: str, function: Any, doc: str, schema: str = "(Tensor self, Tensor other)", **options: Any) -> None:
+    refuse = _refuse(options.pop("kernel", f"{name}_cpu"), "fcbV")
+
     def of_integers(x: Any, y: Any) -> Any:
+        refuse(x)
         return function(x, y)
 
     of_integers.__doc__ = doc
-    options.setdefault("validate", _refuse(f"{name}_cpu", "fcbV"))
     op(f"{name}{schema}", promote="common", inplace=True, differentiable=False, **options)(of_integers)
 
 
@@ -408,11 +427,11 @@ def _shifted(function: Any, emptied: Any) -> Any:
 _whole("gcd", jnp.gcd, "The greatest common divisor.")
 _whole("lcm", jnp.lcm, "The least common multiple.")
 _whole("bitwise_left_shift", _shifted(lax.shift_left, jnp.zeros_like), "The bits moved up by `other` places.",
-       "(Tensor|Scalar self, Tensor|Scalar other)", validate=_refuse("lshift_cpu", "fcbV"))  # fmt: skip
+       "(Tensor|Scalar self, Tensor|Scalar other)", kernel="lshift_cpu")  # fmt: skip
 _whole("bitwise_right_shift",
        _shifted(lambda x, y: lax.shift_right_logical(x, y) if x.dtype.kind == "u" else lax.shift_right_arithmetic(x, y),
                 lambda x: jnp.where(x < 0, -1, 0).astype(x.dtype) if x.dtype.kind == "i" else jnp.zeros_like(x)),
-       "The bits moved down by `other` places.", "(Tensor|Scalar self, Tensor|Scalar other)", validate=_refuse("rshift_cpu", "fcbV"))  # fmt: skip
+       "The bits moved down by `other` places.", "(Tensor|Scalar self, Tensor|Scalar other)", kernel="rshift_cpu")  # fmt: skip
 
 
 # ---------------------------------------------------------------------- complex numbers

@@ -186,9 +186,9 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     made.__class__ = type(self)
     made._rg = self._rg
     memo[id(self)] = made
-    grad = self.grad  # type: ignore[attr-defined]
+    grad = self.grad
     if grad is not None:
-        made.grad = copy.deepcopy(grad, memo)  # type: ignore[attr-defined]
+        made.grad = copy.deepcopy(grad, memo)
     if self.__dict__:
         made.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return made

@@ -96,7 +96,7 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
 
 def _without_tensors(data: Any) -> Any:
     if isinstance(data, Tensor):
-        return data.tolist()  # type: ignore[attr-defined]
+        return data.tolist()
     return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
 
 
@@ -176,7 +176,7 @@ def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one of that dtype and device already."""
     if isinstance(data, Tensor):
-        return data.to(device or data.device, dtype or data.dtype)  # type: ignore[attr-defined]
+        return data.to(device or data.device, dtype or data.dtype)
     return wrap(from_data(data, dtype, device))
 
 
@@ -279,7 +279,7 @@ def empty(*size: Any, **kwargs: Any) -> Tensor:
 def full(size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """`fill_value` everywhere; its type gives the dtype where none is given."""
     if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()  # type: ignore[attr-defined]
+        fill_value = fill_value.item()
     if dtype is None and kwargs.get("out") is None:
         dtype = dtypes.of(dtypes.of_number(type(fill_value)))
     return _made(fill_value, _sizes((size,)), dtype=dtype, **kwargs)

@@ -245,7 +245,7 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     p: Plan = plan_of(sig, mask)
     if p is NO_PLAN:
         return None
-    node: OpNode = _new(p.node_class)  # type: ignore[attr-defined]
+    node: OpNode = _new(p.node_class)
     node.plan = p
     if p.saves:
         results = (outs,) if type(outs) is Value else outs

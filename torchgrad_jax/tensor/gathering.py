@@ -261,7 +261,7 @@ def _scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     tensor = _fits_scatter(self, dim, index, tensor)
     if reduce is not None:
         if tensor is None:
-            tensor = self.new_full(index._aval.shape, src)  # type: ignore[attr-defined]
+            tensor = self.new_full(index._aval.shape, src)
         name = _choose("scatter_reduce", index, _size(self, dim), dim)
         return name, (self, dim, index, tensor, _REDUCTIONS[reduce], True)
     name = _choose("scatter_value" if tensor is None else "scatter_src", index, _size(self, dim), dim)

@@ -28,7 +28,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor:
     for name, v in (("self", input), ("vec2", vec2)):
         if v._aval.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v._aval.ndim}-D")
-    return with_out("outer", out, views.reshape(input, (-1, 1)) * vec2)  # type: ignore[operator]
+    return with_out("outer", out, views.reshape(input, (-1, 1)) * vec2)
 
 
 def _swapped_back(order: list[int], ndim: int) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ def _swapped_back(order: list[int], ndim: int) -> tuple[int, ...]:
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """The sum of products over the last `dims` dimensions of a and the first of b, or over two lists of dimensions."""
     if isinstance(dims, Tensor):
-        dims = dims.tolist()  # type: ignore[attr-defined]
+        dims = dims.tolist()
     if isinstance(dims, (tuple, list)):
         left, right = (list(d) if isinstance(d, (tuple, list)) else [d] for d in dims)
     else:
@@ -61,9 +61,9 @@ def _contract(a: Tensor, b: Tensor, left: list[int], right: list[int]) -> Tensor
         if p != q and 1 not in (p, q):
             raise RuntimeError(f"contracted dimensions need to match, but first has size {p} in dim {i} and second has size {q} in dim {j}")
         if p == 1 != q:
-            b = b.sum(j, keepdim=True)  # type: ignore[attr-defined]
+            b = b.sum(j, keepdim=True)
         elif q == 1 != p:
-            a = a.sum(i, keepdim=True)  # type: ignore[attr-defined]
+            a = a.sum(i, keepdim=True)
     m, n = a._aval.shape, b._aval.shape
     left, right = [wrap_dim(i, len(m)) for i in left], [wrap_dim(j, len(n)) for j in right]
     rows, columns = [d for d in range(len(m)) if d not in left], [d for d in range(len(n)) if d not in right]
@@ -81,7 +81,7 @@ def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The sum of products over the last dimensions; with a number, its multiple."""
     a, b = input._aval, other._aval
     if not a.ndim or not b.ndim:
-        return with_out("inner", out, input * other)  # type: ignore[operator]
+        return with_out("inner", out, input * other)
     if a.shape[-1] != b.shape[-1]:
         raise RuntimeError(f"inner() the last dimension must match on both input tensors but got shapes {list(a.shape)} and {list(b.shape)}")
     return with_out("inner", out, _contract(input, other, [-1], [-1]))
@@ -94,7 +94,7 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     b = (1,) * (ndim - other._aval.ndim) + other._aval.shape
     x = views.reshape(input, [n for m in a for n in (m, 1)])
     y = views.reshape(other, [n for m in b for n in (1, m)])
-    return with_out("kron", out, call("_unsafe_view", x * y, tuple(m * n for m, n in zip(a, b, strict=True))))  # type: ignore[operator]
+    return with_out("kron", out, call("_unsafe_view", x * y, tuple(m * n for m, n in zip(a, b, strict=True))))
 
 
 def multi_dot(tensors: Any, *, out: Any = None) -> Tensor:
@@ -191,7 +191,7 @@ def _linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = Non
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
     """The sum over `dim` of the products, x being conjugated."""
-    left = x.conj() if x.is_complex() else x  # type: ignore[attr-defined]
+    left = x.conj() if x.is_complex() else x
     return with_out("vecdot", out, (left * y).sum(dim))
 
 
@@ -444,7 +444,7 @@ def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where it is negative."""
     check_square("logdet", input._aval)
     sign, logabsdet = torch_slogdet(input)
-    if input.is_complex():  # type: ignore[attr-defined]
+    if input.is_complex():
         return sign.log() + logabsdet
     return functions.where(sign == -1, math.nan, logabsdet)
 
@@ -634,7 +634,7 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     if p in (2, -2):
         s = svdvals(A)
         first, last = views.narrow(s, -1, 0, 1), views.narrow(s, -1, s._aval.shape[-1] - 1, 1)
-        made = views.squeeze(first / last if p == 2 else last / first, -1)  # type: ignore[operator]
+        made = views.squeeze(first / last if p == 2 else last / first, -1)
     else:
         check_square(f"linalg.cond(ord={p})", A._aval)
         made = call("linalg_cond", A, p)
@@ -680,7 +680,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
 
 def _adjoint(t: Tensor) -> Tensor:
     turned = views.transpose(t, -2, -1)
-    return turned.conj() if t.is_complex() else turned  # type: ignore[attr-defined]
+    return turned.conj() if t.is_complex() else turned
 
 
 def adjoint(input: Tensor) -> Tensor:

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, registry
-from torchgrad_jax.tensor import arithmetic, conversion, creation, functions, gathering, indexing, random, reductions, shaping, views
+from torchgrad_jax.tensor import (
+    arithmetic,
+    conversion,
+    creation,
+    functions,
+    gathering,
+    indexing,
+    linear_algebra,
+    random,
+    reductions,
+    shaping,
+    views,
+)
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import detached
@@ -17,7 +29,7 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, random)
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
@@ -88,7 +100,7 @@ def _install_conversions() -> None:
     for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__bool__", "__float__", "__int__", "__complex__", "__index__",
                  "__format__", "__repr__", "__deepcopy__", "__reduce_ex__"):  # fmt: skip
         setattr(Tensor, name, getattr(conversion, name))
-    Tensor.type = conversion.type_  # type: ignore[attr-defined]
+    Tensor.type = conversion.type_
     from torchgrad_jax.ops import dtypes
 
     for name, target in {**dtypes.ALIASES, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16}.items():
@@ -143,7 +155,7 @@ def _operator(function: Any) -> Any:
 
 
 def _rtruediv(self: Tensor, other: Any) -> Tensor:
-    return Tensor.reciprocal(self) * other  # type: ignore[attr-defined]
+    return Tensor.reciprocal(self) * other
 
 
 def _rpow(self: Tensor, other: Any) -> Tensor:
@@ -160,12 +172,12 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
 
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, *NUMBERS)):
-        return bool((self == element).any().item())  # type: ignore[attr-defined]
+        return bool((self == element).any().item())
     raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
 
 def _reversed(self: Tensor) -> Tensor:
-    return self if not self._aval.ndim else self.flip(0)  # type: ignore[attr-defined]
+    return self if not self._aval.ndim else self.flip(0)
 
 
 def _get_data(self: Tensor) -> Tensor:

@@ -52,7 +52,9 @@ def _finish(name: str, out: Any, made: Any) -> Any:
 def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
     whole = _bind(name, None, False, None)
 
-    def general(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+    def general(
+        input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None
+    ) -> Tensor:
         _check_input(name, input)
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
@@ -83,8 +85,8 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     """The mean over `dim` of what is not nan."""
     if not dtypes.is_float(input._aval.dtype):
         raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.title}")
-    count = sum_(~input.isnan(), dim, keepdim)  # type: ignore[attr-defined]
-    return _finish("nanmean", out, input.nansum(dim, keepdim, dtype=dtype) / count)  # type: ignore[attr-defined]
+    count = sum_(~input.isnan(), dim, keepdim)
+    return _finish("nanmean", out, input.nansum(dim, keepdim, dtype=dtype) / count)
 
 
 # ---------------------------------------------------------------------- variances
@@ -146,7 +148,8 @@ def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable
         return _finish(name, out, made)
 
     made = unary(whole, name, general)
-    made.__doc__ = f"The {name} of all elements; (values, indices) over one dimension" + ("; the larger or smaller of two tensors." if binary_name else ".")
+    also = "; the larger or smaller of two tensors" if binary_name else ""
+    made.__doc__ = f"The {name} of all elements; (values, indices) over one dimension{also}."
     return made
 
 
@@ -277,9 +280,9 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     for _ in range(builtin_min(n, input._aval.shape[dim])):
         size = input._aval.shape[dim]
         late, early = narrow(input, dim, 1, size - 1), narrow(input, dim, 0, size - 1)
-        input = late.logical_xor(early) if input._aval.dtype == np.bool_ else late - early  # type: ignore[attr-defined]
+        input = late.logical_xor(early) if input._aval.dtype == np.bool_ else late - early
     if n == 0:
-        input = input.clone()  # type: ignore[attr-defined]
+        input = input.clone()
     return _finish("diff", out, input)
 
 
@@ -310,7 +313,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The areas under `y` up to each place along `dim` by the trapezoidal rule."""
     both, width = _pieces(y, x, 1 if dx is None else dx, dim)
-    return (both * (width / 2) if x is None else both * width / 2).cumsum(dim)  # type: ignore[attr-defined]
+    return (both * (width / 2) if x is None else both * width / 2).cumsum(dim)
 
 
 # ---------------------------------------------------------------------- search and counting
@@ -361,9 +364,9 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """Counts of the elements in `bins` equal parts of [min, max]; of the range of the elements where both are equal."""
     if bins <= 0:
-        raise RuntimeError("torch.histc(): bins must be > 0")
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
-        raise RuntimeError("torch.histc(): max must be larger than min")
+        raise RuntimeError("torch.histc: max must be larger than min")
     return _finish("histc", out, apply(registry["_histc"].bind((ARRAY, Static(bins), ARRAY, ARRAY)), (input, min, max)))
 
 

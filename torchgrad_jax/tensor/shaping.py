@@ -125,7 +125,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     dim = wrap_dim(dim, input._aval.ndim)
     n = input._aval.shape[dim]
     if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()  # type: ignore[attr-defined]
+        indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, (tuple, list)):
         cuts = [0, *indices_or_sections, n]
     else:
@@ -242,7 +242,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     dim = wrap_dim(dim, input._aval.ndim)
     shape = input._aval.shape or (1,)
     if isinstance(repeats, Tensor) and repeats._aval.shape in ((), (1,)):
-        repeats = int(repeats.item())  # type: ignore[attr-defined]
+        repeats = int(repeats.item())
     if isinstance(repeats, Tensor):
         counts = _repeat_counts(repeats, shape[dim])
         return index_select(input, dim, _host(np.repeat(np.arange(shape[dim]), counts), input))
@@ -369,7 +369,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if lead < 0 or any(m not in (1, n) for n, m in zip(shape[lead:], wanted, strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
     dims = [*range(lead), *(lead + i for i, m in enumerate(wanted) if m == 1 and shape[lead + i] != 1)]
-    made = input.sum(dims, keepdim=True) if dims else input  # type: ignore[attr-defined]
+    made = input.sum(dims, keepdim=True) if dims else input
     return views.view(made, wanted) if lead else made
 
 

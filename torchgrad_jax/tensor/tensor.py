@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous
@@ -13,6 +13,11 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.node import Edge, HookList, Node
 from torchgrad_jax.tensor.storage import Storage, View, read_through
+
+if TYPE_CHECKING:
+    from torchgrad_jax.tensor.declared import Declared as _Base
+else:
+    _Base = object
 
 _new = object.__new__
 
@@ -54,7 +59,7 @@ class Extra:
         self.name: str | None = None
 
 
-class Tensor:
+class Tensor(_Base):
     """A multi-dimensional array that autograd can follow.
 
     `_value` is its content while the tensor has its memory for itself (`_storage` is None); else `_read()` gives it.

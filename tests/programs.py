@@ -1,0 +1,146 @@
+"""Small programs, one statement a line, run through PyTorch and through torchgrad_jax and compared after each line or at the end."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from functools import lru_cache
+
+import numpy as np
+
+import torchgrad_jax
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+MESSAGE = 60  # characters of an exception's message that must agree
+
+
+@lru_cache(8192)
+def _compiled(line):
+    return compile(line, line, "exec")
+
+
+class Run:
+    """A program's namespace in one library, and what was observed."""
+
+    def __init__(self, library):
+        self.library = library
+        self.calls = []
+        self.space = {"torch": library, "np": np, "leaf": self.leaf, "index": self.index, "hook": self.hook, "grad": library.autograd.grad}
+
+    def leaf(self, *shape, seed=0, dtype="float64", requires_grad=True):
+        """A tensor of quarters, none of them 0."""
+        size = int(np.prod(shape))
+        values = (((np.arange(size) * 7 + seed * 3 + 2) % 11 - 5.5) / 4).reshape(shape)
+        return self.library.tensor(values.tolist(), dtype=getattr(self.library, dtype), requires_grad=requires_grad)
+
+    def index(self, values):
+        """An integer tensor."""
+        return self.library.tensor(values)
+
+    def hook(self, tag, scale=None):
+        """A gradient hook that notes its call and scales."""
+
+        def note(grad):
+            self.calls.append((tag, grad.detach().tolist()))
+            return None if scale is None else grad * scale
+
+        return note
+
+    def do(self, line):
+        """Run a line. What it raised: class and the beginning of the message."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exec(_compiled(line), self.space)
+        except AssertionError:
+            raise
+        except Exception as error:
+            return type(error).__name__, str(error)[:MESSAGE]
+        return None
+
+    def tensors(self):
+        """The program's tensors by name."""
+        return {name: x for name, x in self.space.items() if isinstance(x, self.library.Tensor)}
+
+    def observe(self, values=True):
+        """All that can be seen of all tensors."""
+        tensors = self.tensors()
+        names = {id(x): name for name, x in reversed(tensors.items())}
+        return {name: _seen(x, names, values) for name, x in tensors.items()}
+
+    def trace(self, program, each, until=None):
+        """The observations of a whole program: after each line if `each` says so, and at the end."""
+        found = []
+        for line in program:
+            raised = self.do(line)
+            found.append((line, raised, self.observe() if each else None))
+        found.append(("the end", list(self.calls), self.observe()))
+        return found
+
+
+def _seen(x, names, values):
+    base, node = x._base, x.grad_fn
+    seen = {
+        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": x._version, "base": None if base is None else names.get(id(base), "unnamed"),
+        "requires_grad": x.requires_grad, "is_leaf": x.is_leaf, "grad_fn": None if node is None else node.name(), "output_nr": x.output_nr,
+        "offset": x.storage_offset(), "strides": tuple(s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1) if x.numel() else None,
+        "contiguous": x.is_contiguous(),
+    }  # fmt: skip
+    if values:
+        seen["value"] = x.detach().tolist()
+        seen["grad"] = None
+        if x.is_leaf or x.retains_grad:
+            g = x.grad
+            if g is not None:
+                seen["grad"] = g.detach().tolist()
+                seen["grad's"] = (tuple(g.shape), g.requires_grad, None if g.grad_fn is None else g.grad_fn.name())
+    return seen
+
+
+def difference(ours, theirs):
+    """Where two observations first differ, in words; None where they agree."""
+    for (line, raised, state), (_, expected, wanted) in zip(ours, theirs, strict=True):
+        if not _equal(raised, expected):
+            return f"at `{line}`: {raised}, PyTorch: {expected}"
+        if state is None:
+            continue
+        if state.keys() != wanted.keys():
+            return f"at `{line}`: tensors {sorted(state)}, PyTorch: {sorted(wanted)}"
+        for name in state:
+            for what in wanted[name].keys() | state[name].keys():
+                a, b = state[name].get(what), wanted[name].get(what)
+                if not _equal(a, b):
+                    return f"after `{line}`: {name}'s {what} is {a}, PyTorch: {b}"
+    return None
+
+
+def _equal(a, b):
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (a != a and b != b) or abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b)) or (_wild(a) and _wild(b))
+    return a == b and type(a) is type(b)
+
+
+def _wild(x):
+    """Overflow is a matter of the last digit."""
+    return x != x or abs(x) > 1e120
+
+
+def lines(program):
+    """A program's text as its lines."""
+    return [line for line in textwrap.dedent(program).splitlines() if line.strip()]
+
+
+def same(program):
+    """Assert that a program behaves as in PyTorch (where that is installed), whether tensors are looked at after each line or at the end."""
+    program = lines(program) if isinstance(program, str) else program
+    for each in (False, True):
+        ours = Run(torchgrad_jax).trace(program, each)
+        if torch is not None:
+            found = difference(ours, Run(torch).trace(program, each))
+            assert found is None, "\n".join(["", *program, found, "looked at after each line" if each else "looked at in the end"])

@@ -1,0 +1,617 @@
+"""Losses and distances of torch.nn.functional."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import where
+from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
+from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
+    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss",
+    "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+]  # fmt: skip
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def _reduction(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
+    """The reduction asked for, also by the arguments that came before it. ValueError for another word."""
+    if size_average is not None or reduce is not None:
+        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning, stacklevel=4
+        )
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def _reduced(x: Tensor, reduction: str) -> Tensor:
+    return x.mean() if reduction == "mean" else x.sum() if reduction == "sum" else x  # type: ignore[attr-defined]
+
+
+def _clamp_min(x: Tensor, least: float) -> Tensor:
+    from torchgrad_jax.ops import extreme  # noqa: F401 - declares the operator
+
+    return apply(registry["clamp_min_number"].bind((ARRAY, ARRAY)), (x, least))
+
+
+def _optional(x: Tensor | None) -> Any:
+    return Static(None) if x is None else ARRAY
+
+
+def _call(name: str, tensors: tuple[Tensor | None, ...], *statics: Any) -> Tensor:
+    bound = registry[name].bind((*map(_optional, tensors), *map(Static, statics)))
+    return apply(bound, tuple(t for t in tensors if t is not None))
+
+
+# ---------------------------------------------------------------------- regression
+
+
+def _same_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both expanded to one shape. RuntimeError where they cannot be; a warning where they have to be."""
+    a, b = input._aval.shape, target.size()
+    if a == tuple(b):
+        return input, target
+    warnings.warn(
+        f"Using a target size ({b}) that is different to the input size ({input.size()}). This will likely lead to incorrect results due to "
+        "broadcasting. Please ensure they have the same size.",
+        UserWarning,
+        stacklevel=3,
+    )
+    shape = broadcast_shapes(a, tuple(b))
+    return expand(input, shape), expand(target, shape)
+
+
+def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    if losses._aval.shape != weight._aval.shape:
+        raise ValueError("Inputs and weights must have the same size.")
+    losses = losses * weight  # type: ignore[operator]
+    return losses.sum() / weight.sum() if reduction == "mean" else _reduced(losses, reduction)  # type: ignore[attr-defined]
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """The squared differences; their mean or sum. ValueError for an unknown reduction."""
+    input, target = _same_size(input, target)
+    reduction = _reduction(reduction, size_average, reduce)
+    if weight is not None:
+        return _weighted(_call("mse_loss", (input, target), "none"), weight, reduction)
+    return _call("mse_loss", (input, target), reduction)
+
+
+def l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """The absolute differences; their mean or sum. ValueError for an unknown reduction."""
+    input, target = _same_size(input, target)
+    reduction = _reduction(reduction, size_average, reduce)
+    losses = (input - target).abs()  # type: ignore[operator]
+    return _reduced(losses, reduction) if weight is None else _weighted(losses, weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """Quadratic for differences less than `beta`, linear beyond. RuntimeError for a negative beta, ValueError for an unknown reduction."""
+    input, target = _same_size(input, target)
+    reduction = _reduction(reduction, size_average, reduce)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0:
+        return _reduced((input - target).abs(), reduction)  # type: ignore[operator]
+    return _call("smooth_l1_loss", (input, target), reduction, float(beta))
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+    """`delta` times `smooth_l1_loss` of that beta. RuntimeError where delta is not positive, ValueError for an unknown reduction."""
+    input, target = _same_size(input, target)
+    reduction = _reduction(reduction)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    if weight is not None:
+        return _weighted(_call("huber_loss", (input, target), "none", float(delta)), weight, reduction)
+    return _call("huber_loss", (input, target), reduction, float(delta))
+
+
+# ---------------------------------------------------------------------- likelihoods
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-8,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The negative log likelihood of a Poisson distribution; `full` adds Stirling's approximation. ValueError for an unknown reduction."""
+    x: Any = input
+    reduction = _reduction(reduction, size_average, reduce)
+    loss = x.exp() - target * x if log_input else x - target * (x + eps).log()
+    if full:
+        t: Any = target
+        stirling = t * t.log() - t + (2 * math.pi * t).log() * 0.5
+        loss = loss + stirling.masked_fill(t <= 1, 0)
+    return _reduced(loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """The negative log likelihood of a normal distribution with variances `var`. ValueError for a negative variance or a wrong shape of it."""
+    x, v = input, var
+    if not isinstance(v, Tensor):
+        if v < 0:
+            raise ValueError("var has negative entry/entries")
+        v = v * x.new_ones(x._aval.shape)  # type: ignore[attr-defined]
+    elif bool((v < 0).any()):  # type: ignore[operator]
+        raise ValueError("var has negative entry/entries")
+    shape, given = x._aval.shape, v._aval.shape
+    if given != shape:
+        if shape[:-1] == given:
+            v = unsqueeze(v, -1)
+        elif not (shape[:-1] == given[:-1] and given[-1:] == (1,)) and not _expands(given, shape):
+            raise ValueError("var is of incorrect size")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{reduction} is not valid")
+    # Gradients pass to var as if it had not been raised to eps.
+    raised = v + (_clamp_min(v.detach(), eps) - v.detach())  # type: ignore[operator]
+    loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)  # type: ignore[operator]
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduced(loss, reduction)
+
+
+def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def kl_div(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """target * (log(target) - input) where `input` is a logarithm; "batchmean" divides the sum by the first size. ValueError for an unknown reduction."""
+    x: Any = input
+    t: Any = target
+    if size_average is not None or reduce is not None:
+        reduction = _reduction(reduction, size_average, reduce)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns "
+            "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            UserWarning,
+            stacklevel=2,
+        )
+    kind = "sum" if reduction == "batchmean" else _reduction(reduction)
+    loss = t.exp() * (t - x) if log_target else _xlogy(t) - t * x
+    reduced = _reduced(loss, kind)
+    return reduced / x._aval.shape[0] if reduction == "batchmean" and x._aval.ndim else reduced
+
+
+def _xlogy(t: Any) -> Any:
+    return t.xlogy(t) if hasattr(t, "xlogy") else where(t == 0, t * 0, t * where(t == 0, t * 0 + 1, t).log())
+
+
+# ---------------------------------------------------------------------- two classes
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The cross entropy of probabilities `input` and `target`. RuntimeError for what is not between 0 and 1, ValueError for another size."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    if weight is not None:
+        weight = expand(weight, broadcast_shapes(target._aval.shape, weight._aval.shape))
+    return _call("binary_cross_entropy", (input, target, weight), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """`binary_cross_entropy` of sigmoid(input), stable for large inputs. ValueError for another size of the target."""
+    reduction = _reduction(reduction, size_average, reduce)
+    return _with_logits(input, target, weight, pos_weight, reduction)
+
+
+def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Tensor:
+    if target.size() != input.size():
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    if not dtypes.is_float(target._aval.dtype):
+        raise RuntimeError(f"result type {dtypes.of(input._aval.dtype).title} can't be cast to the desired output type {dtypes.of(target._aval.dtype).title}")
+    if pos_weight is not None:
+        broadcast_shapes(pos_weight._aval.shape, target._aval.shape)
+    return _call("binary_cross_entropy_with_logits", (input, target, weight, pos_weight), reduction)
+
+
+# ---------------------------------------------------------------------- several classes
+
+
+def _host(x: Tensor) -> np.ndarray | None:
+    """The values where they are at hand without a computation."""
+    array = x._read().array
+    return array if isinstance(array, np.ndarray) else None
+
+
+def _classes_known(target: Tensor, classes: int, ignore_index: int) -> bool:
+    """Whether all targets are known to be classes. IndexError for one that is known not to be."""
+    values = _host(target)
+    if values is None:
+        return False
+    if values.size and (values.min() < 0 or values.max() >= classes):
+        bad = values[(values != ignore_index) & ((values < 0) | (values >= classes))]
+        if bad.size:
+            raise IndexError(f"Target {bad.flat[0]} is out of bounds.")
+    return True
+
+
+def _nll(name: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    classes = input._aval.shape[0 if input._aval.ndim == 1 else 1]
+    known = target._aval.dtype.kind not in "iu" or _classes_known(target, classes, ignore_index)
+    bound = registry[f"_{name}" if known else f"_{name}_checked"].bind((ARRAY, ARRAY, _optional(weight), ARRAY, Static(reduction)))
+    operands = (input, target) if weight is None else (input, target, weight)
+    return apply(bound, (*operands, ignore_index))
+
+
+def _check_weight(weight: Tensor | None, classes: int, spatial: bool) -> None:
+    if weight is None or weight._aval.shape == (classes,):
+        return
+    if spatial:
+        raise RuntimeError("weight tensor should be defined either for all or no classes")
+    raise RuntimeError(
+        f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {list(weight._aval.shape)}"
+    )
+
+
+def _nll_1d(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    a, b = input._aval.shape, target._aval.shape
+    if len(b) > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if len(a) == 1 and b == (1,):
+        target = reshape(target, ())
+    elif (len(a) == 1 and b) or (len(a) == 2 and a[:1] != b):
+        raise RuntimeError(f"size mismatch (got input: {list(a)}, target: {list(b)})")
+    _check_weight(weight, a[-1], False)
+    return _nll("nll_loss", input, target, weight, ignore_index, reduction)
+
+
+def _nll_2d(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    a, b = input._aval.shape, target._aval.shape
+    if len(b) != 3:
+        raise RuntimeError(f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {len(b)}")
+    if (a[0], *a[2:]) != b:
+        raise RuntimeError(f"size mismatch (got input: {list(a)} , target: {list(b)}")
+    _check_weight(weight, a[1], True)
+    return _nll("nll_loss2d", input, target, weight, ignore_index, reduction)
+
+
+def _nll_any(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
+    a, b = input._aval.shape, target._aval.shape
+    if not a:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if len(a) != 1 and (not b or a[0] != b[0]):
+        raise ValueError(f"Expected input batch_size ({a[0]}) to match target batch_size ({b[0] if b else 0}).")
+    if len(a) <= 2:
+        return _nll_1d(input, target, weight, ignore_index, reduction)
+    if len(a) == 4:
+        return _nll_2d(input, target, weight, ignore_index, reduction)
+    out = (a[0], *a[2:])
+    if b != out:
+        raise RuntimeError(f"Expected target size {list(out)}, got {list(b)}")
+    rest = math.prod(a[2:])
+    image, classes = (a[0], a[1], 1, rest), (a[0], 1, rest)
+    found = _nll_2d(reshape(input, image), reshape(target, classes), weight, ignore_index, reduction)
+    return view(found, out) if reduction == "none" else found
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """-input[n, target[n]] for log-probabilities (N, C, *) or (C), weighted by class; the mean divides by the sum of the weights.
+
+    IndexError for a target that is no class, ValueError and RuntimeError for shapes that do not fit.
+    """
+    return _nll_any(input, target, weight, ignore_index, _reduction(reduction, size_average, reduce))
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
+    reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """`nll_loss` of log_softmax(input) for classes, or the cross entropy with target probabilities of the input's shape.
+
+    IndexError for a target that is no class, ValueError and RuntimeError for shapes and dtypes that do not fit.
+    """
+    from torchgrad_jax.nn.activation import log_softmax
+
+    reduction = _reduction(reduction, size_average, reduce)
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor):
+        at, name, given = (1, "input", input) if not isinstance(input, Tensor) else (2, "target", target)
+        raise TypeError(f"cross_entropy_loss(): argument '{name}' (position {at}) must be Tensor, not {type(given).__name__}")
+    axis = 0 if input._aval.ndim == 1 else 1
+    if input._aval.shape == target._aval.shape:
+        if not dtypes.is_float(target._aval.dtype):
+            raise RuntimeError(f"Expected floating point type for target with class probabilities, got {dtypes.of(target._aval.dtype).title}")
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
+        return _cross_entropy_of_probabilities(log_softmax(input, axis), target, weight, reduction, label_smoothing)
+    if label_smoothing:
+        _check_smoothing(label_smoothing)
+        return _smoothed(log_softmax(input, axis), target, weight, ignore_index, reduction, label_smoothing)
+    return _nll_any(log_softmax(input, axis), target, weight, ignore_index, reduction)
+
+
+def _check_smoothing(label_smoothing: float) -> None:
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+
+
+def _mul_number(x: Tensor, number: float) -> Tensor:
+    return apply(registry["_mul_number"].bind((ARRAY, ARRAY)), (x, number))
+
+
+def _div_number(x: Tensor, number: float) -> Tensor:
+    return apply(registry["_div_number"].bind((ARRAY, ARRAY)), (x, number))
+
+
+def _along_classes(weight: Tensor, like: Tensor) -> Tensor:
+    ndim = like._aval.ndim
+    return weight if ndim == 1 else view(weight, (1, -1, *(1,) * (ndim - 2)))
+
+
+def _cross_entropy_of_probabilities(logs: Any, target: Any, weight: Tensor | None, reduction: str, smoothing: float) -> Tensor:
+    axis = 0 if logs._aval.ndim == 1 else 1
+    shape = logs._aval.shape
+    if weight is not None and weight._aval.shape != (shape[axis],):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {shape[axis]} classes or no classes but got weight tensor of shape: "
+            f"{list(weight._aval.shape)}"
+        )
+    if smoothing:
+        _check_smoothing(smoothing)
+        target = target * (1 - smoothing) + smoothing / shape[axis]
+    product = logs * target
+    if weight is not None:
+        product = product * _along_classes(weight, logs)
+    if reduction == "none":
+        return -product.sum(axis)
+    total = -product.sum()
+    return total if reduction == "sum" else _div_number(total, math.prod(shape) / shape[axis] if shape[axis] else 0)
+
+
+def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, reduction: str, smoothing: float) -> Tensor:
+    axis = 0 if logs._aval.ndim == 1 else 1
+    exact = _nll_any(logs, target, weight, ignore_index, reduction)
+    each = -(logs if weight is None else logs * _along_classes(weight, logs)).sum(axis)
+    ignored = target == ignore_index
+    each = each.masked_fill(ignored, 0)
+    if reduction == "mean":
+        if weight is None:
+            uniform = each.sum() / (~ignored).sum().to(logs.dtype)
+        else:
+            chosen = weight[target.masked_fill(ignored, 0)].masked_fill(ignored, 0)  # type: ignore[index]
+            uniform = each.sum() / chosen.sum()
+    else:
+        uniform = _reduced(each, reduction)
+    return _mul_number(exact, 1 - smoothing) + _mul_number(uniform, smoothing / logs._aval.shape[axis])  # type: ignore[operator]
+
+
+# ---------------------------------------------------------------------- margins
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction."""
+    return _call("soft_margin_loss", (input, target), _reduction(reduction, size_average, reduce))
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """input where the target is 1, max(0, margin - input) where it is -1. ValueError for an unknown reduction."""
+    x: Any = input
+    t: Any = target
+    reduction = _reduction(reduction, size_average, reduce)
+    zero = x.detach() * 0
+    apart = where(t == 1, zero, _clamp_min(margin - x, 0))
+    together = where(t == -1, zero, x)
+    return _reduced(apart + together, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -target * (input1 - input2) + margin). RuntimeError for different numbers of dimensions, ValueError for an unknown reduction."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if not input1._aval.ndim == input2._aval.ndim == target._aval.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
+    return _reduced(_clamp_min(-target * (input1 - input2) + margin, 0), reduction)  # type: ignore[operator]
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos for targets 1, max(0, cos - margin) for targets -1. RuntimeError for shapes that do not fit, ValueError for an unknown reduction."""
+    x, y, t = input1, input2, target
+    reduction = _reduction(reduction, size_average, reduce)
+    if t._aval.ndim > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    wanted = t._aval.ndim + 1
+    if x._aval.ndim != wanted or y._aval.ndim != wanted:
+        raise RuntimeError(
+            f"{wanted - 1}D target tensor expects {wanted}D input tensors, but found inputs with sizes {list(x._aval.shape)} and {list(y._aval.shape)}."
+        )
+    axis = wanted - 1
+    eps = 1e-12  # PyTorch's guard of this loss: added to the squared norms.
+    cosine: Any = (x * y).sum(axis) / (((x * x).sum(axis) + eps) * ((y * y).sum(axis) + eps)).sqrt()  # type: ignore[operator]
+    zero = cosine.detach() * 0
+    together = where(t == 1, 1 - cosine, zero)
+    apart = where(t == -1, _clamp_min(cosine - margin, 0), zero)
+    return _reduced(together + apart, reduction)  # type: ignore[operator]
+
+
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """The mean over classes of max(0, margin - input[target] + input[i]) ** p. RuntimeError for shapes that do not fit, ValueError for another p."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    a, b = input._aval.shape, target._aval.shape
+    if weight is not None and weight._aval.shape != a[-1:]:
+        if weight._aval.ndim != 1:
+            raise ValueError("weight must be one-dimensional")
+        raise RuntimeError(f"inconsistent weight size, expected {a[-1]} but got {list(weight._aval.shape)}")
+    if len(a) == 2 and b != a[:1]:
+        raise RuntimeError(
+            f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [{a[0]}], "
+            f"but got {list(b)}. Input has shape {list(a)}."
+        )
+    return _call("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The margins between all target classes (those before the first -1) and all others. RuntimeError for shapes that do not fit."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if input._aval.shape != target._aval.shape:
+        raise RuntimeError(f"inconsistent target size: {list(target._aval.shape)} for input of size: {list(input._aval.shape)}")
+    return _call("multilabel_margin_loss", (input, target), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over the last dimension of the binary cross entropy of sigmoid(input). ValueError for an unknown reduction."""
+    from torchgrad_jax.nn.activation import logsigmoid
+
+    reduction = _reduction(reduction, size_average, reduce)
+    t: Any = target
+    losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))  # type: ignore[operator]
+    if weight is not None:
+        losses = losses * weight
+    return _reduced(losses.sum(-1) / input._aval.shape[-1], reduction)
+
+
+# ---------------------------------------------------------------------- distances
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    return _call("_pairwise_norm", (x1 - x2 + eps,), float(p), bool(keepdim))  # type: ignore[operator]
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers."""
+    from torchgrad_jax.ops import promotion
+
+    common = dtypes.of(promotion.result_type([x1._aval, x2._aval]))
+    if not dtypes.is_float(common.np):
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.title}")
+    shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
+    axis = wrap_dim(dim, len(shape))
+    a, b = (_unit(cast(expand(x, shape), common), axis, eps) for x in (x1, x2))
+    return (a * b).sum(axis)  # type: ignore[operator]
+
+
+def _unit(x: Any, axis: int, eps: float) -> Any:
+    from torchgrad_jax.tensor.views import transpose
+
+    last = transpose(x, axis, -1) if axis != x._aval.ndim - 1 else x
+    norm = _call("_pairwise_norm", (last,), 2.0, True)
+    norm = transpose(norm, axis, -1) if axis != x._aval.ndim - 1 else norm
+    # The norm is raised to eps outside of the graph: its gradient stays that of the norm.
+    return x / (norm + (_clamp_min(norm.detach(), eps) - norm.detach()))  # type: ignore[operator]
+
+
+def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    a, p, n = anchor._aval.ndim, positive._aval.ndim, negative._aval.ndim
+    if not a == p == n:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {a}D, positive {p}D, and negative {n}D inputs"
+        )
+
+
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer of anchor and positive. ValueError for a margin <= 0."""
+    reduction = _reduction(reduction, size_average, reduce)
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return pairwise_distance(x, y, p, eps)
+
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str) -> Tensor:
+    _check_triplet(anchor, positive, negative, margin)
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return _reduced(_clamp_min(margin + near - far, 0), reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """`triplet_margin_loss` for any distance."""
+    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, _reduction(reduction))
+
+
+# ---------------------------------------------------------------------- torch.X: the reduction is a number there
+
+
+def _numbered(function: Any, *names: str) -> Any:
+    """The same loss with `reduction` as 0, 1 or 2 for none, mean and sum."""
+
+    def call(*args: Any, reduction: int | str = 1, **kwargs: Any) -> Tensor:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        reduction = given.pop("reduction", reduction)
+        return function(**given, reduction=reduction if isinstance(reduction, str) else REDUCTIONS[reduction])
+
+    call.__name__ = call.__qualname__ = function.__name__
+    call.__doc__ = function.__doc__
+    return call
+
+
+TOPLEVEL: dict[str, Any] = {
+    "cosine_similarity": cosine_similarity, "pairwise_distance": pairwise_distance,
+    "cosine_embedding_loss": _numbered(cosine_embedding_loss, "input1", "input2", "target", "margin", "reduction"),
+    "hinge_embedding_loss": _numbered(hinge_embedding_loss, "input", "target", "margin", "reduction"),
+    "margin_ranking_loss": _numbered(margin_ranking_loss, "input1", "input2", "target", "margin", "reduction"),
+    "triplet_margin_loss": _numbered(triplet_margin_loss, "anchor", "positive", "negative", "margin", "p", "eps", "swap", "reduction"),
+    "kl_div": _numbered(kl_div, "input", "target", "reduction"),
+    "poisson_nll_loss": _numbered(poisson_nll_loss, "input", "target", "log_input", "full", "eps", "reduction"),
+    "binary_cross_entropy_with_logits": _numbered(binary_cross_entropy_with_logits, "input", "target", "weight", "pos_weight", "reduction"),
+}  # fmt: skip
+METHODS: dict[str, Any] = {}

@@ -1,0 +1,236 @@
+"""Padding, pixel shuffling and resampling of torch.nn.functional."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.ops import padding as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = [
+    "channel_shuffle", "interpolate", "native_channel_shuffle", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+]  # fmt: skip
+
+
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+    """`input` with `value` around it: amounts before and after, the last dimension's first. RuntimeError for what does not fit."""
+    amounts = tuple(p.__index__() for p in pad)
+    shape = input._aval.shape
+    if len(amounts) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(amounts)}")
+    if len(amounts) > 2 * len(shape):
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length {len(amounts)} and input of dimension "
+            f"{len(shape)}"
+        )
+    for i in range(len(amounts) // 2):
+        n, before, after = shape[-1 - i], amounts[2 * i], amounts[2 * i + 1]
+        if n + before + after < 0 or n + min(before, 0) + min(after, 0) < 0:
+            raise RuntimeError("narrow(): length must be non-negative.")
+    return apply(registry["constant_pad_nd"].bind((ARRAY, Static(amounts), ARRAY)), (input, value))
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """`input` padded by a number, by its mirror image ("reflect"), its border ("replicate") or its other end ("circular").
+
+    `pad` has the amounts before and after each dimension, the last dimension first; negative ones remove elements. RuntimeError and
+    NotImplementedError for amounts that the mode does not allow.
+    """
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if mode == "constant":
+        return constant_pad_nd(input, pad, 0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    amounts = tuple(p.__index__() for p in pad)
+    dims, shape = len(amounts) // 2, input._aval.shape
+    if dims not in (1, 2, 3) or len(shape) not in (dims + 1, dims + 2):
+        raise NotImplementedError(
+            f"Padding size {len(amounts)} is not supported for {len(shape)}D input tensor.\nSupported combinations for non-constant padding:\n"
+            "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+            "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+            "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
+        )
+    _check_amounts(shape, amounts, mode)
+    return apply(registry[f"_{mode}_pad{dims}d"].bind((ARRAY, Static(amounts), Static(mode))), (input,))
+
+
+def _check_amounts(shape: tuple[int, ...], amounts: tuple[int, ...], mode: str) -> None:
+    for i in range(len(amounts) // 2):
+        n, before, after = shape[-1 - i], amounts[2 * i], amounts[2 * i + 1]
+        if mode == "circular" and max(before, after) > n:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if mode == "reflect" and max(before, after) >= n:
+            raise RuntimeError(
+                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at "
+                f"dimension {len(shape) - 1 - i} of input {list(shape)}"
+            )
+    names = "WHD"[: len(amounts) // 2]
+    sizes = [shape[-1 - i] + amounts[2 * i] + amounts[2 * i + 1] for i in range(len(names))]
+    if min(sizes) < 1:
+        if mode == "circular":
+            raise RuntimeError("Negative padding value is resulting in an empty dimension")
+        given = " ".join(f"{name}: {shape[-1 - i]}" for i, name in reversed(list(enumerate(names))))
+        made = " ".join(f"{name}: {sizes[i]}" for i, name in reversed(list(enumerate(names))))
+        raise RuntimeError(f"input ({given}) is too small. Calculated output {made}")
+
+
+# ---------------------------------------------------------------------- between channels and space
+
+
+def _need_3_dims(name: str, input: Tensor) -> None:
+    if input._aval.ndim < 3:
+        raise RuntimeError(f"{name} expects input to have at least 3 dimensions, but got input with {input._aval.ndim} dimension(s)")
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(*, C * r * r, H, W) to (*, C, H * r, W * r). RuntimeError for channels that do not divide."""
+    _need_3_dims("pixel_shuffle", input)
+    if upscale_factor <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {upscale_factor}")
+    channels, square = input._aval.shape[-3], upscale_factor * upscale_factor
+    if channels % square:
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            f"input.size(-3)={channels} is not divisible by {square}"
+        )
+    return apply(registry["pixel_shuffle"].bind((ARRAY, Static(upscale_factor))), (input,))
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(*, C, H * r, W * r) to (*, C * r * r, H, W). RuntimeError for sizes that do not divide."""
+    _need_3_dims("pixel_unshuffle", input)
+    if downscale_factor <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {downscale_factor}")
+    for label, axis in (("height", -2), ("width", -1)):
+        n = input._aval.shape[axis]
+        if n % downscale_factor:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {label} to be divisible by downscale_factor, but input.size({axis})={n} is not divisible by {downscale_factor}"
+            )
+    return apply(registry["pixel_unshuffle"].bind((ARRAY, Static(downscale_factor))), (input,))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of (N, C, *) taken in turn from each of `groups` groups. RuntimeError where they do not divide."""
+    _need_3_dims("channel_shuffle", input)
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if input._aval.shape[1] % groups:
+        raise RuntimeError(f"Number of channels must be divisible by groups. Got {input._aval.shape[1]} channels and {groups} groups.")
+    return apply(registry["channel_shuffle"].bind((ARRAY, Static(groups))), (input,))
+
+
+native_channel_shuffle = channel_shuffle
+
+
+# ---------------------------------------------------------------------- resampling
+
+_LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
+_DIMS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+_MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
+
+
+def _scaled(input: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
+    """The output size and the scale factors, whichever is given. ValueError for both, none or a wrong number of them."""
+    spatial = list(input._aval.shape[2:])
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    given = size if size is not None else scale_factor
+    if given is None:
+        raise ValueError("either size or scale_factor should be defined")
+    if not isinstance(given, (tuple, list)):
+        given = (given,) * len(spatial)
+    if len(given) != len(spatial):
+        label, letter = ("output size", "o") if size is not None else ("scale_factor", "s")
+        word = "output size of" if size is not None else "scale_factor of shape"
+        raise ValueError(
+            f"Input and {'output' if size is not None else label} must have the same number of spatial dimensions, but got input with spatial dimensions of "
+            f"{spatial} and {word} {given}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {label} in "
+            f"({letter}1, {letter}2, ...,{letter}K) format."
+        )
+    if size is not None:
+        return tuple(s.__index__() for s in given), None
+    return None, tuple(float(s) for s in given)
+
+
+def _check_mode(input: Tensor, mode: str, align_corners: bool | None) -> None:
+    ndim = input._aval.ndim
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align_corners is not None:
+            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+    elif mode in _DIMS and 3 <= ndim <= 5 and ndim != _DIMS[mode] + 2:
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
+    if not 3 <= ndim <= 5 or (mode not in _DIMS and mode not in ("nearest", "area", "nearest-exact")):
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: {_MODES} (got {mode})"
+        )
+
+
+def interpolate(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> Tensor:  # fmt: skip
+    """(N, C, *) resampled to `size`, or by `scale_factor`. Modes: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area.
+
+    ValueError for a missing or doubled size, NotImplementedError for a mode that does not fit the dimensions, or antialias.
+    """
+    if 3 <= input._aval.ndim <= 5 or mode in ("nearest", "area", "nearest-exact"):
+        _check_mode(input, mode, align_corners)
+    else:
+        _check_mode(input, mode, None)
+    if antialias:
+        raise NotImplementedError("torchgrad_jax interpolates without antialias")
+    out, factors = _scaled(input, size, scale_factor)
+    spatial = input._aval.shape[2:]
+    if out is None:
+        assert factors is not None
+        out = tuple(int(math.floor(n * f)) for n, f in zip(spatial, factors, strict=True))
+        if recompute_scale_factor:
+            factors = None
+    if mode == "area":
+        from torchgrad_jax.nn import pooling
+
+        return getattr(pooling, f"adaptive_avg_pool{len(spatial)}d")(input, out)
+    if min(out) < 1 or min(spatial) < 1:
+        names = "DHW"[-len(spatial) :]
+        given, made = (" ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
+    scales = tuple(n / o for n, o in zip(spatial, out, strict=True)) if factors is None else tuple(1 / f for f in factors)
+    name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d"
+    bound = registry[name].bind((ARRAY, Static(out), Static(scales), Static(mode), Static(bool(align_corners))))
+    return apply(bound, (input,))
+
+
+def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None) -> Tensor:
+    """`interpolate` by its old name."""
+    return _deprecated("upsample", input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "nearest"."""
+    return _deprecated("upsample_nearest", input, size, scale_factor, "nearest", None)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode "bilinear" and align_corners."""
+    return _deprecated("upsample_bilinear", input, size, scale_factor, "bilinear", True)
+
+
+def _deprecated(name: str, input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool | None) -> Tensor:
+    warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", UserWarning, stacklevel=3)
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+TOPLEVEL: dict[str, Any] = {
+    "constant_pad_nd": constant_pad_nd, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle,
+}  # fmt: skip
+METHODS: dict[str, Any] = {}

@@ -1,0 +1,159 @@
+"""Embeddings and one-hot vectors of torch.nn.functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import embedding as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.indexing import known_bounds
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.views import reshape
+
+__all__ = ["embedding", "embedding_bag", "one_hot"]
+
+
+def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, name: str = "embedding") -> Tensor:
+    if indices._aval.dtype not in (np.int64, np.int32):
+        title = dtypes.of(indices._aval.dtype).title
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{title}Tensor instead "
+            f"(while checking arguments for {name})"
+        )
+    if weight._aval.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    bounds = known_bounds(indices) if indices._aval.size else (0, -1)
+    if bounds is not None and (bounds[0] < 0 or bounds[1] >= weight._aval.shape[0]):
+        raise IndexError("index out of range in self")
+    operator = registry["embedding_checked" if bounds is None else "embedding"]
+    return apply(operator.bind((ARRAY, ARRAY, Static(padding_idx), Static(bool(scale_grad_by_freq)))), (weight, indices))
+
+
+def _padding(padding_idx: int | None, rows: int) -> int:
+    if padding_idx is None:
+        return -1
+    if padding_idx >= rows or padding_idx < -rows:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    return padding_idx % rows
+
+
+def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
+    from torchgrad_jax.autograd.grad_mode import no_grad
+    from torchgrad_jax.tensor.indexing import setitem
+
+    with no_grad():
+        found = np.unique(np.asarray(indices._concrete()))
+        rows = np.asarray(weight._concrete())[found]
+        norms = np.linalg.norm(rows, norm_type, axis=1, keepdims=True)
+        scaled = np.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows).astype(rows.dtype)
+        setitem(weight, wrap(from_data(found, None, weight.device)), wrap(from_data(scaled, weight.dtype, weight.device)))
+
+
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of `weight` (V, D) at `input`. The row `padding_idx` gets no gradient; `sparse` changes nothing but PyTorch's layout of it.
+
+    IndexError for an index out of range, AssertionError for such a padding_idx, RuntimeError for a wrong dtype or shape.
+    """
+    padding = _padding(padding_idx, weight._aval.shape[0])
+    if max_norm is not None:
+        _renormalize(weight, input, max_norm, norm_type)
+    return _look_up(weight, input, padding, scale_grad_by_freq)
+
+
+def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """`torch.embedding`: the table comes first, and padding_idx is -1 for none."""
+    return _look_up(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[np.ndarray, int]:
+    """The bag of each index, and the number of bags."""
+    if input._aval.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found offsets of "
+                f"type {type(offsets)}"
+            )
+        count, length = input._aval.shape
+        return np.repeat(np.arange(count), length), count
+    if input._aval.ndim != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input._aval.ndim}")
+    if offsets is None or offsets._aval.ndim != 1:
+        raise ValueError("offsets has to be a 1D Tensor but got None" if offsets is None else "offsets has to be a 1D Tensor")
+    starts = np.asarray(offsets._concrete())
+    if starts.size and starts[0] != 0:
+        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}")
+    if starts.size and starts[-1] > input._aval.size:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length({input._aval.size}), but got offsets[-1] of {starts[-1]}"
+        )
+    count = len(starts) - 1 if include_last_offset else len(starts)
+    return np.searchsorted(starts[:count], np.arange(input._aval.size), side="right") - 1, count
+
+
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum, mean or largest elements of the rows of each bag: a row of a 2-dim `input`, or what lies between offsets. Looks at offsets.
+
+    IndexError for an index out of range, ValueError for a wrong mode or shape.
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None:
+        if mode != "sum":
+            raise NotImplementedError(
+                "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+                f"(got mode='{mode}'). Please open a feature request on GitHub."
+            )
+        if per_sample_weights._aval.shape != input._aval.shape:
+            raise ValueError(
+                f"embedding_bag: If per_sample_weights ({list(per_sample_weights._aval.shape)}) is not None, it must have the same shape as the input "
+                f"({list(input._aval.shape)})"
+            )
+        per_sample_weights = reshape(per_sample_weights, (-1,))
+    bags, count = _bags(input, offsets, include_last_offset)
+    if max_norm is not None:
+        _renormalize(weight, input, max_norm, norm_type)
+    padding = _padding(padding_idx, weight._aval.shape[0])
+    flat = reshape(input, (-1,))
+    if padding_idx is not None:
+        bags = np.where(np.asarray(flat._concrete()) == padding, -1, bags)
+    rows = _look_up(weight, flat, padding, scale_grad_by_freq, "embedding_bag")
+    bound = registry["_bag"].bind((ARRAY, ARRAY, Static(None) if per_sample_weights is None else ARRAY, Static(count), Static(mode)))
+    where = wrap(from_data(bags.astype(np.int64), None, weight.device))
+    return apply(bound, (rows, where) if per_sample_weights is None else (rows, where, per_sample_weights))
+
+
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 vectors with a 1 at each class. Looks at the values. RuntimeError for what is no class, or int64."""
+    if input._aval.dtype != np.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not input._aval.size:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        low, high = 0, -1
+    else:
+        values = np.asarray(input._concrete())
+        low, high = int(values.min()), int(values.max())
+    if low < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if num_classes == -1:
+        num_classes = high + 1
+    elif high >= num_classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    return apply(registry["_one_hot"].bind((ARRAY, Static(num_classes))), (input,))
+
+
+TOPLEVEL: dict[str, Any] = {"embedding": _embedding}
+METHODS: dict[str, Any] = {}
