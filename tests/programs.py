@@ -29,7 +29,7 @@ class Run:
     def __init__(self, library):
         self.library = library
         self.calls = []
-        self.space = {"torch": library, "np": np, "leaf": self.leaf, "index": self.index, "hook": self.hook, "grad": library.autograd.grad}
+        self.space = {"torch": library, "np": np, "leaf": self.leaf, "index": self.index, "hook": self.hook, "plain": self.plain, "grad": library.autograd.grad}
 
     def leaf(self, *shape, seed=0, dtype="float64", requires_grad=True):
         """A tensor of quarters, none of them 0."""
@@ -40,6 +40,10 @@ class Run:
     def index(self, values):
         """An integer tensor."""
         return self.library.tensor(values)
+
+    def plain(self, x):
+        """A copy in row-major order."""
+        return x.clone() if self.library is torchgrad_jax else x.clone(memory_format=torch.contiguous_format)
 
     def hook(self, tag, scale=None):
         """A gradient hook that notes its call and scales."""
@@ -82,22 +86,30 @@ class Run:
         return found
 
 
+def _asked(question):
+    """A property's value, or the error it raises."""
+    try:
+        return question()
+    except RuntimeError as error:
+        return str(error)
+
+
 def _seen(x, names, values):
-    base, node = x._base, x.grad_fn
+    base, node = x._base, _asked(lambda: x.grad_fn)
     seen = {
         "shape": tuple(x.shape), "dtype": str(x.dtype), "version": x._version, "base": None if base is None else names.get(id(base), "unnamed"),
-        "requires_grad": x.requires_grad, "is_leaf": x.is_leaf, "grad_fn": None if node is None else node.name(), "output_nr": x.output_nr,
+        "requires_grad": x.requires_grad, "is_leaf": _asked(lambda: x.is_leaf), "grad_fn": node if node is None or isinstance(node, str) else node.name(), "output_nr": x.output_nr,
         "offset": x.storage_offset(), "strides": tuple(s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1) if x.numel() else None,
         "contiguous": x.is_contiguous(),
     }  # fmt: skip
     if values:
         seen["value"] = x.detach().tolist()
         seen["grad"] = None
-        if x.is_leaf or x.retains_grad:
+        if seen["is_leaf"] is True or x.retains_grad:
             g = x.grad
             if g is not None:
                 seen["grad"] = g.detach().tolist()
-                seen["grad's"] = (tuple(g.shape), g.requires_grad, None if g.grad_fn is None else g.grad_fn.name())
+                seen["grad's"] = (tuple(g.shape), g.requires_grad, g.grad_fn is None)
     return seen
 
 

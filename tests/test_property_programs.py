@@ -48,8 +48,13 @@ class Writer:
         return self.program
 
     def line(self, line):
+        before = self.run.tensors()
         self.run.do(line)
         self.program.append(line)
+        # Results in other orders than the row-major one are none of these programs' business: XLA has no strides.
+        for name, x in self.run.tensors().items():
+            if name not in before and x._base is None and not x.is_contiguous():
+                self.line(f"{name} = plain({name})")
 
     def fresh(self):
         self.count += 1
@@ -205,7 +210,7 @@ class Writer:
         if out is None:
             return None
         options = self.pick(["", ", allow_unused=True", ", retain_graph=True", ", create_graph=True", ", create_graph=True"])
-        return f"{self.fresh()}, = grad({out}{self.pick(['.sum()', '.square().sum()', '.exp().sum()'])}, {to}{options})"
+        return f"{self.fresh()} = plain(*grad({out}{self.pick(['.sum()', '.square().sum()', '.exp().sum()'])}, {to}{options}))"
 
     def forget(self):
         a = self.some()

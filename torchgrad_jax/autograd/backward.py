@@ -17,7 +17,12 @@ from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
 UNUSED = (
-    "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+    "The differentiated Tensor at index {} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+)
+CYCLE = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. "
+    "We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad "
+    "fields of your parameters to None after use to break the cycle and avoid the leak."
 )
 
 
@@ -54,6 +59,8 @@ def backward(
         wanted = _as_tuple(inputs)
         captures = [_input_edge(t) for t in wanted]
     retain = create_graph if retain_graph is None else retain_graph
+    if create_graph:
+        _warn_of_cycle()
     found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures)
     for t, g in zip(wanted, found, strict=True) if wanted else ():
         if t._node is not None and g is not None:
@@ -90,11 +97,24 @@ def grad(
     captures = [_input_edge(t) for t in wanted]
     retain = create_graph if retain_graph is None else retain_graph
     found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures, accumulate=False)
+    if len(captures) > 1:  # an input asked for twice gives one tensor twice
+        first: dict[Edge, Any] = {}
+        found = [first.setdefault(edge, g) for edge, g in zip(captures, found, strict=True)]
     if materialize_grads:
         return tuple(zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True))
-    if not allow_unused and None in [None if g is None else 0 for g in found]:
-        raise RuntimeError(UNUSED)
+    if not allow_unused:
+        for i, g in enumerate(found):
+            if g is None:
+                raise RuntimeError(UNUSED.format(i))
     return tuple(found)
+
+
+@cache
+def _warn_of_cycle() -> None:
+    """Warn once that `.grad` and its tensor will hold each other."""
+    import warnings
+
+    warnings.warn(CYCLE, UserWarning, stacklevel=3)
 
 
 def _as_tuple(x: Any, count: int = 0) -> tuple[Any, ...]:
@@ -166,6 +186,8 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
     """Add the gradients of this tensor to the `.grad` of the graph's leaves. See `torch.autograd.backward`."""
     if gradient is None and inputs is None and self.requires_grad:
         retain = create_graph if retain_graph is None else retain_graph
+        if create_graph:
+            _warn_of_cycle()
         run_backward((self._edge(),), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
     else:
         backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)

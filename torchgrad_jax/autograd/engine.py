@@ -111,6 +111,7 @@ class _Task:
         pass_.run(roots, grads)
         made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index)
         tape.keep(print_, made)
+        scratch.close()
         return made
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:

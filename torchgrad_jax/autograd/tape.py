@@ -83,6 +83,11 @@ class ScratchRecorder(Recorder):
         """Note which operand a number is: saved numbers are told apart by identity."""
         self.number_places.append(next(i for i, o in enumerate(self._operands) if o is number))
 
+    def close(self) -> None:
+        """Let go of the values of the pass that was rehearsed: recorders and their epochs refer to each other, so they would stay."""
+        self._operands = ()
+        self.clear()
+
     def call(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """`Calculus.call` on this recorder."""
         return record(self, bound, operands)

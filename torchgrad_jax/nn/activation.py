@@ -297,11 +297,11 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def _along(name: str, input: Any, dim: Any, dtype: Any) -> Tensor:
+def _along(name: str, input: Any, dim: Any, dtype: Any, position: int = 1) -> Tensor:
     expect_tensor(name, input)
     if type(dim) is not int:
         if isinstance(dim, bool) or not hasattr(dim, "__index__"):
-            raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
+            raise TypeError(f"{name}(): argument 'dim' (position {position}) must be int, not {type(dim).__name__}")
         dim = dim.__index__()
     if dtype is not None:
         input = cast(input, dtype)
@@ -330,7 +330,7 @@ def _toplevel(name: str) -> Any:
     def call(input: Tensor, dim: Any = _MISSING, dtype: Any = None, *, out: Any = None) -> Tensor:
         if dim is _MISSING:
             raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
-        made = _along(name, input, dim, dtype)
+        made = _along(name, input, dim, dtype, 2)
         if out is None:
             return made
         from torchgrad_jax.tensor.generate import write_out

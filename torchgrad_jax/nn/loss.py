@@ -250,10 +250,13 @@ def _host(x: Tensor) -> np.ndarray | None:
 
 def _classes_known(target: Tensor, classes: int, ignore_index: int) -> bool:
     """Whether all targets are known to be classes. IndexError for one that is known not to be."""
-    values = _host(target)
-    if values is None:
+    if not target._aval.size:
+        return True
+    bounds = target._read().known_bounds()
+    if bounds is None:
         return False
-    if values.size and (values.min() < 0 or values.max() >= classes):
+    if bounds[0] < 0 or bounds[1] >= classes:
+        values = np.asarray(target._concrete())
         bad = values[(values != ignore_index) & ((values < 0) | (values >= classes))]
         if bad.size:
             raise IndexError(f"Target {bad.flat[0]} is out of bounds.")

@@ -12,8 +12,8 @@ import numpy as np
 
 from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops import normalization as ops_normalization  # noqa: F401 - declares the operators used here
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.ops.normalization import check_parameter_types
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import overwrite
@@ -76,6 +76,9 @@ def layer_norm(
 
     TypeError, RuntimeError where sizes or dtypes do not fit.
     """
+    expect_tensor("layer_norm", input)
+    if dtypes.category(input._aval.dtype) == dtypes.FLOAT:
+        check_parameter_types(input._aval, *[p._aval for p in (weight, bias) if p is not None])
     size = _check_last("layer_norm", input, normalized_shape, weight, bias)
     bound = _bound("native_layer_norm", (True, weight is not None, bias is not None), (size, float(eps)), True)
     return apply(bound, _given(input, weight, bias))[0]

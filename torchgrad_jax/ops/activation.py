@@ -65,7 +65,7 @@ def _clamp_types(name: str) -> Callable[..., None]:
             raise RuntimeError("Boolean inputs not supported for relu" if name == "relu" else f"Bool inputs not supported for {name}")
         if dtypes.category(self.dtype) == dtypes.COMPLEX:
             raise NotImplementedError("clamp is not supported for complex types")
-        if self.dtype.kind == "u" and statics.get("min_val", 0) < 0:
+        if self.dtype.kind == "u" and int(statics.get("min_val", 0)) < 0:
             raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
 
     return validate

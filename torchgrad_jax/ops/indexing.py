@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -297,7 +299,7 @@ def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
 
 
-_HOW = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "max", "amin": "min"}
+_HOW = {"sum": "add", "mean": "add", "amax": "max", "amin": "min"}
 
 
 def _counts(like: Any, index: Any, dim: int, include_self: bool) -> Any:
@@ -324,10 +326,35 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
     return info.min, info.max
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(3,))
+def product_along(x: Any, index: Any, src: Any, dim: int) -> Any:
+    """`x` times the elements of `src` that have its index. JAX multiplies but does not differentiate this scatter."""
+    return _write_along(x, index, src, dim, "multiply")
+
+
+@product_along.defjvp
+def _product_tangent(dim: int, primals: Any, tangents: Any) -> Any:
+    x, index, src = primals
+    out = product_along(x, index, src, dim)
+    alone = product_along(jnp.ones_like(x), index, src, dim)
+    change = _write_along(jnp.zeros_like(out), index, _other_factors(x, index, src, out, dim) * tangents[2], dim, "add")
+    return out, alone * tangents[0] + change
+
+
+def _other_factors(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
+    """For each element of `src`, the product without it: a quotient, and where it is zero, the product of what is left."""
+    zero = src == 0
+    zeros = gather_along(_write_along(jnp.zeros(x.shape, np.int32), index, zero.astype(np.int32), dim, "add"), index, dim)
+    alone = zero & (zeros == 1)
+    others = gather_along(product_along(x, index, jnp.where(alone, jnp.ones_like(src), src), dim), index, dim)
+    quotient = gather_along(product, index, dim) / jnp.where(zero, jnp.ones_like(src), src)
+    return jnp.where(zero, jnp.where(alone, others, jnp.zeros_like(src)), quotient)
+
+
 def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """The elements of `src` that have one index reduced, together with self's own if `include_self`."""
     start = x if include_self else _write_along(x, index, _neutral(x, reduce), dim, "set")
-    made = _write_along(start, index, src, dim, _HOW[reduce])
+    made = product_along(start, index, src, dim) if reduce == "prod" else _write_along(start, index, src, dim, _HOW[reduce])
     if reduce != "mean":
         return made
     counts = _counts(x, index, dim, include_self)
@@ -362,14 +389,8 @@ def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: in
     if reduce in ("amax", "amin"):
         shared = gather_along(grad / _winners(self, index, src, result, dim), index, dim)
         return (src == gather_along(result, index, dim)) * shared
-    zero = (src == 0).astype(src.dtype)
-    zeros = gather_along(_write_along(jnp.zeros_like(self), index, zero, dim, "add"), index, dim)
-    alone = (zero != 0) & (zeros == 1)
-    # Where one factor alone is zero its derivative is the product of the others.
-    others = reduce_along(self, index, jnp.where(alone, jnp.ones_like(src), src), dim, reduce, include_self)
-    safe = jnp.where(src == 0, jnp.ones_like(src), src)
-    quotient = jnp.where(src == 0, jnp.zeros_like(src), gather_along(grad * result, index, dim) / safe)
-    return jnp.where(alone, gather_along(grad * others, index, dim), quotient)
+    start = self if include_self else _write_along(self, index, jnp.ones((), self.dtype), dim, "set")
+    return _other_factors(start, index, src, result, dim) * gather_along(grad, index, dim)
 
 
 @_indexed("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self)", outside_dimension,

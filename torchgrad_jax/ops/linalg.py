@@ -98,6 +98,10 @@ _NOT_POSITIVE = (
     "(the leading minor of order {info} is not positive-definite)."
 )
 _SINGULAR_INVERSE = "The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular."
+_ZERO_PIVOT = (
+    "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, "
+    "consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+)
 _NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 _ILL_CONDITIONED = (
     "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
@@ -210,22 +214,38 @@ for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
     op(f"{_name}(Tensor self, *, bool upper=False)", results=("L",), node=_node, grads=_CHOLESKY_GRADS,
-       validate=_square_float("linalg.cholesky" if _node else "cholesky"), check=_failure(_public, _NOT_POSITIVE), **PRIVATE)(_checked(_cholesky))  # fmt: skip
+       validate=_square_float("linalg.cholesky" if _node else "cholesky"), check=_failure(_public, _NOT_POSITIVE),
+       **PRIVATE)(_checked(_cholesky))  # fmt: skip
 
 
-@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", **PRIVATE)
-def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
-    """The solution X of A X = b, A given by its Cholesky factor."""
+def _positive_solve(b: Any, factor: Any, upper: bool) -> Any:
     lower = adjoint(jnp.triu(factor)) if upper else jnp.tril(factor)
     return triangular(lower, triangular(lower, b, True), True, transpose=True, conjugate=True)
 
 
-@op("cholesky_inverse(Tensor self, bool upper=False)", validate=lambda a, upper: check_square("cholesky_inverse", a))
+def _of_factor(common: Any, factor: Any, upper: bool) -> Any:
+    """The gradient of the factor of what is inverted, `common` being that of the inverse between two inverses. Both triangles
+    are filled, as PyTorch fills them."""
+    common = common + adjoint(common)
+    return -mul(factor, common) if upper else -mul(common, factor)
+
+
+def _cholesky_solve_factor(grad: Any, input2: Any, result: Any, upper: bool) -> Any:
+    return _of_factor(mul(_positive_solve(grad, input2, upper), adjoint(result)), input2, upper)
+
+
+@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", **PRIVATE,
+    grads={"self": lambda grad, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
+def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
+    """The solution X of A X = b, A given by its Cholesky factor."""
+    return _positive_solve(b, factor, upper)
+
+
+@op("cholesky_inverse(Tensor self, bool upper=False)", validate=lambda a, upper: check_square("cholesky_inverse", a),
+    grads={"self": lambda grad, self, result, upper: _of_factor(mul(result, grad, result), self, upper)})  # fmt: skip
 def cholesky_inverse(factor: Any, upper: bool) -> Any:
     """The inverse of the matrix of which `self` is the Cholesky factor."""
-    lower = adjoint(jnp.triu(factor)) if upper else jnp.tril(factor)
-    eye = jnp.broadcast_to(_eye(factor), factor.shape)
-    return triangular(lower, triangular(lower, eye, True), True, transpose=True, conjugate=True)
+    return _positive_solve(jnp.broadcast_to(_eye(factor), factor.shape), factor, upper)
 
 
 # ---------------------------------------------------------------------- LU
@@ -350,8 +370,8 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
 _SOLVE_GRADS = {"self": _solve_grad_a, "other": _solve_grad_b}
 op("linalg_solve_ex(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
-op("linalg_solve(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0", grads=_SOLVE_GRADS,
-   validate=_solve_shapes, check=_failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
+op("linalg_solve(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
+   grads=_SOLVE_GRADS, validate=_solve_shapes, check=_failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
    **PRIVATE)(_checked(_solve))  # fmt: skip
 
 
@@ -504,31 +524,28 @@ def _lu_factor(a: Any) -> tuple[Any, Any, Any]:
 op("linalg_lu_factor_ex(Tensor self)", results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("linalg.lu_factor"),
    **PRIVATE)(_lu_factor)  # fmt: skip
 op("linalg_lu_factor(Tensor self)", results=("LU", "pivots"), node="LinalgLuFactorExBackward0", grads={"self": _lu_factor_grad},
-   validate=_plain("linalg.lu_factor"), check=_failure(
-       "torch.linalg.lu_factor", "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the "
-       "factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)", RuntimeError), **PRIVATE)(_checked(_lu_factor))  # fmt: skip
+   validate=_plain("linalg.lu_factor"), check=_failure("torch.linalg.lu_factor", _ZERO_PIVOT, RuntimeError), **PRIVATE)(_checked(_lu_factor))  # fmt: skip
 
 
-def _permutation_matrix(permutation: Any, dtype: Any) -> Any:
+@op("permutation_matrix(Tensor permutation, dtype dtype)", differentiable=False, **PRIVATE)
+def permutation_matrix(permutation: Any, dtype: Any) -> Any:
+    """The matrix that puts rows in the order that LU's pivots took them from."""
     rows = permutation.shape[-1]
     return (permutation[..., None, :] == jnp.arange(rows, dtype=permutation.dtype)[:, None]).astype(dtype)
 
 
-def _lu_parts_grad(grad1: Any, grad2: Any, P: Any, L: Any, U: Any) -> Any:
-    return _lu_grad(jnp.argmax(P.real, -2), L, U, grad1, grad2)
-
-
-@op("linalg_lu(Tensor self)", results=("P", "L", "U"), grads={"self": _lu_parts_grad}, validate=_plain("linalg.lu"), **PRIVATE)
+@op("linalg_lu(Tensor self)", results=("permutation", "L", "U"), validate=_plain("linalg.lu"), **PRIVATE,
+    grads={"self": lambda grad1, grad2, permutation, L, U: _lu_grad(permutation, L, U, grad1, grad2)})  # fmt: skip
 def linalg_lu(a: Any) -> Any:
     """A permutation, a lower triangle with ones and an upper triangle whose product is the matrix."""
     lu, _, permutation = _lu(a)
-    return (_permutation_matrix(permutation, a.dtype), *_unpack(lu))
+    return (permutation.astype(jnp.int32), *_unpack(lu))
 
 
-@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("P", "L", "U"), linear=("LU_data",), **PRIVATE)
+@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("permutation", "L", "U"), linear=("LU_data",), **PRIVATE)
 def lu_unpack(lu: Any, pivots: Any) -> Any:
     """The permutation and the triangles that lu_factor returned in one matrix."""
-    return (_permutation_matrix(permutation_of(pivots, lu.shape[-2]), lu.dtype), *_unpack(lu))
+    return (permutation_of(pivots, lu.shape[-2]).astype(jnp.int32), *_unpack(lu))
 
 
 def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool) -> None:
@@ -570,7 +587,8 @@ def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
 def _eigh_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
     v = eigenvectors
     differences = _with_diagonal(eigenvalues[..., None, :] - eigenvalues[..., :, None], jnp.ones_like(eigenvalues))
-    inner = _over_differences(mul(adjoint(v), grad1), differences)
+    # The eigenvectors turn by an element of the unitary group: only the skew part can be meant.
+    inner = _over_differences(_skew(mul(adjoint(v), grad1)) / 2, differences)
     return mul(v, _with_diagonal(inner, grad0), adjoint(v))
 
 
@@ -587,7 +605,8 @@ def linalg_eigh(a: Any, upper: bool) -> Any:
     return _checked(_eigh)(a, upper=upper)
 
 
-@op("linalg_eigvalsh(Tensor self, bool upper)", differentiable=False, validate=_eigh_shapes, check=_failure("linalg.eigh", _ILL_CONDITIONED), **PRIVATE)
+@op("linalg_eigvalsh(Tensor self, bool upper)", differentiable=False, validate=_eigh_shapes,
+    check=_failure("linalg.eigh", _ILL_CONDITIONED), **PRIVATE)  # fmt: skip
 def linalg_eigvalsh(a: Any, upper: bool) -> Any:
     """The eigenvalues alone, where no gradient is wanted."""
     values, _, info = _eigh(a, upper)
@@ -681,7 +700,7 @@ def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
     if mode == "r":
         raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')")
     if mode == "complete" and m > n:
-        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols")
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
     if m >= n:
         return _qr_square_grad(grad0, grad1, Q, R)
     # The first columns make Q; the others are Q times their part of R.
@@ -789,8 +808,10 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
     if b.ndim < 2 or a.shape[-2] != b.shape[-2]:
         raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
     if a.dtype != b.dtype:
-        raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
-                           f"{dtypes.of(b.dtype).title}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
+            f"{dtypes.of(b.dtype).title}"
+        )
 
 
 @op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", results=("solution", "residuals", "rank", "singular_values", "pinverse"),
@@ -811,6 +832,12 @@ def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
 
 
 # ---------------------------------------------------------------------- functions of matrices
+
+
+@op("matrix_power_zero(Tensor self)", node="CopyBackwards", grads={"self": lambda grad: jnp.zeros_like(grad)}, **PRIVATE)
+def matrix_power_zero(a: Any) -> Any:
+    """The identity in the shape of `self`."""
+    return jnp.broadcast_to(_eye(a), a.shape)
 
 
 def _matrix_exp(a: Any) -> Any:

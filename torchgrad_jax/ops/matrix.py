@@ -193,14 +193,14 @@ def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
     _fits(a, (x.shape[1], y.shape[2]))
 
 
-def _spread_batch(grad: Any, count: int) -> Any:
-    return jnp.broadcast_to(grad, (count, *grad.shape))
+def _spread(grad: Any, batch: Any) -> Any:
+    return jnp.broadcast_to(grad, (batch.shape[0], *grad.shape))
 
 
 @op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", promote="same", inplace=True, validate=_addbmm_shapes,
     grads={"self": _grad_self,
-           "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread_batch(grad, batch2.shape[0]), batch2.mT.conj()), _conjugate(alpha)),
-           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread_batch(grad, batch1.shape[0])), _conjugate(alpha))})  # fmt: skip
+           "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread(grad, batch2), batch2.mT.conj()), _conjugate(alpha)),
+           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread(grad, batch1)), _conjugate(alpha))})  # fmt: skip
 def addbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (the sum over the batch of batch1 @ batch2)."""
     product = jnp.einsum("bij,bjk->ik", a, b, precision=PRECISION)
@@ -229,10 +229,14 @@ def _addr_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
     _fits(a, (x.shape[0], y.shape[0]))
 
 
+def _against(grad: Any, vector: Any) -> Any:
+    return jnp.matmul(grad, convert(vector, grad.dtype).conj(), precision=PRECISION)
+
+
 @op("addr(Tensor self, Tensor vec1, Tensor vec2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_addr_shapes,
     grads={"self": _grad_self,
-           "vec1": lambda grad, vec2, alpha: _times(jnp.matmul(grad, vec2.conj().astype(grad.dtype), precision=PRECISION), _conjugate(alpha)),
-           "vec2": lambda grad, vec1, alpha: _times(jnp.matmul(grad.T, vec1.conj().astype(grad.dtype), precision=PRECISION), _conjugate(alpha))})  # fmt: skip
+           "vec1": lambda grad, vec2, alpha: _times(_against(grad, vec2), _conjugate(alpha)),
+           "vec2": lambda grad, vec1, alpha: _times(_against(grad.T, vec1), _conjugate(alpha))})  # fmt: skip
 def addr(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (the outer product of vec1 and vec2)."""
     dtype = promotion.result_type([aval_of((1,), np.dtype(v.dtype)) for v in (x, a, b)])

@@ -175,9 +175,3 @@ def pdist(x: Any, p: float) -> Any:
     same = (off == 0).all(-1, keepdims=True)
     found = _norm(jnp.where(same, 1, off).astype(x.dtype), float(p), (1,))
     return jnp.where(same[:, 0], 0, found).astype(x.dtype)
-
-
-@op("_singular_values(Tensor A)", method=False, toplevel=False, node="LinalgSvdBackward0")
-def singular_values(x: Any) -> Any:
-    """The singular values of matrices."""
-    return jnp.linalg.svd(x, compute_uv=False)

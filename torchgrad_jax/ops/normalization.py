@@ -44,16 +44,22 @@ def _standardized_grad(g: Any, xhat: Any, rstd: Any, dims: tuple[int, ...], grad
     return rstd * (g - first - xhat * second)
 
 
+def check_parameter_types(input: Any, *parameters: Any) -> None:
+    """Parameters have the input's dtype, or are float32 for an input of half precision. RuntimeError."""
+    for p in parameters:
+        if p is not None and p.dtype != input.dtype:
+            if p.dtype != np.float32:
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+            if input.dtype.itemsize != 2:
+                raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+
+
 def _check_parameters(kernel: str) -> Callable[..., None]:
     only = floating_only(kernel)
 
     def validate(input: Any, *parameters: Any, **statics: Any) -> None:
         only(input)
-        for p in parameters:
-            if p is not None and p.dtype != input.dtype and not (input.dtype.itemsize == 2 and p.dtype == np.float32):
-                if kernel == "batch_norm":
-                    raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
-                raise RuntimeError(f"mixed dtype (CPU): expect parameter to have scalar type of {dtypes.of(input.dtype).title}")
+        check_parameter_types(input, *parameters)
 
     return validate
 

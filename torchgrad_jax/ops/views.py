@@ -86,12 +86,14 @@ def slice_(x: Any, start: Any, dim: int, length: int, step: int) -> Any:
 
 
 def _swap(items: tuple[int, ...], a: int, b: int) -> tuple[int, ...]:
+    if not items:  # PyTorch lets a 0-dim tensor be transposed
+        return items
     found = list(items)
     found[a], found[b] = found[b], found[a]
     return tuple(found)
 
 
-@_view("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: jnp.swapaxes(src, dim0, dim1),
+@_view("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: lax.transpose(src, _swap(tuple(range(src.ndim)), dim0, dim1)),
        lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset))  # fmt: skip
 def transpose(x: Any, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
@@ -238,15 +240,24 @@ def _unfold_index(x: Any, dimension: int, size: int, step: int) -> Any:
 
 
 def _unfold_write(x: Any, src: Any, dimension: int, size: int, step: int) -> Any:
+    if not x.ndim:
+        return lax.reshape(src, ()) if size else x
     index = _unfold_index(x, dimension, size, step)
     moved = jnp.moveaxis(x, dimension, 0)
     return jnp.moveaxis(moved.at[index].set(jnp.moveaxis(src, (dimension, -1), (0, 1))), 0, dimension)
 
 
-@_view("unfold(Tensor self, int dimension, int size, int step)", _unfold_write,
-       lambda shape, strides, offset, dimension, size, step: ((*_put(strides, dimension, strides[dimension] * step), strides[dimension]), offset))  # fmt: skip
+def _unfold_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dimension: int, size: int, step: int) -> tuple[tuple[int, ...], int]:
+    if not shape:
+        return (1,), offset
+    return (*_put(strides, dimension, strides[dimension] * step), strides[dimension]), offset
+
+
+@_view("unfold(Tensor self, int dimension, int size, int step)", _unfold_write, _unfold_strides)
 def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     """Windows of `size` along `dimension`, as a new last dimension."""
+    if not x.ndim:
+        return lax.reshape(x, (1,))[:size]
     return jnp.moveaxis(jnp.take(x, _unfold_index(x, dimension, size, step), axis=dimension), dimension + 1, -1)
 
 

@@ -88,3 +88,11 @@ def is_default(where: device) -> bool:
     import jax
 
     return jax.local_devices()[0] == jax_device(where)
+
+
+def put(array: Any, where: device) -> Any:
+    """Host data on a device. On JAX's default device it stays uncommitted, as results are: a program whose inputs are committed is another
+    program to `jax.jit`, and would be compiled again."""
+    import jax
+
+    return jax.device_put(array) if is_default(where) else jax.device_put(array, jax_device(where))

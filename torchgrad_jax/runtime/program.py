@@ -15,7 +15,7 @@ import numpy as np
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.checks import after_run
 from torchgrad_jax.runtime.counters import counters
-from torchgrad_jax.runtime.device import is_default, jax_device
+from torchgrad_jax.runtime.device import CPU, is_default, jax_device, put
 from torchgrad_jax.runtime.recorder import UNHELD, Recorder, Step
 from torchgrad_jax.runtime.value import Value
 
@@ -177,10 +177,8 @@ def _numbers(program: Program, floats: list[float], ints: list[int], complexes: 
     last, arrays = program.numbers
     if last == now:
         if arrays is None:
-            import jax
-
-            where = _device(program)
-            arrays = jax.device_put(_host_numbers(floats, ints, complexes), None if where is None else jax_device(where))
+            where = _device(program) or CPU
+            arrays = [put(a, where) for a in _host_numbers(floats, ints, complexes)]
             program.numbers = now, arrays
         return list(arrays)
     program.numbers = now, None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.device import CPU, device, jax_device
+from torchgrad_jax.runtime.device import CPU, device, is_default, put
 from torchgrad_jax.runtime.operation import BoundOp, Signature, signature
 from torchgrad_jax.runtime.value import Aval, Epoch, Value, is_tracer
 
@@ -124,8 +124,8 @@ class Recorder:
             array = value.concrete()
         aval = value.aval
         if type(array) is np.ndarray:
-            if value.epoch is not None:  # used before: from now on it stays on the device
-                array = value.array = _put(array, aval.device)
+            if value.epoch is not None or not is_default(aval.device):  # used before: from now on it stays on the device
+                array = value.array = put(array, aval.device)
         elif is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
@@ -220,12 +220,6 @@ class Recorder:
         self.flush("device")
         self.device = where
         self.clear()
-
-
-def _put(array: np.ndarray, where: device) -> Any:
-    import jax
-
-    return jax.device_put(array, jax_device(where))
 
 
 class _PerThread(threading.local):

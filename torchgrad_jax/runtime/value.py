@@ -51,13 +51,21 @@ class Value:
     counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds")
     aval: Aval
     array: Any
     slot: int
     epoch: Epoch | None
     counter: Any
     version: int
+    bounds: tuple[int, int]
+
+    def known_bounds(self) -> tuple[int, int] | None:
+        """The smallest and largest element of integer host data; None where that would take a computation."""
+        found = getattr(self, "bounds", None)
+        if found is None and isinstance(self.array, np.ndarray) and self.array.size:
+            found = self.bounds = int(self.array.min()), int(self.array.max())
+        return found
 
     def concrete(self) -> Any:
         """The array, computed now if it is pending. Errors of the program that makes it are raised here."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchgrad_jax.ops.declare import BoundOperator
 from torchgrad_jax.ops.derivative import Plan, plan
+from torchgrad_jax.runtime.device import put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
@@ -191,14 +192,12 @@ def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
 
 def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """PyTorch lets a 0-dim host tensor meet tensors of another device; any other mix is an error, raised by the signature."""
-    from torchgrad_jax.runtime.recorder import _put
-
     tensors = [v for v in values if type(v) is Value]
     main = next((v.aval.device for v in tensors if v.aval.device.type != "cpu"), tensors[0].aval.device)
     found: list[Any] = []
     for v in values:
         if type(v) is Value and v.aval.device is not main and v.aval.ndim == 0 and v.aval.device.type == "cpu":
-            v = constant(_put(v.concrete(), main))
+            v = constant(put(v.concrete(), main))
         found.append(v)
     signature_devices = {v.aval.device for v in found if type(v) is Value}
     if len(signature_devices) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,16 @@ class RunTime(tuple[Any]):
 def with_out(name: str, out: Any, made: Any) -> Any:
     """`made`, or `out` with it written there."""
     return made if out is None else write_out(name, out, made)
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """A UserWarning the first time, for the caller of the function that calls this."""
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 # ---------------------------------------------------------------------- an index along one dimension
@@ -260,7 +271,12 @@ def _scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     tensor = src if isinstance(src, Tensor) else None
     tensor = _fits_scatter(self, dim, index, tensor)
     if reduce is not None:
-        if tensor is None:
+        if tensor is not None:
+            warn_once(
+                "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
+                "torch.scatter_reduce instead for more reduction options."
+            )
+        else:
             tensor = self.new_full(index._aval.shape, src)
         name = _choose("scatter_reduce", index, _size(self, dim), dim)
         return name, (self, dim, index, tensor, _REDUCTIONS[reduce], True)

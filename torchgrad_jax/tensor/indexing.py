@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.inplace import apply_inplace, check_writable
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 from torchgrad_jax.tensor.views import _view, select, slice_dim, unsqueeze
 
@@ -25,13 +26,15 @@ def getitem(self: Tensor, key: Any) -> Tensor:
                 return _view("select", self, 0, key + n if key < 0 else key)
             raise IndexError(f"index {key} is out of bounds for dimension 0 with size {n}")
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+    if type(key) is slice and self._aval.ndim:  # by itself even a slice of everything is one
+        return _sliced(self, 0, key, whole=False)
     out, indices = _basic(self, key)
     return _gather(out, indices) if indices else out
 
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
-    target, indices = _basic(self, key)
+    target, indices = _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
@@ -65,6 +68,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         except RuntimeError:
             fits = False
         if not fits:
+            check_writable(per_thread.recorder, self)
             a, b = shape, src._aval.shape
             for i in range(1, max(len(a), len(b)) + 1):
                 n, m = (a[-i] if i <= len(a) else 1), (b[-i] if i <= len(b) else 1)
@@ -107,8 +111,8 @@ def _consumes(k: Any) -> int:
     return 1
 
 
-def _basic(self: Tensor, key: Any) -> tuple[Tensor, dict[int, Tensor]]:
-    """The view that ints, slices, None and ... make, and the index tensors by dimension of it."""
+def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int, Tensor]]:
+    """The view that ints, slices, None and ... make, and the index tensors by dimension of it. alias: a new tensor even if it is all of `self`."""
     keys = _as_tuple(key)
     shape = self._aval.shape
     used = sum(_consumes(k) for k in keys)
@@ -142,7 +146,7 @@ def _basic(self: Tensor, key: Any) -> tuple[Tensor, dict[int, Tensor]]:
                 indices[dim] = index
                 dim += 1
                 consumed += 1
-    if out is self and not indices:
+    if alias and out is self and not indices:
         out = _view("alias", self)
     return out, indices
 
@@ -160,13 +164,14 @@ def _selected(t: Tensor, dim: int, index: int, original: int) -> Tensor:
     return _view("select", t, dim, index + n if index < 0 else index)
 
 
-def _sliced(t: Tensor, dim: int, k: slice) -> Tensor:
+def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
+    """whole: the tensor itself where nothing is left out."""
     start, stop, step = (None if v is None else v.__index__() for v in (k.start, k.stop, k.step))
     if step is not None and step <= 0:
         raise ValueError("step must be greater than zero")
     n = t._aval.shape[dim]
     start, stop, step = slice(start, stop, step).indices(n)
-    if (start, stop, step) == (0, n, 1):
+    if whole and (start, stop, step) == (0, n, 1):
         return t
     return slice_dim(t, dim, start, stop, step)
 
@@ -212,10 +217,7 @@ def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple
 
 def known_bounds(index: Tensor) -> tuple[int, int] | None:
     """The smallest and largest element of host data; None where the values are not at hand without a computation."""
-    array = index._read().array
-    if isinstance(array, np.ndarray) and array.size:
-        return int(array.min()), int(array.max())
-    return None
+    return index._read().known_bounds()
 
 
 def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, registry
@@ -31,11 +32,30 @@ def overwrite(t: Tensor, value: Value) -> None:
     storage.write(write_through(rec, view.links, storage.value, value))
     value.counter, value.version = storage.counter, storage.counter.version
     t._value = value
-    view.seen = storage.counter.version
+    view.seen = storage.writes
+
+
+def check_differentiable(t: Tensor) -> None:
+    """PyTorch's refusals of in-place writes that extend the graph. RuntimeError."""
+    view = t._view
+    if view is not None and view.base is not None:
+        if view.made_in != "default":
+            raise_by_origin(t, view, "is being modified inplace")
+        if t._rg and view.base._node is None:
+            raise RuntimeError(VIEW_OF_LEAF)
+    if t._rg and t._node is None:
+        raise RuntimeError(LEAF)
 
 
 def check_writable(rec: Recorder, t: Tensor) -> None:
-    """PyTorch's refusals of in-place writes. RuntimeError."""
+    """PyTorch's refusals of in-place writes of what needs no gradient itself. RuntimeError."""
+    if rec.grad_enabled and t.requires_grad:
+        check_differentiable(t)
+    check_memory(t)
+
+
+def check_memory(t: Tensor) -> None:
+    """RuntimeError where several elements of the tensor are one place in memory."""
     view = t._view
     if view is not None and 0 in view.strides and any(
         s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
@@ -44,30 +64,29 @@ def check_writable(rec: Recorder, t: Tensor) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
-    if not rec.grad_enabled or not t._rg:
-        return
+
+
+def raise_by_origin(t: Tensor, view: View, how: str) -> None:
+    """Refuse a write that reaches a view which autograd cannot follow. RuntimeError with PyTorch's text."""
+    no_grad = view.made_in == "no_grad"
     if t._node is None:
-        raise RuntimeError(LEAF)
-    if view is not None:
-        if view.base._rg and view.base._node is None:
-            raise RuntimeError(VIEW_OF_LEAF)
-        if view.made_in != "default":
-            raise_by_origin(t, view)
-
-
-def raise_by_origin(t: Tensor, view: View) -> None:
-    """Refuse to write into a view that autograd cannot follow. RuntimeError with PyTorch's text."""
-    if view.made_in == "no_grad":
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
-            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both "
-            "inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+        what = "A view was created in no_grad mode"
+    else:
+        name = re.sub(r"Backward\d+$", "", t._node.name())
+        what = f"Output {t._nr} of {name} is a view" + (" of a view which was created in no_grad mode" if no_grad else "")
+    where = " with grad mode enabled" if no_grad or t._node is None else ""
+    if no_grad:
+        why = (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
+            "inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
+            "be tracked)."
         )
-    raise RuntimeError(
-        f"Output {t._nr} of {view.made_in} is a view and is being modified inplace. This view is the output of a function that returns "
-        "multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by "
-        "an out-of-place one."
-    )
+    else:
+        why = (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
+            "inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    raise RuntimeError(f"{what} and {how}{where}. {why}")
 
 
 def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
@@ -75,14 +94,16 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     rec = per_thread.recorder
     target: Tensor = operands[0]
     values = tuple([o._read() if isinstance(o, Tensor) else o for o in operands])
-    check_writable(rec, target)
     mask = 0
     if rec.grad_enabled:
         for i, o in enumerate(operands):
             if isinstance(o, Tensor) and o._rg:
                 mask |= 1 << i
-        if mask and rec.turned:
-            turn(rec)
+        if mask:
+            check_differentiable(target)
+            if rec.turned:
+                turn(rec)
+    check_memory(target)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
         out = fit(rec, out, values[0].aval)
@@ -128,7 +149,7 @@ def cast_to(array_type: Any) -> Any:
 def rebase(t: Tensor, node: Node) -> None:
     """The tensor's content now comes from `node`; if it is a view, its base's does in part."""
     view = t._view
-    if view is None:
+    if view is None or view.base is None:
         t._node, t._nr, t._rg = node, 0, True
         return
     base: Tensor = view.base
@@ -147,7 +168,7 @@ class CopySlices(Node):
     __slots__ = ("inner", "links", "aval", "through_self", "has_base")
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, inner: Node) -> None:
-        self.inner, self.links, self.aval = inner, view.links, base._aval
+        self.inner, self.links, self.aval = inner, view.from_base, base._aval
         edges = inner.next
         inputs = inner.plan.inputs if isinstance(inner, OpNode) else tuple(range(len(edges)))
         self.through_self = bool(inputs) and inputs[0] == 0
@@ -157,6 +178,10 @@ class CopySlices(Node):
         self.seq = rec.sequence
         rec.sequence += 1
         self.hooks = None
+
+    def name(self) -> str:
+        """See Node."""
+        return "torch::autograd::CopySlices"
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:
@@ -200,12 +225,16 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
     """Make `out`, just computed from `base_of` by `links`, share its memory."""
     storage = base_of._shared()
     parent = base_of._view
-    base = base_of if parent is None else parent.base
-    all_links = links if parent is None else parent.links + links
-    if parent is not None and parent.made_in != "default" and made_in == "default":
-        made_in = parent.made_in
-    view = View(base, all_links, strides, offset, made_in)
-    view.seen = view.node_seen = storage.counter.version
+    base, skip = base_of, 0
+    if parent is not None:
+        links = parent.links + links
+        if parent.base is None:
+            skip = len(parent.links)
+        else:
+            base, skip = parent.base, parent.skip
+            if made_in == "default":
+                made_in = parent.made_in
+    view = View(base, links, skip, storage, strides, offset, made_in)
     value = out._value
     if value.counter is None:
         value.counter, value.version = storage.counter, storage.counter.version
@@ -218,15 +247,32 @@ def detached(t: Tensor) -> Tensor:
     """A tensor without history on the same memory."""
     from torchgrad_jax.tensor.tensor import wrap
 
-    value = t._read()
+    value = t._content()
     storage: Storage = t._shared()
     twin = wrap(value)
-    twin._storage = storage
-    if t._view is not None:
-        twin._view = View(t._view.base, t._view.links, t._view.strides, t._view.offset, t._view.made_in)
-        twin._view.seen = twin._view.node_seen = storage.counter.version
-        twin._view.differentiable = False
+    share(twin, storage, t._view)
     return twin
+
+
+def data_of(t: Tensor) -> Tensor:
+    """A tensor without history on the same memory that counts its versions for itself."""
+    from torchgrad_jax.tensor.tensor import wrap
+
+    storage: Storage = t._shared().sibling()
+    if t._view is None:
+        twin = wrap(storage.value)
+    else:
+        value = per_thread.recorder.alias(t._content())
+        value.counter = storage.counter
+        twin = wrap(value)
+    share(twin, storage, t._view)
+    return twin
+
+
+def share(t: Tensor, storage: Storage, view: View | None) -> None:
+    """Make `t` the part of a storage that `view` describes, without a base."""
+    t._storage = storage
+    t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")
 
 
 def view_call(bound: Any, t: Tensor, numbers: tuple[Any, ...], strides: tuple[int, ...], offset: int, made_in: str | None = None) -> Tensor:

@@ -31,10 +31,6 @@ def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor:
     return with_out("outer", out, views.reshape(input, (-1, 1)) * vec2)
 
 
-def _swapped_back(order: list[int], ndim: int) -> tuple[int, ...]:
-    return tuple(order + [d for d in range(ndim) if d not in order])
-
-
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """The sum of products over the last `dims` dimensions of a and the first of b, or over two lists of dimensions."""
     if isinstance(dims, Tensor):
@@ -112,7 +108,9 @@ def multi_dot(tensors: Any, *, out: Any = None) -> Tensor:
             raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t._aval.ndim}D")
     for i, (a, b) in enumerate(zip(found, found[1:], strict=False)):
         if a._aval.shape[1] != b._aval.shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a._aval.shape)} and {list(b._aval.shape)} cannot be multiplied")
+            raise RuntimeError(
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a._aval.shape)} and {list(b._aval.shape)} cannot be multiplied"
+            )  # fmt: skip
     product = _chain(found, _cheapest_order([t._aval.shape[0] for t in found] + [found[-1]._aval.shape[1]]), 0, len(found) - 1)
     shape = found[0]._aval.shape[:1] * (tensors[0]._aval.ndim == 2) + found[-1]._aval.shape[1:] * (tensors[-1]._aval.ndim == 2)
     return with_out("multi_dot", out, views.reshape(product, shape))
@@ -156,8 +154,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
 
 def _power(a: Tensor, n: int) -> Tensor:
     if n == 0:
-        eye = np.broadcast_to(np.eye(a._aval.shape[-1]), a._aval.shape)
-        return wrap(from_data(eye, a.dtype, a.device))
+        return call("matrix_power_zero", a)
     if n < 0:
         return _power(inv(a), -n) if n < -1 else inv(a)
     if n == 1:
@@ -540,7 +537,8 @@ def _pivoting(name: str, pivot: bool) -> None:
 def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U."""
     _pivoting("linalg.lu", pivot)
-    return with_out("linalg_lu", out, _LU(*call("linalg_lu", A)))
+    permutation, lower, upper = call("linalg_lu", A)  # type: ignore[misc]
+    return with_out("linalg_lu", out, _LU(call("permutation_matrix", permutation, A._aval.dtype), lower, upper))
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
@@ -564,9 +562,10 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """(P, L, U) of what lu_factor gave; those not asked for are empty."""
-    p, lower, upper = call("lu_unpack", LU_data, LU_pivots)  # type: ignore[misc]
+    permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)  # type: ignore[misc]
     empty = wrap(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
-    return _UNPACKED(p if unpack_pivots else empty, lower if unpack_data else empty, upper if unpack_data else empty)
+    matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
+    return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:
@@ -719,7 +718,7 @@ METHODS = {
 LINALG = {
     "LinAlgError": LinAlgError, "cholesky": cholesky, "cholesky_ex": cholesky_ex, "inv": inv, "inv_ex": inv_ex, "solve": solve, "solve_ex": solve_ex,
     "solve_triangular": solve_triangular, "det": det, "slogdet": linalg_slogdet, "eigh": eigh, "eigvalsh": eigvalsh, "eig": eig, "eigvals": eigvals,
-    "svd": svd, "svdvals": svdvals, "qr": linalg_qr, "lu": lu, "lu_factor": lu_factor, "lu_factor_ex": lu_factor_ex, "lu_solve": lu_solve, "pinv": pinv,
-    "matrix_rank": matrix_rank, "matrix_exp": matrix_exp, "matrix_power": matrix_power, "lstsq": lstsq, "cond": cond, "vander": vander,
+    "svd": svd, "svdvals": svdvals, "qr": linalg_qr, "lu": lu, "lu_factor": lu_factor, "lu_factor_ex": lu_factor_ex, "lu_solve": lu_solve,
+    "pinv": pinv, "matrix_rank": matrix_rank, "matrix_exp": matrix_exp, "matrix_power": matrix_power, "lstsq": lstsq, "cond": cond, "vander": vander,
     "diagonal": diagonal, "tensorsolve": tensorsolve, "multi_dot": multi_dot, "cross": _linalg_cross, "vecdot": vecdot, "matmul": functions.matmul,
 }  # fmt: skip

@@ -21,8 +21,7 @@ from torchgrad_jax.tensor import (
 )
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
-from torchgrad_jax.tensor.inplace import detached
-from torchgrad_jax.tensor.storage import View
+from torchgrad_jax.tensor.inplace import data_of, share
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -181,7 +180,7 @@ def _reversed(self: Tensor) -> Tensor:
 
 
 def _get_data(self: Tensor) -> Tensor:
-    return detached(self)
+    return data_of(self)
 
 
 def _set_data(self: Tensor, new: Tensor) -> None:
@@ -189,22 +188,17 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
     storage = new._shared()
-    self._value, self._storage = new._read(), storage
-    self._view = None
-    if new._view is not None:
-        old = new._view
-        self._view = View(old.base, old.links, old.strides, old.offset, old.made_in)
-        self._view.seen = self._view.node_seen = storage.counter.version
-        self._view.differentiable = False
+    self._value = new._content()
+    share(self, storage, new._view)
 
 
 def _detach_(self: Tensor) -> Tensor:
     """Cut the tensor off from the graph that made it."""
-    if self._view is not None:
+    if self._is_view():
         raise RuntimeError(
             "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
             "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
-            "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a solution."
+            "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
         )
     self._node, self._nr, self._rg = None, 0, False
     return self

@@ -480,15 +480,11 @@ builtins_abs = abs
 
 def _singular(A: Tensor, rows: int, columns: int, keepdim: bool, reduce: Callable[[Tensor, bool], Tensor]) -> Tensor:
     """A reduction of the singular values of the matrices in two dimensions."""
+    from torchgrad_jax.tensor.linear_algebra import svdvals
     from torchgrad_jax.tensor.views import movedim
 
-    made = reduce(_singular_values(movedim(A, (rows, columns), (-2, -1))), keepdim)
+    made = reduce(svdvals(movedim(A, (rows, columns), (-2, -1))), keepdim)
     return movedim(unsqueeze(made, -1), (-2, -1), (rows, columns)) if keepdim else made
-
-
-def _singular_values(A: Tensor) -> Tensor:
-    name = next((n for n in ("linalg_svdvals", "svdvals") if n in registry), None)
-    return function_of(registry[name])(A) if name else apply(_bind("_singular_values"), (A,))
 
 
 def linalg_norm(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.tensor import gathering, views
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.gathering import call, index_select, with_out
+from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
 
 
@@ -316,18 +315,11 @@ tril_indices, triu_indices = _triangle_indices("tril_indices", True), _triangle_
 
 # ---------------------------------------------------------------------- expanding
 
-_warned: set[str] = set()
-
-
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of the vectors expanded over the grid they span; "xy" exchanges the first two dimensions."""
     found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
     if indexing is None:
-        if "meshgrid" not in _warned:
-            _warned.add("meshgrid")
-            warnings.warn(
-                "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", UserWarning, stacklevel=2
-            )  # fmt: skip
+        warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
     if not found:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
@@ -375,7 +367,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 def ravel(input: Tensor) -> Tensor:
     """The elements in one dimension."""
-    return views.reshape(input, (-1,))
+    return views.view(views.contiguous(input), (-1,))
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:

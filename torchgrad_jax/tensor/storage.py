@@ -3,9 +3,10 @@ new Value into the storage and counts its version up."""
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
-from torchgrad_jax.runtime.recorder import Recorder, record
+from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 
@@ -19,16 +20,23 @@ class VersionCounter:
 
 
 class Storage:
-    """The current Value of the base tensor, and its version counter."""
+    """The current Value of the base tensor, and its version counter.
 
-    __slots__ = ("value", "counter")
+    writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
+    among them this one; None while there are no others.
+    """
+
+    __slots__ = ("value", "counter", "writes", "siblings", "__weakref__")
     value: Value
     counter: VersionCounter
+    writes: int
+    siblings: list[weakref.ref[Storage]] | None
 
     def __init__(self, value: Value) -> None:
         self.value = value
         self.counter = value.counter = VersionCounter()
-        value.version = 0
+        value.version = self.writes = 0
+        self.siblings = None
 
     def write(self, value: Value) -> None:
         """Put a new content in."""
@@ -36,9 +44,32 @@ class Storage:
             raise AssertionError("a Value belongs to one storage")
         counter = self.counter
         counter.version += 1
+        self.writes += 1
         self.value = value
         value.counter = counter
         value.version = counter.version
+        if self.siblings is not None:
+            self._spread(value)
+
+    def sibling(self) -> Storage:
+        """The same memory under a version counter of its own."""
+        made = Storage(per_thread.recorder.alias(self.value))
+        living = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
+        living.append(weakref.ref(made))
+        for reference in living:
+            storage = reference()
+            if storage is not None:
+                storage.siblings = living
+        return made
+
+    def _spread(self, value: Value) -> None:
+        for reference in self.siblings or ():
+            storage = reference()
+            if storage is not None and storage is not self:
+                content = per_thread.recorder.alias(value)
+                content.counter, content.version = storage.counter, storage.counter.version
+                storage.value = content
+                storage.writes += 1
 
 
 class Link:
@@ -51,17 +82,25 @@ class Link:
 
 
 class View:
-    """How a tensor is a view of `base`: the operations from the base to it.
+    """Which part of a storage a tensor is: `links` are the operations from the storage's content to it.
 
-    seen: the storage version that the tensor's Value was read at. node_seen: the version its grad_fn belongs to.
+    base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
+    skip: how many of the links lead to the base. made_in: "default", "no_grad", or another word for a view among several of one node.
+    seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
+    tensor itself was asked to require a gradient.
     """
 
-    __slots__ = ("base", "links", "seen", "node_seen", "strides", "offset", "made_in", "differentiable")
+    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked")
 
-    def __init__(self, base: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> None:
-        self.base, self.links, self.strides, self.offset, self.made_in = base, links, strides, offset, made_in
-        self.seen = self.node_seen = 0
-        self.differentiable = True
+    def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
+        self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
+        self.seen, self.node_seen = storage.writes, storage.counter.version
+        self.asked = False
+
+    @property
+    def from_base(self) -> tuple[Link, ...]:
+        """The operations from the base to the view."""
+        return self.links[self.skip :] if self.skip else self.links
 
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:

@@ -85,14 +85,29 @@ class Tensor(_Base):
         view = self._view
         if view is None:
             return storage.value
-        if view.seen != storage.counter.version:
+        if view.seen != storage.writes:
+            self._content()
+        base = view.base
+        if base is not None:
+            if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled:
+                regenerate_node(self, view, storage)
+            if self._node is None:
+                self._rg = base._rg or view.asked
+        return self._value
+
+    def _content(self) -> Value:
+        """The tensor's present Value, whatever has become of its grad_fn."""
+        storage, view = self._storage, self._view
+        if storage is None:
+            return self._value
+        if view is None:
+            return storage.value
+        if view.seen != storage.writes:
             value = read_through(per_thread.recorder, view.links, storage.value)
             if value.counter is None:
                 value.counter, value.version = storage.counter, storage.counter.version
             self._value = value
-            view.seen = storage.counter.version
-        if view.node_seen != storage.counter.version and view.differentiable:
-            regenerate_node(self, view, storage)
+            view.seen = storage.writes
         return self._value
 
     def _shared(self) -> Storage:
@@ -107,7 +122,7 @@ class Tensor(_Base):
     def _concrete(self) -> Any:
         """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found."""
         rec = per_thread.recorder
-        array = self._read().concrete()
+        array = self._content().concrete()
         if rec.failed_checks:
             examine(rec)
         return array
@@ -235,15 +250,14 @@ class Tensor(_Base):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients with respect to this tensor are recorded."""
-        if self._view is not None:
-            self._read()
+        view = self._view
+        if view is not None and view.base is not None and self._node is None:
+            self._rg = view.base._rg or view.asked
         return self._rg
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        if self._view is not None:
-            self._read()
-        if self._node is not None and not flag:
+        if not flag and self.grad_fn is not None:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
                 "that doesn't require differentiation use var_no_grad = var.detach()."
@@ -251,6 +265,8 @@ class Tensor(_Base):
         if flag and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self._rg = bool(flag)
+        if self._view is not None:
+            self._view.asked = self._rg
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` in place and return the tensor."""
@@ -260,15 +276,16 @@ class Tensor(_Base):
     @property
     def is_leaf(self) -> bool:
         """Whether the tensor is not the result of a recorded operation."""
-        if self._view is not None:
-            self._read()
-        return self._node is None
+        return self.grad_fn is None
 
     @property
     def grad_fn(self) -> Node | None:
         """The node that made this tensor; None for a leaf."""
-        if self._view is not None:
-            self._read()
+        view, storage = self._view, self._storage
+        if view is not None and view.base is not None:
+            assert storage is not None
+            if view.node_seen != storage.counter.version:
+                regenerate_node(self, view, storage)
         return self._node
 
     @property
@@ -285,7 +302,7 @@ class Tensor(_Base):
         return None if self._view is None else self._view.base
 
     def _is_view(self) -> bool:
-        return self._view is not None
+        return self._view is not None and self._view.base is not None
 
     def _own_extra(self) -> Extra:
         extra = self._extra
@@ -295,9 +312,12 @@ class Tensor(_Base):
 
     def _edge(self) -> Edge:
         """Where this tensor's gradient goes. Only for tensors that require one."""
-        node = self._node
+        view = self._view
+        node = self._node if view is None else self.grad_fn
         if node is not None:
             return node, self._nr
+        if view is not None and view.base is not None and not view.asked:
+            return NOWHERE, 0
         extra = self._extra or self._own_extra()
         found = None if extra.accumulator is None else extra.accumulator()
         if found is None:
@@ -342,13 +362,41 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 
 def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
-    """Give a view whose base was written to a grad_fn that leads to the base's present one."""
+    """Give a view whose base was written to a grad_fn that leads to the base's present one. RuntimeError where autograd cannot follow."""
     base = view.base
+    if not base._rg and t._node is None:
+        return
+    if view.made_in != "default":
+        from torchgrad_jax.tensor.inplace import raise_by_origin
+
+        raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
-    if base._rg:
-        t._rg = True
-        t._node = ViewOfBase(per_thread.recorder, view, base, t._value.aval)
-        t._nr = 0
+    t._rg = True
+    t._node = ViewOfBase(per_thread.recorder, view, base, t._value.aval)
+    t._nr = 0
+
+
+MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
+
+
+class Nowhere(Node):
+    """The end of the graph at a view that requires a gradient only because its base does: nobody keeps it."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.next, self.seq, self.hooks = (), -1, None
+
+    def describe(self) -> tuple[list[Any], list[Any]]:
+        """See Node."""
+        return [Nowhere], []
+
+    def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        return ()
+
+
+NOWHERE = Nowhere()
 
 
 class ViewOfBase(Node):
@@ -357,8 +405,8 @@ class ViewOfBase(Node):
     __slots__ = ("links", "aval", "base_aval")
 
     def __init__(self, rec: Any, view: View, base: Tensor, aval: Aval) -> None:
-        self.links, self.aval, self.base_aval = view.links, aval, base._aval
-        self.next = (base._edge(),)
+        self.links, self.aval, self.base_aval = view.from_base, aval, base._aval
+        self.next = (base._edge() if base._rg else (NOWHERE, 0),)
         self.seq = rec.sequence
         self.hooks = None
         rec.sequence += 1

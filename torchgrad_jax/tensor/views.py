@@ -69,6 +69,8 @@ def slice_dim(t: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements of `dim` from `start` on."""
+    if not input._aval.ndim:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, input._aval.ndim)
     n = input._aval.shape[dim]
     start = int(start)
@@ -89,7 +91,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     ndim = input._aval.ndim
     dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
-    return _view("transpose", input, dim0, dim1) if ndim else _view("alias", input)
+    return _view("transpose", input, dim0, dim1)
 
 
 def t(input: Tensor) -> Tensor:
@@ -267,8 +269,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """All windows of `size` along `dimension`, `step` apart, as a new last dimension."""
     shape = input._aval.shape
     dim = wrap_dim(dimension, len(shape))
-    if size > shape[dim]:
-        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {shape[dim]} but size is {size}")
+    n = shape[dim] if shape else 1
+    if size > n:
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     return _view("unfold", input, dim, size, step)
