@@ -21,7 +21,12 @@ def names(path: str) -> list[str]:
 
 def page() -> str:
     """The whole page as Markdown."""
-    lines = ["# What is available", "", f"Made by `python -m compat_suite.operators`. {len(registry)} declared operators, and what is written on top of them.", ""]
+    lines = [
+        "# What is available",
+        "",
+        f"Made by `python -m compat_suite.operators`. {len(registry)} declared operators, and what is written on top of them.",
+        "",
+    ]
     for path in NAMESPACES:
         found = names(path)
         lines += [f"## torch{'.' + path if path else ''} ({len(found)})", "", ", ".join(f"`{n}`" for n in found), ""]

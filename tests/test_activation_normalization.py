@@ -171,7 +171,7 @@ INPLACE: dict[str, Function] = {
     "leaf": lambda t, f, x: f.relu(x, True),
 }  # fmt: skip
 # PyTorch 2.13 has no second derivative of these.
-ONCE = {"rrelu"}
+ONCE = {"rrelu", "hardsigmoid"}
 
 
 @batched

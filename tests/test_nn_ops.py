@@ -148,7 +148,7 @@ def _embeddings():
     case("embedding negative padding", lambda F, w, i: F.embedding(i, w, padding_idx=-2), w, i)
     case("embedding frequency", lambda F, w, i: F.embedding(i, w, scale_grad_by_freq=True), w, i)
     case("embedding 0-dim", lambda F, w, i: F.embedding(i, w), w, np.array(2))
-    case("embedding none", lambda F, w, i: F.embedding(i, w), w, i[:0])
+    case("embedding none", lambda F, w, i: F.embedding(i, w.detach()), w, i[:0])
     case("embedding computed", lambda F, w, i: F.embedding(i + 0, w), w, i)
     case("embedding norm", lambda F, w, i: F.embedding(i, w.detach(), max_norm=1.0), w, i)
     case("torch.embedding", lambda F, w, i: (F.T.embedding if F.T is torch else OURS["_embedding"])(w, i, 1), w, i)
@@ -253,6 +253,11 @@ for _make in (_convolutions, _pools, _pads, _embeddings, _losses):
     _make()
 
 
+def host(x):
+    x = x.detach()
+    return x.numpy(force=True) if isinstance(x, torch.Tensor) else x.numpy()
+
+
 def run(functions, function, arrays, second):
     """The results, their graph names, and the first and second gradients of a case."""
     package = functions.T
@@ -266,15 +271,15 @@ def run(functions, function, arrays, second):
     wanted = [t for t in tensors if t.requires_grad]
     if not outs[0].requires_grad or not wanted:
         return found
-    cotangent = package.tensor(f8(*outs[0].shape, seed=7).astype(outs[0].detach().numpy().dtype), requires_grad=True)
+    cotangent = package.tensor(np.asarray(f8(*outs[0].shape, seed=7), found["values"][0].dtype), requires_grad=True)
     grads = package.autograd.grad(outs[0], wanted, cotangent, create_graph=second, allow_unused=True)
-    found["grads"] = [None if g is None else g.detach().numpy() for g in grads]
+    found["grads"] = [None if g is None else host(g) for g in grads]
     if second:
-        some = [(g, g.detach().cos()) for g in grads if g is not None and g.requires_grad]
+        some = [(g, package.tensor(np.asarray(f8(*g.shape, seed=9), host(g).dtype))) for g in grads if g is not None and g.requires_grad]
         total = sum((g * c).sum() for g, c in some)
         if some:
             again = package.autograd.grad(total, [*wanted, cotangent], allow_unused=True)
-            found["second"] = [None if g is None else g.detach().numpy() for g in again]
+            found["second"] = [None if g is None else host(g) for g in again]
     return found
 
 

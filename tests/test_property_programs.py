@@ -36,7 +36,7 @@ class Writer:
 
     def write(self, length):
         """A program of that many statements after its leaves."""
-        shapes = [(), (1,), (3,), (4,), (2, 3), (2, 2), (3, 1), (2, 1, 3), (2, 2, 2)]
+        shapes = [(), (4,), (2, 3), (2, 3), (2, 2, 2)]
         for _ in range(self.pick([1, 2, 2])):
             shape = self.pick(shapes)
             flag = self.pick(["", "", ", requires_grad=False"])

@@ -348,7 +348,7 @@ INPLACE = {
     "sgn_": lambda m, x, y: x.sgn_(), "frac_": lambda m, x, y: x.frac_(), "xlogy_": lambda m, x, y: x.xlogy_(y.abs()),
     "sinc_": lambda m, x, y: x.sinc_(),
     "copysign_": lambda m, x, y: x.copysign_(-1.0), "hypot_": lambda m, x, y: x.hypot_(y), "nan_to_num_": lambda m, x, y: x.nan_to_num_(),
-    "logit_": lambda m, x, y: x.sigmoid().logit_(), "deg2rad_": lambda m, x, y: x.deg2rad_(), "polygamma_": lambda m, x, y: x.abs().polygamma_(1),
+    "logit_": lambda m, x, y: (x * 0.1 + 0.5).logit_(), "deg2rad_": lambda m, x, y: x.deg2rad_(), "polygamma_": lambda m, x, y: x.abs().polygamma_(1),
 }  # fmt: skip
 
 

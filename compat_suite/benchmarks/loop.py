@@ -134,7 +134,8 @@ def _report_steady(options: argparse.Namespace) -> Report:
     for backend, outcome in _outcomes("steady", options.backends, options, iterations=options.iterations):
         problems += _failure("steady", backend, outcome)
         checkpoints = [r for r in outcome.results if "iteration" in r]
-        losses.update({backend: r["loss"] for r in outcome.results if "loss" in r})
+        if not outcome.error:
+            losses[backend] = outcome.results[-1]["loss"]
         names = [name for name in ("compiled", "compiled_ops", "ran", "stepped") if checkpoints and name in checkpoints[0]["counters"]]
         rows = [
             [

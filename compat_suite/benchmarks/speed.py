@@ -112,9 +112,7 @@ def run(options: argparse.Namespace) -> Report:
     problems: dict[str, None] = {}
     for _ in range(options.rounds):
         for backend in options.backends:
-            outcome = in_fresh_process(
-                "speed", "measure", backend, options.device, options.timeout, names=names, seconds=options.seconds
-            )
+            outcome = in_fresh_process("speed", "measure", backend, options.device, options.timeout, names=names, seconds=options.seconds)
             if outcome.error:
                 problems[f"speed, {LABELS[backend]}: {outcome.error}"] = None
             for result in outcome.results:

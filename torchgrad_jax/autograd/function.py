@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import weakref
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import turn
-from torchgrad_jax.tensor.inplace import detached, rebase
+from torchgrad_jax.tensor.inplace import VIEW_OF_LEAF, detached, overwrite, rebase
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Node
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
@@ -76,8 +79,15 @@ class FunctionNode(FunctionCtx, Node):
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         lifted = self._lift(calculus, grads)
-        rec = calculus.recorder
-        found = self._function.backward(self, *lifted)
+        function = self._function
+        backward = function.backward
+        if function.vjp is not Function.vjp:
+            if backward is not Function.backward:
+                raise RuntimeError(
+                    "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+                )
+            backward = function.vjp
+        found = backward(self, *lifted)
         given = found if isinstance(found, tuple) else (found,)
         expected = len(self.needs_input_grad)
         if len(given) > expected and all(g is None for g in given[expected:]):
@@ -86,7 +96,12 @@ class FunctionNode(FunctionCtx, Node):
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
             )  # fmt: skip
-        del rec
+        for i, (g, is_tensor) in enumerate(zip(given, self._is_tensor, strict=True)):
+            if g is not None and not is_tensor:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the corresponding forward input was "
+                    "not a Variable"
+                )
         tensors = [g for g, is_tensor in zip(given, self._is_tensor, strict=True) if is_tensor]
         outs = []
         for i, (g, needs) in enumerate(zip(tensors, self._inputs, strict=True)):
@@ -111,7 +126,7 @@ class FunctionNode(FunctionCtx, Node):
 
     def _checked(self, calculus: Calculus, g: Any, i: int) -> Any:
         if not isinstance(g, Tensor):
-            raise TypeError(f"function {self.name()} returned a gradient of type {type(g).__name__} at index {i}, but expected a Tensor or None")
+            raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
         aval = self._input_avals[i]
         if g._aval is not aval:
             g = _fit_gradient(self, g, aval, i)
@@ -131,7 +146,8 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
         fits = extra >= 0 and all(m in (1, n) for n, m in zip(shape[extra:], aval.shape, strict=True))
         if not fits:
             raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {i} - got {list(shape)} but expected shape compatible with {list(aval.shape)}"
+                f"Function {node.name()} returned an invalid gradient at index {i} - got {list(shape)} but expected shape compatible with "
+                f"{list(aval.shape)}"
             )
         g = g.sum_to_size(aval.shape)
     if g._aval.dtype != aval.dtype:
@@ -143,12 +159,13 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
 
 class _Saved:
     """A tensor saved by a Function: its Value and where its gradient goes. An output of the node itself is kept without the node,
-    or the two would hold each other."""
+    or the two would hold each other. `tensor` says who wrote to it, if somebody did."""
 
-    __slots__ = ("value", "source", "nr", "own")
+    __slots__ = ("value", "source", "nr", "own", "tensor")
 
     def __init__(self, t: Tensor, node: Node) -> None:
         self.value = t._read()
+        self.tensor = weakref.ref(t)
         self.own = t._node is node
         self.nr = t._nr
         self.source = None
@@ -161,14 +178,7 @@ def _unpack(node: FunctionNode, saved: Any) -> Any:
         return saved
     value: Value = saved.value
     if value.counter is not None and value.counter.version != value.version:
-        from torchgrad_jax.ops import dtypes
-
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[torch.{dtypes.of(value.aval.dtype).title}Tensor {list(value.aval.shape)}] is at version {value.counter.version}; expected version "
-            f"{value.version} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
-            "with torch.autograd.set_detect_anomaly(True)."
-        )
+        _raise_modified(node, saved)
     if isinstance(saved.source, Tensor):
         return saved.source
     t = wrap(value if value.counter is None else per_thread.recorder.alias(value))
@@ -176,6 +186,22 @@ def _unpack(node: FunctionNode, saved: Any) -> Any:
     if source is not None:
         t._node, t._nr, t._rg = source, saved.nr, True
     return t
+
+
+def _raise_modified(node: FunctionNode, saved: _Saved) -> None:
+    from torchgrad_jax.ops import dtypes
+
+    t = saved.tensor()
+    origin = node if saved.own else t.grad_fn if t is not None else saved.source
+    by = f", which is output {saved.nr} of {re.sub('Backward[0-9]*$', '', origin.name())}," if isinstance(origin, Node) else ""
+    value = saved.value
+    kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
+        "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
 
 
 class FunctionMeta(type):
@@ -201,6 +227,12 @@ class Function(metaclass=FunctionMeta):
             stacklevel=2,
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward "
+            "method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """The operation, as ordinary code that is not recorded in the graph."""
@@ -218,13 +250,21 @@ class Function(metaclass=FunctionMeta):
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
 
-    vjp = backward
+    @staticmethod
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Another name of `backward`."""
+        return Function.backward(ctx, *grad_outputs)
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the operation and record it."""
         rec = per_thread.recorder
         recording = rec.grad_enabled
+        separate = cls.setup_context is not Function.setup_context
+        if separate and getattr(cls.forward, "__defaults__", None):  # setup_context sees the defaults too
+            bound = inspect.signature(cls.forward).bind(*args)
+            bound.apply_defaults()
+            args = bound.args
         tensors = [a for a in args if isinstance(a, Tensor)]
         for t in tensors:
             t._read()
@@ -243,11 +283,11 @@ class Function(metaclass=FunctionMeta):
         rec.sequence += 1
         rec.grad_enabled = False
         try:
-            if cls.setup_context is Function.setup_context:
-                found = cls.forward(node, *args)
-            else:
+            if separate:
                 found = cls.forward(*args)
                 cls.setup_context(node, args, found)
+            else:
+                found = cls.forward(node, *args)
         finally:
             rec.grad_enabled = recording
         return _outputs(node, found, tensors, differentiable)
@@ -256,6 +296,7 @@ class Function(metaclass=FunctionMeta):
 def _outputs(node: FunctionNode, found: Any, tensors: list[Tensor], differentiable: bool) -> Any:
     several = isinstance(found, tuple)
     outs = list(found) if several else [found]
+    _check_marks(node, outs, differentiable)
     dirty = {id(t) for t in node._dirty}
     constant = {id(t) for t in node._non_differentiable}
     inputs = {id(t) for t in tensors}
@@ -263,8 +304,6 @@ def _outputs(node: FunctionNode, found: Any, tensors: list[Tensor], differentiab
     for i, out in enumerate(outs):
         if not isinstance(out, Tensor):
             avals.append(None)
-            if out is not None and several is False:
-                raise TypeError(f"{node.name()}.forward: expected to get tensor outputs, but got {type(out).__name__}")
             continue
         avals.append(out._aval)
         if id(out) in dirty:
@@ -285,10 +324,28 @@ def _outputs(node: FunctionNode, found: Any, tensors: list[Tensor], differentiab
     return tuple(outs) if several else outs[0]
 
 
+def _check_marks(node: FunctionNode, outs: list[Any], differentiable: bool) -> None:
+    """Refuse what cannot be saved or marked. TypeError, RuntimeError with PyTorch's text."""
+    if not all(isinstance(t, Tensor) for t in node._dirty):
+        raise RuntimeError("mark_dirty can only accept variables, but argument ")
+    if not all(isinstance(t, Tensor) for t in node._non_differentiable):
+        raise RuntimeError("mark_non_differentiable only accepts variable arguments, but got ")
+    if not all(any(t is out for out in outs) for t in node._dirty):
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be "
+            "outputs of the Function."
+        )
+    if differentiable:
+        for i, t in enumerate(node._to_save):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}")
+
+
 def _rebase_dirty(node: FunctionNode, out: Tensor, i: int) -> None:
     if out._rg and out._node is None and out._view is None:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+    if out._view is not None and out._view.base._rg and out._view.base._node is None:
+        raise RuntimeError(VIEW_OF_LEAF)
+    overwrite(out, per_thread.recorder.alias(out._read()))  # being marked counts as a write
     rebase(out, node)
     out._nr = i
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ def is_grad_enabled() -> bool:
 
 
 class _GradMode:
-    """A grad mode as context manager and as decorator of functions, generators and coroutines."""
+    """A grad mode as context manager and as decorator of functions and generators."""
 
     mode: bool
     _previous: list[bool]
@@ -40,19 +41,16 @@ class _GradMode:
 
     def __call__(self, function: Any) -> Any:
         if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods. To "
+                "preserve the current behavior of class decoration, you can directly decorate the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)
             return function
         if inspect.isgeneratorfunction(function):
             return _wrap_generator(self.clone, function)
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-                with self.clone():
-                    return await function(*args, **kwargs)
-
-            return asynchronous
-
         @functools.wraps(function)
         def within(*args: Any, **kwargs: Any) -> Any:
             with self.clone():

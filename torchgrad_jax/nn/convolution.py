@@ -169,7 +169,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
             f"sliding blocks as {counts}, but its components must be at least one."
         )
     bound = registry["im2col"].bind((ARRAY, Static(kernel), Static(dilated), Static(padded), Static(strides)))
-    return apply(bound, (input,)) if len(shape) == 4 else squeeze(apply(bound, (unsqueeze(input, 0),)), 0)
+    return apply(bound, (input,))
 
 
 def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
@@ -192,7 +192,7 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
             f"to match the calculated number of sliding blocks {counts[0]} * {counts[1]} = {math.prod(counts)}, but got input.size(2)={shape[-1]}."
         )
     bound = registry["col2im"].bind((ARRAY, Static(size), Static(kernel), Static(dilated), Static(padded), Static(strides)))
-    return apply(bound, (input,)) if len(shape) == 3 else squeeze(apply(bound, (unsqueeze(input, 0),)), 0)
+    return apply(bound, (input,))
 
 
 TOPLEVEL: dict[str, Any] = {

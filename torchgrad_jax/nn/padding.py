@@ -202,7 +202,7 @@ def interpolate(
         return getattr(pooling, f"adaptive_avg_pool{len(spatial)}d")(input, out)
     if min(out) < 1 or min(spatial) < 1:
         names = "DHW"[-len(spatial) :]
-        given, made = (" ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
+        given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
     scales = tuple(n / o for n, o in zip(spatial, out, strict=True)) if factors is None else tuple(1 / f for f in factors)
     name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d"

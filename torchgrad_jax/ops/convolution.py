@@ -86,23 +86,60 @@ def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilatio
     )
 
 
+def _places(kernel: Ints, dilation: Ints) -> list[tuple[Ints, Ints]]:
+    """Each place in a kernel, and how far it lies from the first."""
+    return [(k, tuple(a * d for a, d in zip(k, dilation, strict=True))) for k in np.ndindex(*kernel)]
+
+
+def _is_plain(stride: Ints, dilation: Ints) -> bool:
+    return set(stride) <= {1} and set(dilation) <= {1}
+
+
 def correlate_input_grad(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     """The transpose of `correlate` in its first argument, of shape `shape`."""
     if not grad.size or not w.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    if grad.dtype.kind in "iu":
-        forward = lambda x: _by_shifts(x, w.astype(np.float64), stride, padding, dilation, groups)  # noqa: E731
-        return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, np.float64))(grad.astype(np.float64))[0].astype(grad.dtype)
-    forward = lambda x: _by_xla(x, w, stride, padding, dilation, groups)  # noqa: E731
-    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, grad.dtype))(grad)[0]
+    plain = _is_plain(stride, dilation) and all(p < k for p, k in zip(padding, w.shape[2:], strict=True))
+    if not plain or grad.dtype.kind in "iu":
+        return _spread(grad, w, shape, stride, padding, dilation, groups)
+    # A correlation with the kernel turned around and its two channel dimensions exchanged.
+    kernel = w.shape[2:]
+    turned = lax.rev(w, tuple(range(2, w.ndim))).reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    turned = jnp.swapaxes(turned, 1, 2).reshape(shape[1], w.shape[0] // groups, *kernel)
+    return correlate(grad, turned, stride, tuple(k - 1 - p for k, p in zip(kernel, padding, strict=True)), dilation, groups)
+
+
+def _spread(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    """For each place in the kernel a matrix product, added up where that place lies.
+
+    XLA's compiler aborts the process on some strided or dilated convolutions (its simplifier exchanges input and kernel), so that the
+    gradients of those are not made of convolutions.
+    """
+    n, sizes, kernel = grad.shape[0], grad.shape[2:], w.shape[2:]
+    per_group = grad.shape[1] // groups
+    columns = jnp.moveaxis(grad.reshape(n, groups, per_group, *sizes), (1, 2), (0, 1)).reshape(groups, per_group, -1)
+    rows = jnp.swapaxes(w.reshape(groups, per_group, w.shape[1], *kernel), 1, 2)
+    padded = [m + 2 * p for m, p in zip(shape[2:], padding, strict=True)]
+    total = jnp.zeros((shape[1], n, *padded), grad.dtype)
+    for k, offset in _places(kernel, dilation):
+        part = jnp.matmul(rows[(slice(None), slice(None), slice(None), *k)], columns, precision=PRECISION).reshape(shape[1], n, *sizes)
+        config = [(o, m - o - (size - 1) * s - 1, s - 1) for o, m, size, s in zip(offset, padded, sizes, stride, strict=True)]
+        total = total + lax.pad(part, jnp.zeros((), part.dtype), [(0, 0, 0)] * 2 + config)
+    return jnp.swapaxes(shifted(total, padding, shape[2:], (1,) * len(padding)), 0, 1)
 
 
 def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
-    """The transpose of `correlate` in its second argument, of shape `shape`."""
+    """The transpose of `correlate` in its second argument, of shape `shape`: a matrix product for each place in the kernel."""
     if not grad.size or not x.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    forward = lambda w: _by_xla(x, w, stride, padding, dilation, groups)  # noqa: E731
-    return jax.linear_transpose(forward, jax.ShapeDtypeStruct(shape, grad.dtype))(grad)[0]
+    n, sizes, kernel = grad.shape[0], grad.shape[2:], shape[2:]
+    x = jnp.moveaxis(_zero_padded(x, padding).reshape(n, groups, shape[1], *(m + 2 * p for m, p in zip(x.shape[2:], padding, strict=True))), 0, 2)
+    columns = jnp.moveaxis(grad.reshape(n, groups, shape[0] // groups, *sizes), 0, 2).reshape(groups, shape[0] // groups, -1)
+    parts = [
+        lax.dot_general(columns, shifted(x, offset, sizes, stride).reshape(groups, shape[1], -1), (((2,), (2,)), ((0,), (0,))), precision=PRECISION)
+        for _, offset in _places(kernel, dilation)
+    ]
+    return jnp.stack(parts, -1).reshape(shape)
 
 
 # ---------------------------------------------------------------------- the operator
@@ -187,8 +224,13 @@ def _check_output_padding(stride: Ints, dilation: Ints, output_padding: Ints) ->
 def _convolve(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int) -> Any:
     if not transposed:
         return correlate(x, w, stride, padding, dilation, groups)
-    shape = (x.shape[0], w.shape[1] * groups, *_transposed_sizes(x, w, stride, padding, dilation, output_padding))
-    return correlate_input_grad(x, w, shape, stride, padding, dilation, groups)
+    # output_padding of a stride and more only adds zeros.
+    near = tuple(min(o, s - 1) for o, s in zip(output_padding, stride, strict=True))
+    shape = (x.shape[0], w.shape[1] * groups, *_transposed_sizes(x, w, stride, padding, dilation, near))
+    out = correlate_input_grad(x, w, shape, stride, padding, dilation, groups)
+    if near == output_padding:
+        return out
+    return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0)] * 2 + [(0, o - n, 0) for o, n in zip(output_padding, near, strict=True)])
 
 
 def _reached(grad: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Any:
@@ -212,7 +254,8 @@ def _weight_grad(grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints,
 
 
 @op(
-    "convolution(Tensor self, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups)",
+    "convolution(Tensor self, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
+    "int groups)",
     validate=_check_convolution, method=False, toplevel=False,
     grads={"self": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
 )  # fmt: skip
@@ -234,17 +277,24 @@ def _blocks(x: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -
     return lax.reshape(jnp.stack(parts, 2), (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(sizes)))
 
 
+def _batched(function: Any, x: Any, ndim: int) -> Any:
+    return function(x) if x.ndim == ndim else function(x[None])[0]
+
+
 @op("im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Im2ColBackward0", linear=True,
     method=False, toplevel=False)  # fmt: skip
 def im2col(x: Any, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
-    """Every block of (N, C, H, W) as a column of (N, C * prod(kernel_size), L)."""
-    return _blocks(x, kernel_size, dilation, padding, stride)
+    """Every block of (N, C, H, W) as a column of (N, C * prod(kernel_size), L); without N also."""
+    return _batched(lambda y: _blocks(y, kernel_size, dilation, padding, stride), x, 4)
 
 
 @op("col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Col2ImBackward0", linear=True,
     method=False, toplevel=False)  # fmt: skip
 def col2im(x: Any, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Columns added up where their blocks lie: the transpose of `im2col`."""
-    channels = x.shape[1] // math.prod(kernel_size)
-    image = jax.ShapeDtypeStruct((x.shape[0], channels, *output_size), x.dtype)
-    return jax.linear_transpose(lambda y: _blocks(y, kernel_size, dilation, padding, stride), image)(x)[0]
+
+    def added(columns: Any) -> Any:
+        image = jax.ShapeDtypeStruct((columns.shape[0], columns.shape[1] // math.prod(kernel_size), *output_size), x.dtype)
+        return jax.linear_transpose(lambda y: _blocks(y, kernel_size, dilation, padding, stride), image)(columns)[0]
+
+    return _batched(added, x, 3)

@@ -246,18 +246,16 @@ def _camel(name: str) -> str:
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape all of `shapes` expand to. RuntimeError with PyTorch's text where there is none."""
-    out = list(max(shapes, key=len))
+    found: tuple[int, ...] = ()
     for shape in shapes:
-        offset = len(out) - len(shape)
-        for i, n in enumerate(shape):
-            m = out[offset + i]
-            if n != m:
-                if m != 1 and n != 1:
-                    raise RuntimeError(
-                        f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {offset + i}"
-                    )
-                out[offset + i] = n if m == 1 else m
-    return tuple(out)
+        out = list(shape if len(shape) > len(found) else found)
+        for i in range(1, min(len(shape), len(found)) + 1):
+            a, b = found[-i], shape[-i]
+            if a != b and a != 1 and b != 1:
+                raise RuntimeError(f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {len(out) - i}")
+            out[-i] = b if a == 1 else a
+        found = tuple(out)
+    return found
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -334,12 +332,15 @@ def _c_name(d: dtypes.dtype) -> str:
 
 def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
     """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
-    first = next((s.dtype for s in specs if isinstance(s, Aval)), None)
-    converts = [isinstance(s, type) and first is not None and not index for s, index in zip(specs, bound.is_index(), strict=True)]
+    first = next((s for s in specs if isinstance(s, Aval)), None)
+    if first is None:
+        return lambda arrays: arrays
+    main = _zero_dims(first.dtype)
+    converts = [isinstance(s, type) and not index for s, index in zip(specs, bound.is_index(), strict=True)]
 
     def prepare(arrays: Sequence[Any]) -> Sequence[Any]:
         return [
-            convert(a, promotion.result_type([_zero_dims(first), s])) if c else a
+            convert(a, promotion.result_type([main, s])) if c else a
             for a, s, c in zip(arrays, specs, converts, strict=True)
         ]
 

@@ -133,7 +133,7 @@ def _single(outs: Sequence[Any]) -> Any:
 
 def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
     grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
-    targets = [sig.specs[i] for i in plan.inputs]
+    targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
 
     def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         from jax import numpy as jnp

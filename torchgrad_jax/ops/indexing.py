@@ -15,7 +15,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import SAME, convert, op
 
 
-@op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="CopyBackwards",
+@op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="torch::autograd::CopyBackwards",
     grads={"self": lambda grad: jnp.zeros_like(grad), "src": SAME})  # fmt: skip
 def copy(x: Any, src: Any) -> Any:
     """`src` in the shape and dtype of self."""

@@ -1,4 +1,4 @@
-"""Decompositions of matrices, and what is computed by them: solutions, inverses, determinants, matrix functions.
+"""Cholesky and LU decompositions, and what is computed by them: solutions, inverses, determinants.
 
 Formulas: M. Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic
 differentiation" (2008); for eigenvectors and singular vectors as PyTorch's documentation of the gauge conditions has them.
@@ -54,7 +54,7 @@ def check_float(name: str, a: Any, low_precision: bool = False) -> None:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind.title}")
 
 
-def _square_float(name: str) -> Callable[..., None]:
+def square_float(name: str) -> Callable[..., None]:
     def validate(a: Aval, *rest: Any, **statics: Any) -> None:
         check_square(name, a)
         check_float(name, a)
@@ -62,7 +62,7 @@ def _square_float(name: str) -> Callable[..., None]:
     return validate
 
 
-def _matrix_float(name: str) -> Callable[..., None]:
+def matrix_float(name: str) -> Callable[..., None]:
     def validate(a: Aval, *rest: Any, **statics: Any) -> None:
         check_matrix(name, a)
         check_float(name, a)
@@ -74,7 +74,7 @@ def _matrix_float(name: str) -> Callable[..., None]:
 # The offending number is info + 2**32 * (element of the batch + 1), the element being -1 without a batch.
 
 
-def _first_failure(info: Any) -> Any:
+def first_failure(info: Any) -> Any:
     """The check of `info`, nonzero where a matrix of the batch failed."""
     flat = info.reshape(-1).astype(jnp.int64)
     if not flat.size:
@@ -84,7 +84,7 @@ def _first_failure(info: Any) -> Any:
     return jnp.stack([(flat[where] != 0).astype(jnp.int64), flat[where] + (element.astype(jnp.int64) << 32)])
 
 
-def _failure(name: str, text: str, error: type[Exception] = LinAlgError) -> Callable[[int], Exception]:
+def failure(name: str, text: str, error: type[Exception] = LinAlgError) -> Callable[[int], Exception]:
     def make(offender: int) -> Exception:
         element, info = (offender >> 32) - 1, offender & 0xFFFFFFFF
         where = "" if element < 0 else f"(Batch element {element}): "
@@ -102,18 +102,18 @@ _ZERO_PIVOT = (
     "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, "
     "consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
 )
-_NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
-_ILL_CONDITIONED = (
+NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
+ILL_CONDITIONED = (
     "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
 )
 
 
-def _checked(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+def checked_by_info(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
     """The results of `function` without its last, info, and the check of info."""
 
     def checked(*arrays: Any, **statics: Any) -> tuple[Any, ...]:
         *outs, info = function(*arrays, **statics)
-        return (*outs, _first_failure(info))
+        return (*outs, first_failure(info))
 
     return checked
 
@@ -134,15 +134,15 @@ def adjoint(x: Any) -> Any:
     return jnp.swapaxes(x, -2, -1).conj()
 
 
-def _diagonal(x: Any) -> Any:
+def diagonal(x: Any) -> Any:
     return jnp.diagonal(x, axis1=-2, axis2=-1)
 
 
-def _eye(x: Any, n: int | None = None) -> Any:
+def identity(x: Any, n: int | None = None) -> Any:
     return jnp.eye(n or x.shape[-1], dtype=x.dtype)
 
 
-def _with_diagonal(x: Any, d: Any) -> Any:
+def with_diagonal(x: Any, d: Any) -> Any:
     return jnp.where(jnp.eye(x.shape[-1], dtype=bool), d[..., None, :].astype(x.dtype), x)
 
 
@@ -188,7 +188,7 @@ def _failed_minor(a: Any) -> Any:
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     lower = _hermitian(a, upper)
     factor = jnp.tril(lax.linalg.cholesky(lower, symmetrize_input=False))
-    failed = jnp.isnan(_diagonal(factor).real).any(-1)
+    failed = jnp.isnan(diagonal(factor).real).any(-1)
     minors = _failed_minor
     for _ in range(a.ndim - 2):
         minors = jax.vmap(minors)
@@ -209,13 +209,13 @@ def _cholesky_grad(grad: Any, factor: Any, upper: bool) -> Any:
 _NODE = "LinalgCholeskyExBackward0"
 _CHOLESKY_GRADS = {"self": lambda grad, L, upper: _cholesky_grad(grad, L, upper)}
 op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
-   validate=_square_float("linalg.cholesky"), **PRIVATE)(_cholesky)  # fmt: skip
+   validate=square_float("linalg.cholesky"), **PRIVATE)(_cholesky)  # fmt: skip
 for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
     op(f"{_name}(Tensor self, *, bool upper=False)", results=("L",), node=_node, grads=_CHOLESKY_GRADS,
-       validate=_square_float("linalg.cholesky" if _node else "cholesky"), check=_failure(_public, _NOT_POSITIVE),
-       **PRIVATE)(_checked(_cholesky))  # fmt: skip
+       validate=square_float("linalg.cholesky" if _node else "cholesky"), check=failure(_public, _NOT_POSITIVE),
+       **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
 def _positive_solve(b: Any, factor: Any, upper: bool) -> Any:
@@ -245,7 +245,7 @@ def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     grads={"self": lambda grad, self, result, upper: _of_factor(mul(result, grad, result), self, upper)})  # fmt: skip
 def cholesky_inverse(factor: Any, upper: bool) -> Any:
     """The inverse of the matrix of which `self` is the Cholesky factor."""
-    return _positive_solve(jnp.broadcast_to(_eye(factor), factor.shape), factor, upper)
+    return _positive_solve(jnp.broadcast_to(identity(factor), factor.shape), factor, upper)
 
 
 # ---------------------------------------------------------------------- LU
@@ -253,7 +253,7 @@ def cholesky_inverse(factor: Any, upper: bool) -> Any:
 
 def _zero_pivot(lu: Any) -> Any:
     """The number (from 1) of the first zero on U's diagonal; 0 for none."""
-    zero = _diagonal(lu) == 0
+    zero = diagonal(lu) == 0
     return jnp.where(zero.any(-1), jnp.argmax(zero, -1) + 1, 0).astype(jnp.int32) if lu.shape[-1] else jnp.zeros(lu.shape[:-2], jnp.int32)
 
 
@@ -371,20 +371,20 @@ _SOLVE_GRADS = {"self": _solve_grad_a, "other": _solve_grad_b}
 op("linalg_solve_ex(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
-   grads=_SOLVE_GRADS, validate=_solve_shapes, check=_failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
-   **PRIVATE)(_checked(_solve))  # fmt: skip
+   grads=_SOLVE_GRADS, validate=_solve_shapes, check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
+   **PRIVATE)(checked_by_info(_solve))  # fmt: skip
 
 
-def _inverse(a: Any) -> tuple[Any, Any]:
+def inverse_and_info(a: Any) -> tuple[Any, Any]:
     lu, _, permutation = _lu(a)
-    return _lu_solve(lu, permutation, jnp.broadcast_to(_eye(a), a.shape)), _zero_pivot(lu)
+    return _lu_solve(lu, permutation, jnp.broadcast_to(identity(a), a.shape)), _zero_pivot(lu)
 
 
 _INVERSE_GRADS = {"self": lambda grad, inverse: -mul(adjoint(inverse), mul(grad, adjoint(inverse)))}
-op("linalg_inv_ex(Tensor self)", results=("inverse", "info"), grads=_INVERSE_GRADS, validate=_square_float("linalg.inv"), **PRIVATE)(_inverse)
+op("linalg_inv_ex(Tensor self)", results=("inverse", "info"), grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), **PRIVATE)(inverse_and_info)
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
-    op(f"{_name}(Tensor self)", results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=_square_float("linalg.inv"),
-       check=_failure(_public, _SINGULAR_INVERSE), **PRIVATE)(_checked(_inverse))  # fmt: skip
+    op(f"{_name}(Tensor self)", results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
+       check=failure(_public, _SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- triangular equations
@@ -426,23 +426,23 @@ def _parity(pivots: Any) -> Any:
 
 
 def _without_zero_pivots(lu: Any) -> Any:
-    d = _diagonal(lu)
-    return _with_diagonal(lu, jnp.where(d == 0, jnp.asarray(jnp.finfo(lu.dtype).eps, lu.dtype), d))
+    d = diagonal(lu)
+    return with_diagonal(lu, jnp.where(d == 0, jnp.asarray(jnp.finfo(lu.dtype).eps, lu.dtype), d))
 
 
 def _inverse_adjoint_times(a: Any, lu: Any, pivots: Any, factor: Any) -> Any:
-    return solve_adjoint(a, lu, pivots, factor[..., None, None] * jnp.broadcast_to(_eye(a), a.shape))
+    return solve_adjoint(a, lu, pivots, factor[..., None, None] * jnp.broadcast_to(identity(a), a.shape))
 
 
 def _det_grad(grad0: Any, self: Any, result: Any, LU: Any, pivots: Any) -> Any:
     return _inverse_adjoint_times(self, _without_zero_pivots(LU), pivots, grad0 * result.conj())
 
 
-@op("linalg_det(Tensor self)", results=("result", "LU", "pivots"), grads={"self": _det_grad}, validate=_square_float("linalg.det"), **PRIVATE)
+@op("linalg_det(Tensor self)", results=("result", "LU", "pivots"), grads={"self": _det_grad}, validate=square_float("linalg.det"), **PRIVATE)
 def linalg_det(a: Any) -> Any:
     """The product of the eigenvalues."""
     lu, pivots, _ = _lu(a)
-    return jnp.prod(_diagonal(lu), -1) * _parity(pivots).astype(a.dtype), lu, pivots
+    return jnp.prod(diagonal(lu), -1) * _parity(pivots).astype(a.dtype), lu, pivots
 
 
 def _slogdet_grad(grad0: Any, grad1: Any, self: Any, sign: Any, LU: Any, pivots: Any) -> Any:
@@ -453,11 +453,11 @@ def _slogdet_grad(grad0: Any, grad1: Any, self: Any, sign: Any, LU: Any, pivots:
 
 
 @op("linalg_slogdet(Tensor self)", results=("sign", "logabsdet", "LU", "pivots"), grads={"self": _slogdet_grad},
-    validate=_square_float("linalg.slogdet"), **PRIVATE)  # fmt: skip
+    validate=square_float("linalg.slogdet"), **PRIVATE)  # fmt: skip
 def linalg_slogdet(a: Any) -> Any:
     """The determinant's sign (for complex matrices its phase) and the logarithm of its absolute value."""
     lu, pivots, _ = _lu(a)
-    d = _diagonal(lu)
+    d = diagonal(lu)
     sign = jnp.prod(jnp.sign(d), -1) * _parity(pivots).astype(a.dtype)
     return sign, jnp.sum(jnp.log(jnp.abs(d)), -1), lu, pivots
 
@@ -524,7 +524,8 @@ def _lu_factor(a: Any) -> tuple[Any, Any, Any]:
 op("linalg_lu_factor_ex(Tensor self)", results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("linalg.lu_factor"),
    **PRIVATE)(_lu_factor)  # fmt: skip
 op("linalg_lu_factor(Tensor self)", results=("LU", "pivots"), node="LinalgLuFactorExBackward0", grads={"self": _lu_factor_grad},
-   validate=_plain("linalg.lu_factor"), check=_failure("torch.linalg.lu_factor", _ZERO_PIVOT, RuntimeError), **PRIVATE)(_checked(_lu_factor))  # fmt: skip
+   validate=_plain("linalg.lu_factor"),
+   check=failure("torch.linalg.lu_factor", _ZERO_PIVOT, RuntimeError), **PRIVATE)(checked_by_info(_lu_factor))  # fmt: skip
 
 
 @op("permutation_matrix(Tensor permutation, dtype dtype)", differentiable=False, **PRIVATE)
@@ -567,308 +568,3 @@ def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> 
     turned = b if left else jnp.swapaxes(b, -2, -1).conj()
     x = (_lu_solve_adjoint if adjoint == left else _lu_solve)(lu, order, turned)
     return x if left else jnp.swapaxes(x, -2, -1).conj()
-
-
-# ---------------------------------------------------------------------- eigenvalues
-
-
-def _over_differences(x: Any, differences: Any) -> Any:
-    """x / differences, 0 where both vanish: what does not depend on the vectors may have equal values."""
-    nothing = (differences == 0) & (x == 0)
-    return jnp.where(nothing, 0, x) / jnp.where(nothing, 1, differences).astype(x.dtype)
-
-
-def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
-    vectors, values = lax.linalg.eigh(adjoint(a) if upper else a, lower=True, symmetrize_input=False)
-    failed = jnp.isnan(values).any(-1)
-    return values, vectors, jnp.where(failed, jnp.int32(max(a.shape[-1] - 1, 1)), jnp.int32(0))
-
-
-def _eigh_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
-    v = eigenvectors
-    differences = _with_diagonal(eigenvalues[..., None, :] - eigenvalues[..., :, None], jnp.ones_like(eigenvalues))
-    # The eigenvectors turn by an element of the unitary group: only the skew part can be meant.
-    inner = _over_differences(_skew(mul(adjoint(v), grad1)) / 2, differences)
-    return mul(v, _with_diagonal(inner, grad0), adjoint(v))
-
-
-def _eigh_shapes(a: Aval, upper: bool) -> None:
-    check_square("linalg.eigh", a)
-    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
-        raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
-
-
-@op("linalg_eigh(Tensor self, bool upper)", results=("eigenvalues", "eigenvectors"), grads={"self": _eigh_grad}, validate=_eigh_shapes,
-    check=_failure("linalg.eigh", _ILL_CONDITIONED), **PRIVATE)  # fmt: skip
-def linalg_eigh(a: Any, upper: bool) -> Any:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices given by one triangle."""
-    return _checked(_eigh)(a, upper=upper)
-
-
-@op("linalg_eigvalsh(Tensor self, bool upper)", differentiable=False, validate=_eigh_shapes,
-    check=_failure("linalg.eigh", _ILL_CONDITIONED), **PRIVATE)  # fmt: skip
-def linalg_eigvalsh(a: Any, upper: bool) -> Any:
-    """The eigenvalues alone, where no gradient is wanted."""
-    values, _, info = _eigh(a, upper)
-    return values, _first_failure(info)
-
-
-def _eig_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
-    v = eigenvectors
-    product = mul(adjoint(v), grad1)
-    product = product - mul(adjoint(v), v * _diagonal(product).real[..., None, :].astype(v.dtype))
-    differences = _with_diagonal(eigenvalues[..., None, :] - eigenvalues[..., :, None], jnp.ones_like(eigenvalues))
-    inner = _with_diagonal(_over_differences(product, differences.conj()), grad0)
-    return jnp.linalg.solve(adjoint(v), mul(inner, adjoint(v)))
-
-
-def _eig_shapes(a: Aval) -> None:
-    check_square("linalg.eig", a)
-    check_float("linalg.eig", a)
-
-
-def _not_finite(offender: int) -> Exception:
-    return RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-
-
-@op("linalg_eig(Tensor self)", results=("eigenvalues", "eigenvectors"), grads={"self": _eig_grad}, validate=_eig_shapes, check=_not_finite, **PRIVATE)
-def linalg_eig(a: Any) -> Any:
-    """Complex eigenvalues and eigenvectors of length 1."""
-    values, vectors = lax.linalg.eig(a, compute_left_eigenvectors=False)
-    return values, vectors, _first_failure((~jnp.isfinite(a)).any().astype(jnp.int32))
-
-
-# ---------------------------------------------------------------------- singular values
-
-
-def _skew(x: Any) -> Any:
-    return x - adjoint(x)
-
-
-def _svd_grad(grad0: Any, grad1: Any, grad2: Any, U: Any, S: Any, Vh: Any) -> Any:
-    m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
-    u, vh, gu, gvh = U[..., :, :k], Vh[..., :k, :], grad0[..., :, :k], grad2[..., :k, :]
-    squares = S * S
-    differences = _with_diagonal(squares[..., None, :] - squares[..., :, None], jnp.ones_like(S))
-    by_row, by_column = S[..., :, None].astype(u.dtype), S[..., None, :].astype(u.dtype)
-    uhgu, vhgv = mul(adjoint(u), gu), mul(vh, adjoint(gvh))
-    inner = _over_differences(_skew(uhgu), differences) * by_column + by_row * _over_differences(_skew(vhgv), differences)
-    diagonal = grad1.astype(u.dtype)
-    if jnp.iscomplexobj(u):
-        diagonal = diagonal + _over_differences(_diagonal(_skew(uhgu)), 2 * S)
-    inner = _with_diagonal(inner, diagonal)
-    made = mul(u, inner, vh)
-    if m > k:
-        rest = _over_differences(gu - mul(u, uhgu), jnp.broadcast_to(S[..., None, :], gu.shape))
-        made = made + mul(rest, vh)
-    if n > k:
-        rest = _over_differences(gvh - mul(adjoint(vhgv), vh), jnp.broadcast_to(S[..., :, None], gvh.shape))
-        made = made + mul(u, rest)
-    return made
-
-
-def _svd_info(a: Any) -> Any:
-    return (~jnp.isfinite(a)).any((-2, -1)).astype(jnp.int32)
-
-
-@op("linalg_svd(Tensor self, bool full_matrices)", results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=_matrix_float("linalg.svd"),
-    check=_failure("linalg.svd", _NOT_FINITE), **PRIVATE)  # fmt: skip
-def linalg_svd(a: Any, full_matrices: bool) -> Any:
-    """Singular vectors and values, descending."""
-    u, s, vh = jnp.linalg.svd(a, full_matrices=full_matrices)
-    return u, s, vh, _first_failure(_svd_info(a))
-
-
-@op("linalg_svdvals(Tensor self)", differentiable=False, validate=_matrix_float("linalg.svd"), check=_failure("linalg.svd", _NOT_FINITE), **PRIVATE)
-def linalg_svdvals(a: Any) -> Any:
-    """The singular values alone, where no gradient is wanted."""
-    return jnp.linalg.svd(a, compute_uv=False), _first_failure(_svd_info(a))
-
-
-# ---------------------------------------------------------------------- QR
-
-
-def _qr_square_grad(gq: Any, gr: Any, q: Any, r: Any) -> Any:
-    inner = jnp.triu(mul(gr, adjoint(r)) - mul(adjoint(q), gq))
-    inner = inner + adjoint(inner)
-    inner = _with_diagonal(inner, _diagonal(inner) / 2)
-    return triangular(r, gq + mul(q, inner), False, left=False, conjugate=True)
-
-
-def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
-    m, n = Q.shape[-2], R.shape[-1]
-    if mode == "r":
-        raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')")
-    if mode == "complete" and m > n:
-        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
-    if m >= n:
-        return _qr_square_grad(grad0, grad1, Q, R)
-    # The first columns make Q; the others are Q times their part of R.
-    beyond, g_beyond = R[..., :, m:], grad1[..., :, m:]
-    gq = grad0 + mul(Q, mul(beyond, adjoint(g_beyond)))
-    return jnp.concatenate([_qr_square_grad(gq, grad1[..., :, :m], Q, R[..., :, :m]), mul(Q, g_beyond)], -1)
-
-
-@op("linalg_qr(Tensor self, str mode)", results=("Q", "R"), grads={"self": _qr_grad}, validate=_matrix_float("linalg.qr"), **PRIVATE)
-def linalg_qr(a: Any, mode: str) -> Any:
-    """Orthonormal columns and an upper triangle whose product is the matrix."""
-    if mode == "r":
-        return jnp.zeros((0,), a.dtype), jnp.linalg.qr(a, mode="r")
-    return tuple(jnp.linalg.qr(a, mode=mode))
-
-
-# ---------------------------------------------------------------------- pseudo-inverse, rank, least squares
-
-
-def tolerance(s: Any, shape: tuple[int, ...], atol: float | None, rtol: float | None) -> Any:
-    """The size below which a singular value counts as zero."""
-    if rtol is None:
-        rtol = float(np.finfo(np.dtype(s.dtype)).eps) * max(shape[-2:]) if not atol else 0.0
-    largest = s.max(-1, keepdims=True) if s.shape[-1] else jnp.zeros((*s.shape[:-1], 1), s.dtype)
-    return jnp.maximum(jnp.asarray(atol or 0.0, s.dtype), jnp.asarray(rtol, s.dtype) * largest)
-
-
-def _pinv_grad(grad: Any, result: Any, self: Any) -> Any:
-    a, p = self, result
-    ph, gh = adjoint(p), adjoint(grad)
-    if a.shape[-2] <= a.shape[-1]:
-        k = mul(gh, p)
-        kph = mul(k, ph)
-        return -adjoint(mul(p, k)) + kph - mul(mul(a, p), kph) + mul(mul(ph, p), gh - mul(k, a))
-    k = mul(p, gh)
-    phk = mul(ph, k)
-    return -adjoint(mul(k, p)) + mul(gh - mul(a, k), mul(p, ph)) + phk - mul(mul(phk, p), a)
-
-
-def _pinv_shapes(a: Aval, **statics: Any) -> None:
-    if a.ndim < 2 or not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
-        raise RuntimeError(
-            f"linalg.pinv({dtypes.of(np.dtype(a.dtype)).title}{{{list(a.shape)}}}): expected a tensor with 2 or more dimensions of float, double, "
-            "cfloat or cdouble types"
-        )
-
-
-def _reciprocal(s: Any, limit: Any) -> Any:
-    return jnp.where(jnp.abs(s) > limit, 1 / jnp.where(s == 0, 1, s), 0)
-
-
-@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=_pinv_shapes, **PRIVATE)
-def linalg_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
-    """The Moore-Penrose inverse."""
-    if not a.size:
-        return jnp.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
-    if hermitian:
-        v, s = lax.linalg.eigh(a, lower=True, symmetrize_input=False)
-        inverse = _reciprocal(s, tolerance(jnp.abs(s), a.shape, atol, rtol))
-        return mul(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
-    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    inverse = _reciprocal(s, tolerance(s, a.shape, atol, rtol))
-    return mul(adjoint(vh) * inverse[..., None, :].astype(a.dtype), adjoint(u))
-
-
-@op("linalg_matrix_rank(Tensor self, any atol, any rtol, bool hermitian)", differentiable=False, **PRIVATE)
-def linalg_matrix_rank(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
-    """The number of singular values that are not negligible."""
-    if not a.size:
-        return jnp.zeros(a.shape[:-2], jnp.int64)
-    s = jnp.abs(lax.linalg.eigh(a, lower=True, symmetrize_input=False)[1]) if hermitian else jnp.linalg.svd(a, compute_uv=False)
-    return jnp.sum(s > tolerance(s, a.shape, atol, rtol), -1, dtype=jnp.int64)
-
-
-def _lstsq_pinverse(grad0: Any, grad1: Any, grad4: Any, self: Any, B: Any, solution: Any, residuals: Any) -> tuple[Any, Any]:
-    """The gradients of the pseudo-inverse and of A directly."""
-    g_pinverse = mul(grad0, adjoint(B)) + grad4
-    return g_pinverse, _residual(grad1, self, B, solution, residuals)
-
-
-def _residual(grad1: Any, self: Any, B: Any, solution: Any, residuals: Any) -> Any:
-    if not residuals.size:
-        return None
-    return 2 * grad1[..., None, :].astype(self.dtype) * (mul(self, solution) - B)
-
-
-def _lstsq_a(grad0: Any, grad1: Any, grad4: Any, self: Any, B: Any, solution: Any, residuals: Any, pinverse: Any) -> Any:
-    g_pinverse, r = _lstsq_pinverse(grad0, grad1, grad4, self, B, solution, residuals)
-    made = _pinv_grad(g_pinverse, pinverse, self)
-    return made if r is None else made + mul(r, adjoint(solution))
-
-
-def _lstsq_b(grad0: Any, grad1: Any, self: Any, B: Any, solution: Any, residuals: Any, pinverse: Any) -> Any:
-    made = mul(adjoint(pinverse), grad0)
-    r = _residual(grad1, self, B, solution, residuals)
-    return made if r is None else made - r
-
-
-def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
-    name = "torch.linalg.lstsq"
-    if a.ndim < 2:
-        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    if b.ndim < 1:
-        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
-    if b.ndim < 2 or a.shape[-2] != b.shape[-2]:
-        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
-    if a.dtype != b.dtype:
-        raise RuntimeError(
-            f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
-            f"{dtypes.of(b.dtype).title}"
-        )
-
-
-@op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", results=("solution", "residuals", "rank", "singular_values", "pinverse"),
-    grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE)  # fmt: skip
-def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
-    """The solution of least squares (of least norm where there are several), by the pseudo-inverse."""
-    m, n = a.shape[-2:]
-    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    limit = tolerance(s, a.shape, None, rcond)
-    pinverse = mul(adjoint(vh) * _reciprocal(s, limit)[..., None, :].astype(a.dtype), adjoint(u))
-    solution = mul(pinverse, b)
-    real = s.dtype
-    difference = mul(a, solution) - b
-    residuals = jnp.sum((difference * difference.conj()).real, -2) if m > n else jnp.zeros((0,), real)
-    rank = jnp.zeros((0,), jnp.int64) if driver == "gels" else jnp.sum(s > limit, -1, dtype=jnp.int64)
-    values = s if driver in ("gelsd", "gelss") else jnp.zeros((0,), real)
-    return solution, residuals, rank, values, pinverse
-
-
-# ---------------------------------------------------------------------- functions of matrices
-
-
-@op("matrix_power_zero(Tensor self)", node="CopyBackwards", grads={"self": lambda grad: jnp.zeros_like(grad)}, **PRIVATE)
-def matrix_power_zero(a: Any) -> Any:
-    """The identity in the shape of `self`."""
-    return jnp.broadcast_to(_eye(a), a.shape)
-
-
-def _matrix_exp(a: Any) -> Any:
-    return jax.scipy.linalg.expm(a, max_squarings=48) if a.size else a
-
-
-def _matrix_exp_grad(grad: Any, self: Any) -> Any:
-    """The upper right block of exp [[A^H, G], [0, A^H]] (N. Higham, "Functions of Matrices", 2008, section 3.1)."""
-    n = self.shape[-1]
-    ah = adjoint(self)
-    top, bottom = jnp.concatenate([ah, grad], -1), jnp.concatenate([jnp.zeros_like(ah), ah], -1)
-    return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
-
-
-@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_square_float("linalg.matrix_exp"), **PRIVATE)
-def linalg_matrix_exp(a: Any) -> Any:
-    """The exponential of a matrix."""
-    return _matrix_exp(a)
-
-
-def _norm(a: Any, p: Any) -> Any:
-    if p == "fro":
-        return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(a)), (-2, -1)))
-    if p == "nuc":
-        return jnp.sum(jnp.linalg.svd(a, compute_uv=False), -1)
-    sums = jnp.sum(jnp.abs(a), -2 if abs(p) == 1 else -1)
-    return sums.max(-1) if p > 0 else sums.min(-1)
-
-
-@op("linalg_cond(Tensor self, any p)", node="NanToNumBackward0", **PRIVATE)
-def linalg_cond(a: Any, p: Any) -> Any:
-    """The product of the norms of a matrix and its inverse; infinity for a singular matrix."""
-    product = _norm(a, p) * _norm(_inverse(a)[0], p)
-    return jnp.where(jnp.isnan(product), jnp.inf, product)

@@ -33,7 +33,9 @@ def _source(n: int, before: int, after: int, mode: str) -> np.ndarray:
     if mode == "replicate":
         return np.clip(at, 0, n - 1)
     if mode == "circular":
-        return at % n
+        # What is removed does not come back at the other end.
+        start, kept = max(-before, 0), n + min(before, 0) + min(after, 0)
+        return (at - start) % kept + start
     return np.where(at < 0, -at, np.where(at >= n, 2 * (n - 1) - at, at))
 
 

@@ -9,6 +9,7 @@ from torchgrad_jax.runtime.recorder import Recorder, Step
 
 # A loop that never looks must not pile up unexamined checks.
 MAX_UNEXAMINED = 64
+_PACKAGE = __name__.partition(".")[0]
 
 
 def note_check(rec: Recorder, step: Step, operands: tuple[Any, ...]) -> None:
@@ -20,7 +21,7 @@ def note_check(rec: Recorder, step: Step, operands: tuple[Any, ...]) -> None:
 def user_line() -> str:
     """``file:line`` of the innermost frame outside this package."""
     frame = sys._getframe(1)
-    while frame is not None and __package__.partition(".")[0] in frame.f_globals.get("__name__", "").split(".", 1)[:1]:
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

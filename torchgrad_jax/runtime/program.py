@@ -35,7 +35,7 @@ class Program:
 
     def __init__(self, step: Step, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
         self.steps = _needed(step, alive)
-        self.checked = any(s.signature.check is not None for s in self.steps)  # type: ignore[union-attr]
+        self.checked = any(s.signature.check is not None for s in self.steps)
         self.outputs = [slot for slot, wanted in enumerate(alive) if wanted]
         self.inputs = _inputs(self.steps)
         self.donated = _donated(self, donated, leaves, alive, step)
@@ -136,7 +136,7 @@ def _donated(program: Program, donated: bytes, leaves: list[Value], alive: bytes
 
 
 def _aval_of_slot(steps: list[Step]) -> dict[int, Any]:
-    return {s.slot + i: aval for s in steps for i, aval in enumerate(s.signature.avals)}  # type: ignore[union-attr]
+    return {s.slot + i: aval for s in steps for i, aval in enumerate(s.signature.avals)}
 
 
 def _needed(step: Step | None, alive: bytes) -> list[Step]:
@@ -211,7 +211,7 @@ def _call(program: Program, function: Callable[..., Any], arguments: list[Any]) 
 
 
 def _device(program: Program) -> Any:
-    return program.steps[0].signature.avals[0].device if program.steps else None  # type: ignore[union-attr]
+    return program.steps[0].signature.avals[0].device if program.steps else None
 
 
 def _decide(program: Program, arguments: list[Any]) -> None:
@@ -220,10 +220,10 @@ def _decide(program: Program, arguments: list[Any]) -> None:
         return
     signatures = {s.signature for s in program.steps}
     if program.seen == 1:
-        cold = [s for s in signatures if not s.warm]  # type: ignore[union-attr]
-        if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):  # type: ignore[union-attr]
+        cold = [s for s in signatures if not s.warm]
+        if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):
             return
-    elif len(program.steps) >= BACKGROUND_OPS and all(s.warm for s in signatures):  # type: ignore[union-attr]
+    elif len(program.steps) >= BACKGROUND_OPS and all(s.warm for s in signatures):
         if program.compiling is None:
             program.compiling = _compile_in_background(program, arguments)
             return
@@ -235,7 +235,7 @@ def _decide(program: Program, arguments: list[Any]) -> None:
     program.function = _whole(program, arguments)
     counters.compiled += 1
     for s in signatures:
-        s.compiled_in += 1  # type: ignore[union-attr]
+        s.compiled_in += 1
 
 
 def _whole(program: Program, arguments: list[Any]) -> Callable[..., Any]:
@@ -279,7 +279,7 @@ def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
         for step, place in zip(steps, places, strict=True):
             at = iter(place)
             operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
-            _store(env, step, step.signature.function(*operands), flags)  # type: ignore[union-attr]
+            _store(env, step, step.signature.function(*operands), flags)
         outs = [env[slot] for slot in outputs]
         if flags:
             code = jnp.zeros(2, jnp.int64)
@@ -292,7 +292,7 @@ def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
 
 
 def _store(env: dict[int, Any], step: Step, outs: tuple[Any, ...], flags: list[Any]) -> None:
-    if step.signature.check is not None:  # type: ignore[union-attr]
+    if step.signature.check is not None:
         flags.append(outs[-1])
         outs = outs[:-1]
     for i, out in enumerate(outs):
@@ -338,7 +338,6 @@ def _step_by_step(program: Program, arguments: list[Any]) -> list[Any]:
     flags: list[Any] = []
     for step, place, dying in zip(program.steps, places, _last_uses(program), strict=True):
         sig = step.signature
-        assert sig is not None
         at = iter(place)
         operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
         if not sig.warm:

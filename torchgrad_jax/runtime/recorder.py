@@ -48,7 +48,7 @@ class Step:
         self.next: dict[Any, Step] = {}
         self.parent = parent
         self.first: Signature | None = sig if parent is None or parent.first is None else parent.first
-        self.signature = sig
+        self.signature: Any = sig  # a Signature, but for inputs
         self.args = args
         self.aval = aval
         self.slot = slot

@@ -104,6 +104,6 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
 
 def is_tracer(array: Any) -> bool:
     """Whether `array` stands for a value inside a JAX transformation."""
-    import jax
+    from jax.core import Tracer
 
-    return isinstance(array, jax.core.Tracer)
+    return isinstance(array, Tracer)

@@ -67,7 +67,7 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
             value = record1(rec, bound, a)
         except (TracedInput, DeviceChange):
             return apply(bound, (self,))
-        sig = rec.step.signature or rec.last
+        sig: Any = rec.step.signature or rec.last
         p = sig.plans.get(1) or plan_of(sig, 1)
         t = _new(Tensor)
         t._value = value
@@ -124,7 +124,7 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Ca
             value = record2(rec, bound, a, b)
         except (TracedInput, DeviceChange):
             return apply(bound, (self, other))
-        sig = rec.step.signature or rec.last
+        sig: Any = rec.step.signature or rec.last
         p = sig.plans.get(mask) or plan_of(sig, mask)
         t = _new(Tensor)
         t._value = value

@@ -215,7 +215,7 @@ def _batched(input: Tensor, other: Tensor) -> Tensor:
     return apply(_unsafe_view(shape), (product,))
 
 
-def wrap_shape(x: Tensor, shape: tuple[int, int, int], batch: tuple[int, ...]) -> Tensor:
+def wrap_shape(x: Tensor, shape: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
     """`x` expanded over the batch dimensions, which then become one."""
     return reshape(expand(x, (*batch, *shape[1:])), shape)
 

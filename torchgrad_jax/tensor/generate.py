@@ -96,6 +96,8 @@ def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
         if view is not None or rec.rare or type(self) is not Tensor or (rec.grad_enabled and (self._rg or (type(other) is Tensor and other._rg))):
             return apply_inplace(bound, (self, other))
         storage = self._storage
+        if storage is not None and type(other) is Tensor and other._view is not None:  # it may be part of this tensor's memory
+            return apply_inplace(bound, (self, other))
         a = self._value if storage is None else storage.value
         b = other if type(other) is not Tensor else other._value if other._storage is None else other._read()
         try:

@@ -11,9 +11,12 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.inplace import apply_inplace, check_writable
+from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, fill_
 from torchgrad_jax.tensor.tensor import Tensor, wrap
-from torchgrad_jax.tensor.views import _view, select, slice_dim, unsqueeze
+from torchgrad_jax.tensor.views import _view, expand, slice_dim, unsqueeze, view
+
+
+ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
 def getitem(self: Tensor, key: Any) -> Tensor:
@@ -25,8 +28,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             if -n <= key < n:
                 return _view("select", self, 0, key + n if key < 0 else key)
             raise IndexError(f"index {key} is out of bounds for dimension 0 with size {n}")
-        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
-    if type(key) is slice and self._aval.ndim:  # by itself even a slice of everything is one
+        raise IndexError(ZERO_DIM)
+    if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
     out, indices = _basic(self, key)
     return _gather(out, indices) if indices else out
@@ -34,23 +37,40 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
-    target, indices = _basic(self, key, alias=False)
+    if key is False:
+        return
+    if type(key) is slice and not self._aval.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if type(key) is int and not self._aval.ndim:
+        raise IndexError(ZERO_DIM)
+    target, indices = (unsqueeze(self, 0), {}) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
         value = wrap(from_data(value, self.dtype, self.device))
     if not indices:
-        copy_(target, _trimmed(value, target._aval.ndim))
-        return
-    shape = _gathered_shape(target._aval.shape, indices)
-    put(target, indices, cast(_trimmed(value, len(shape)), self.dtype), accumulate=False)
+        assign(target, value)
+    else:
+        put(target, indices, cast(_trimmed(value), self.dtype), accumulate=False)
 
 
-def _trimmed(value: Tensor, ndim: int) -> Tensor:
-    """Leading dimensions of size 1 beyond the target's are dropped."""
-    while value._aval.ndim > ndim and value._aval.shape[0] == 1:
-        value = select(value, 0, 0)
-    return value
+def assign(target: Tensor, value: Tensor) -> None:
+    """Write `value`, expanded, into `target`. RuntimeError where its shape does not fit."""
+    shape = target._aval.shape
+    if value._aval.shape == shape:
+        copy_(target, value)
+    elif not value._aval.ndim and value.device is target.device:
+        fill_(target, value)
+    else:
+        value = _trimmed(value)
+        copy_(target, value if value._aval.shape == shape else expand(value, shape))
+
+
+def _trimmed(value: Tensor) -> Tensor:
+    """Leading dimensions of size 1 are dropped."""
+    shape = value._aval.shape
+    ones = next((i for i, n in enumerate(shape) if n != 1), len(shape))
+    return view(value, shape[ones:]) if ones else value
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -66,23 +86,11 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         try:
             fits = broadcast_shapes(shape, src._aval.shape) == shape
         except RuntimeError:
-            fits = False
+            check_writable(per_thread.recorder, self)
+            raise
         if not fits:
             check_writable(per_thread.recorder, self)
-            a, b = shape, src._aval.shape
-            for i in range(1, max(len(a), len(b)) + 1):
-                n, m = (a[-i] if i <= len(a) else 1), (b[-i] if i <= len(b) else 1)
-                if m not in (1, n):
-                    if len(b) > len(a):
-                        break
-                    raise RuntimeError(
-                        f"The expanded size of the tensor ({n}) must match the existing size ({m}) at non-singleton dimension {len(a) - i}.  "
-                        f"Target sizes: {list(a)}.  Tensor sizes: {list(b)}"
-                    )
-            raise RuntimeError(
-                f"expand(torch.{src.dtype.title}Tensor{{{list(b)}}}, size={list(a)}): the number of sizes provided ({len(a)}) must be greater or "
-                f"equal to the number of dimensions in the tensor ({len(b)})"
-            )
+            raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(broadcast_shapes(shape, src._aval.shape))}")
     return apply_inplace(_COPY, (self, src))
 
 
@@ -166,8 +174,12 @@ def _selected(t: Tensor, dim: int, index: int, original: int) -> Tensor:
 
 def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     """whole: the tensor itself where nothing is left out."""
+    if not t._aval.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     start, stop, step = (None if v is None else v.__index__() for v in (k.start, k.stop, k.step))
-    if step is not None and step <= 0:
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if step is not None and step < 0:
         raise ValueError("step must be greater than zero")
     n = t._aval.shape[dim]
     start, stop, step = slice(start, stop, step).indices(n)
@@ -179,13 +191,16 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
 def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
     """An index as int64 tensors, one for each dimension it stands for: a boolean mask as the places where it holds."""
     if not isinstance(k, Tensor):
+        if isinstance(k, str):
+            raise TypeError("new(): invalid data type 'str'")
         if not isinstance(k, (list, tuple, np.ndarray)):
             raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + type(k).__name__ + ")"
             )
+        listed = not isinstance(k, np.ndarray)
         k = wrap(from_data(k, None, t.device))
-        if k._aval.size == 0 and k._aval.dtype.kind == "f":
-            k = wrap(from_data(np.zeros(k._aval.shape, np.int64), None, t.device))
+        if listed and k._aval.dtype.kind == "f":
+            k = wrap(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
     if k._aval.dtype in (np.bool_, np.uint8):
         for i, n in enumerate(k._aval.shape):
             if n != t._aval.shape[dim + i]:

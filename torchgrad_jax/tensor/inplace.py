@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchgrad_jax.ops.declare import ARRAY, registry
+from jax import numpy as jnp
+
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import apply, make_node, run, turn
@@ -29,7 +31,7 @@ def overwrite(t: Tensor, value: Value) -> None:
         storage.write(value)
         return
     rec = per_thread.recorder
-    storage.write(write_through(rec, view.links, storage.value, value))
+    storage.write(write_through(rec, links_to_write(view, view.links, t._value.aval, view.offset), storage.value, value))
     value.counter, value.version = storage.counter, storage.counter.version
     t._value = value
     view.seen = storage.writes
@@ -51,12 +53,23 @@ def check_writable(rec: Recorder, t: Tensor) -> None:
     """PyTorch's refusals of in-place writes of what needs no gradient itself. RuntimeError."""
     if rec.grad_enabled and t.requires_grad:
         check_differentiable(t)
-    check_memory(t)
+    check_memory("", (t,))
 
 
-def check_memory(t: Tensor) -> None:
-    """RuntimeError where several elements of the tensor are one place in memory."""
-    view = t._view
+def check_memory(name: str, operands: tuple[Any, ...]) -> None:
+    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices."""
+    if name in ("fill_number", "fill_tensor", "zero"):
+        return
+    t = operands[0]
+    view, storage = t._view, t._storage
+    for o in operands[1:]:
+        if isinstance(o, Tensor) and o is not t and o._storage is not None and (
+            o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
+        ) and overlap_in_part(t, o):  # fmt: skip
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+                "Please clone() the tensor before performing the operation."
+            )
     if view is not None and 0 in view.strides and any(
         s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
     ):  # fmt: skip
@@ -64,6 +77,24 @@ def check_memory(t: Tensor) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
+
+
+def overlap_in_part(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
+    runs = []
+    for t in (a, b):
+        size = t._aval.size
+        step = 1
+        for stride, n in sorted((s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1):
+            if stride != step:
+                return False
+            step *= n
+        if not size:
+            return False
+        runs.append((t.storage_offset(), t.storage_offset() + size))
+    if runs[0] == runs[1]:
+        return a._strides() != b._strides()
+    return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
 
 
 def raise_by_origin(t: Tensor, view: View, how: str) -> None:
@@ -103,23 +134,20 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-    check_memory(target)
+    if target._storage is not None:
+        check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
         out = fit(rec, out, values[0].aval)
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
-        kept = tuple([_unshared(rec, v) if o is target and type(v) is Value else v for o, v in zip(operands, values, strict=True)])
+        kept = tuple([rec.alias(v) if o is target and type(v) is Value else v for o, v in zip(operands, values, strict=True)])
         node = make_node(rec, sig, mask, operands, kept, out)
     overwrite(target, out)
     if node is not None:
         rebase(target, node)
     return target
-
-
-def _unshared(rec: Recorder, value: Value) -> Value:
-    return value if value.counter is None else rec.alias(value)
 
 
 def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
@@ -138,9 +166,30 @@ def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
 
 def cast_to(array_type: Any) -> Any:
     """The BoundOperator that converts to a dtype."""
-    from torchgrad_jax.ops.declare import Static
-
     return registry["_to_copy"].bind((ARRAY, Static(array_type)))
+
+
+# ---------------------------------------------------------------------- filling
+
+for _type, _name, _node in (("Scalar", "number", "FillBackward2"), ("Tensor", "tensor", "FillBackward3")):
+
+    @op(f"fill_{_name}(Tensor self, {_type} value)", method=False, toplevel=False, promote=None, node=_node,
+        grads={"self": lambda grad: jnp.zeros_like(grad), "value": lambda grad: grad.sum()})  # fmt: skip
+    def _fill(x: Any, value: Any) -> Any:
+        """`value` everywhere."""
+        return broadcast_to(convert(value, x.dtype), x.shape)
+
+
+_FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("fill_number", "fill_tensor"))
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Write `value`, a number or a 0-dim tensor, everywhere. RuntimeError for a tensor of more dimensions."""
+    if not isinstance(value, Tensor):
+        return apply_inplace(_FILL_NUMBER, (self, value))
+    if value._aval.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value._aval.ndim} dimensions.")
+    return apply_inplace(_FILL_TENSOR, (self, value))
 
 
 # ---------------------------------------------------------------------- the graph after a write
@@ -154,11 +203,19 @@ def rebase(t: Tensor, node: Node) -> None:
         return
     base: Tensor = view.base
     rec = per_thread.recorder
-    copy = CopySlices(rec, base, view, node)
+    copy = CopySlices(rec, base, view, t._value.aval, node)
     base._node, base._nr, base._rg = copy, 0, True
     t._rg = True
     assert t._storage is not None
     view.node_seen = -1  # regenerated when it is asked for
+
+
+def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
+    """The operations by which a view is written to: where one of several equal elements is left after an expand, its place in memory."""
+    if not any(link.read.operator.name == "expand" for link in links[:-1]):
+        return links
+    read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
+    return (Link(read, writer(read), ()),)
 
 
 class CopySlices(Node):
@@ -167,8 +224,9 @@ class CopySlices(Node):
 
     __slots__ = ("inner", "links", "aval", "through_self", "has_base")
 
-    def __init__(self, rec: Recorder, base: Tensor, view: View, inner: Node) -> None:
-        self.inner, self.links, self.aval = inner, view.from_base, base._aval
+    def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
+        self.inner, self.aval = inner, base._aval
+        self.links = links_to_write(view, view.from_base, aval, view.offset - base.storage_offset())
         edges = inner.next
         inputs = inner.plan.inputs if isinstance(inner, OpNode) else tuple(range(len(edges)))
         self.through_self = bool(inputs) and inputs[0] == 0
@@ -182,6 +240,11 @@ class CopySlices(Node):
     def name(self) -> str:
         """See Node."""
         return "torch::autograd::CopySlices"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """See Node."""
+        return (self.next[0] if self.has_base else (None, 0), *self.inner.next_functions[1:])
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:

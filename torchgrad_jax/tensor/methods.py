@@ -21,7 +21,7 @@ from torchgrad_jax.tensor import (
 )
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
-from torchgrad_jax.tensor.inplace import data_of, share
+from torchgrad_jax.tensor.inplace import data_of, fill_, share
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -99,7 +99,7 @@ def _install_conversions() -> None:
     for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__bool__", "__float__", "__int__", "__complex__", "__index__",
                  "__format__", "__repr__", "__deepcopy__", "__reduce_ex__"):  # fmt: skip
         setattr(Tensor, name, getattr(conversion, name))
-    Tensor.type = conversion.type_
+    setattr(Tensor, "type", conversion.type_)  # noqa: B010 - Tensor's own attributes are declared in its class
     from torchgrad_jax.ops import dtypes
 
     for name, target in {**dtypes.ALIASES, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16}.items():
@@ -226,10 +226,7 @@ def _mT(self: Tensor) -> Tensor:
 
 def _fill_(self: Tensor, value: Any) -> Tensor:
     """Write `value` everywhere."""
-    from torchgrad_jax.ops.declare import ARRAY
-    from torchgrad_jax.tensor.inplace import apply_inplace
-
-    return apply_inplace(registry["fill"].bind((ARRAY, ARRAY)), (self, value))
+    return fill_(self, value)
 
 
 def _zero_(self: Tensor) -> Tensor:

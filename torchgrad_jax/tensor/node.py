@@ -157,6 +157,10 @@ class OpNode(Node):
     plan: Plan
     saved: tuple[Any, ...] | None
 
+    def name(self) -> str:
+        """See Node."""
+        return self.plan.name
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """See Node."""
@@ -239,5 +243,6 @@ def node_class(name: str) -> type[OpNode]:
     """The class of operator nodes of this name."""
     found = _classes.get(name)
     if found is None:
-        found = _classes[name] = type(name, (OpNode,), {"__slots__": (), "__module__": "torch.autograd.graph"})
+        short = name.rpartition("::")[2]
+        found = _classes[name] = type(short, (OpNode,), {"__slots__": (), "__module__": "torch.autograd.graph", "__qualname__": short})
     return found

@@ -480,7 +480,7 @@ builtins_abs = abs
 
 def _singular(A: Tensor, rows: int, columns: int, keepdim: bool, reduce: Callable[[Tensor, bool], Tensor]) -> Tensor:
     """A reduction of the singular values of the matrices in two dimensions."""
-    from torchgrad_jax.tensor.linear_algebra import svdvals
+    from torchgrad_jax.tensor.decompositions import svdvals
     from torchgrad_jax.tensor.views import movedim
 
     made = reduce(svdvals(movedim(A, (rows, columns), (-2, -1))), keepdim)

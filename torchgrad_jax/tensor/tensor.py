@@ -337,6 +337,10 @@ class AccumulateGrad(Node):
         self.seq = 1 << 62
         self.hooks = None
 
+    def name(self) -> str:
+        """See Node."""
+        return "torch::autograd::AccumulateGrad"
+
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""

@@ -233,8 +233,8 @@ def expand(input: Tensor, *size: Any) -> Tensor:
             f"expand({_type_text(input)}{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be greater or "
             f"equal to the number of dimensions in the tensor ({len(shape)})"
         )
-    full = []
-    for i, n in enumerate(wanted):
+    full: list[int] = []
+    for i, n in reversed(list(enumerate(wanted))):
         old = shape[i - new] if i >= new else None
         if n == -1:
             if old is None:
@@ -248,7 +248,7 @@ def expand(input: Tensor, *size: Any) -> Tensor:
                 f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton dimension {i}.  "
                 f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
-        full.append(n)
+        full.insert(0, n)
     return _view("expand", input, tuple(full))
 
 

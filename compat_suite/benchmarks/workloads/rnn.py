@@ -98,7 +98,5 @@ def changing_in_jax(weights: list[np.ndarray], xs: np.ndarray, lengths: list[int
 
 WORKLOADS = {
     "rnn50": Workload(partial(data, batch=16, width=64, lengths=[50]), in_torch, fixed_in_jax),
-    "rnn_dynamic": Workload(
-        partial(data, batch=16, width=32, lengths=_each_once()), in_torch, changing_in_jax, cycle=LONGEST - SHORTEST + 1
-    ),
+    "rnn_dynamic": Workload(partial(data, batch=16, width=32, lengths=_each_once()), in_torch, changing_in_jax, cycle=LONGEST - SHORTEST + 1),
 }

@@ -1,0 +1,340 @@
+"""Eigenvalues, singular values, QR, and what is computed by them: pseudo-inverse, rank, least squares, matrix functions.
+
+The formulas of eigenvectors and singular vectors give the part of the gradient that does not depend on the vectors' phase.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.linalg import (
+    ILL_CONDITIONED,
+    NOT_FINITE,
+    PRIVATE,
+    adjoint,
+    check_float,
+    check_square,
+    checked_by_info,
+    diagonal,
+    failure,
+    first_failure,
+    identity,
+    inverse_and_info,
+    matrix_float,
+    mul,
+    square_float,
+    triangular,
+    with_diagonal,
+)
+from torchgrad_jax.runtime.value import Aval
+
+# ---------------------------------------------------------------------- eigenvalues
+
+
+def _over_differences(x: Any, differences: Any) -> Any:
+    """x / differences, 0 where both vanish: what does not depend on the vectors may have equal values."""
+    nothing = (differences == 0) & (x == 0)
+    return jnp.where(nothing, 0, x) / jnp.where(nothing, 1, differences).astype(x.dtype)
+
+
+def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
+    vectors, values = lax.linalg.eigh(adjoint(a) if upper else a, lower=True, symmetrize_input=False)
+    failed = jnp.isnan(values).any(-1)
+    return values, vectors, jnp.where(failed, jnp.int32(max(a.shape[-1] - 1, 1)), jnp.int32(0))
+
+
+def _eigh_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    v = eigenvectors
+    differences = with_diagonal(eigenvalues[..., None, :] - eigenvalues[..., :, None], jnp.ones_like(eigenvalues))
+    # The eigenvectors turn by an element of the unitary group: only the skew part can be meant.
+    inner = _over_differences(_skew(mul(adjoint(v), grad1)) / 2, differences)
+    return mul(v, with_diagonal(inner, grad0), adjoint(v))
+
+
+def _eigh_shapes(a: Aval, upper: bool) -> None:
+    check_square("linalg.eigh", a)
+    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
+        raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+
+
+@op("linalg_eigh(Tensor self, bool upper)", results=("eigenvalues", "eigenvectors"), grads={"self": _eigh_grad}, validate=_eigh_shapes,
+    check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
+def linalg_eigh(a: Any, upper: bool) -> Any:
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices given by one triangle."""
+    return checked_by_info(_eigh)(a, upper=upper)
+
+
+@op("linalg_eigvalsh(Tensor self, bool upper)", differentiable=False, validate=_eigh_shapes,
+    check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
+def linalg_eigvalsh(a: Any, upper: bool) -> Any:
+    """The eigenvalues alone, where no gradient is wanted."""
+    values, _, info = _eigh(a, upper)
+    return values, first_failure(info)
+
+
+def _eig_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
+    v = eigenvectors
+    product = mul(adjoint(v), grad1)
+    product = product - mul(adjoint(v), v * diagonal(product).real[..., None, :].astype(v.dtype))
+    differences = with_diagonal(eigenvalues[..., None, :] - eigenvalues[..., :, None], jnp.ones_like(eigenvalues))
+    inner = with_diagonal(_over_differences(product, differences.conj()), grad0)
+    return jnp.linalg.solve(adjoint(v), mul(inner, adjoint(v)))
+
+
+def _eig_shapes(a: Aval) -> None:
+    check_square("linalg.eig", a)
+    check_float("linalg.eig", a)
+
+
+def _not_finite(offender: int) -> Exception:
+    return RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+
+
+@op("linalg_eig(Tensor self)", results=("eigenvalues", "eigenvectors"), grads={"self": _eig_grad}, validate=_eig_shapes, check=_not_finite, **PRIVATE)
+def linalg_eig(a: Any) -> Any:
+    """Complex eigenvalues and eigenvectors of length 1."""
+    values, vectors = lax.linalg.eig(a, compute_left_eigenvectors=False)
+    return values, vectors, first_failure((~jnp.isfinite(a)).any().astype(jnp.int32))
+
+
+# ---------------------------------------------------------------------- singular values
+
+
+def _skew(x: Any) -> Any:
+    return x - adjoint(x)
+
+
+def _svd_grad(grad0: Any, grad1: Any, grad2: Any, U: Any, S: Any, Vh: Any) -> Any:
+    m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
+    u, vh, gu, gvh = U[..., :, :k], Vh[..., :k, :], grad0[..., :, :k], grad2[..., :k, :]
+    squares = S * S
+    differences = with_diagonal(squares[..., None, :] - squares[..., :, None], jnp.ones_like(S))
+    by_row, by_column = S[..., :, None].astype(u.dtype), S[..., None, :].astype(u.dtype)
+    uhgu, vhgv = mul(adjoint(u), gu), mul(vh, adjoint(gvh))
+    inner = _over_differences(_skew(uhgu), differences) * by_column + by_row * _over_differences(_skew(vhgv), differences)
+    main = grad1.astype(u.dtype)
+    if jnp.iscomplexobj(u):
+        main = main + _over_differences(diagonal(_skew(uhgu)), 2 * S)
+    inner = with_diagonal(inner, main)
+    made = mul(u, inner, vh)
+    if m > k:
+        rest = _over_differences(gu - mul(u, uhgu), jnp.broadcast_to(S[..., None, :], gu.shape))
+        made = made + mul(rest, vh)
+    if n > k:
+        rest = _over_differences(gvh - mul(adjoint(vhgv), vh), jnp.broadcast_to(S[..., :, None], gvh.shape))
+        made = made + mul(u, rest)
+    return made
+
+
+def _svd_info(a: Any) -> Any:
+    return (~jnp.isfinite(a)).any((-2, -1)).astype(jnp.int32)
+
+
+@op("linalg_svd(Tensor self, bool full_matrices)", results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd"),
+    check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
+def linalg_svd(a: Any, full_matrices: bool) -> Any:
+    """Singular vectors and values, descending."""
+    u, s, vh = jnp.linalg.svd(a, full_matrices=full_matrices)
+    return u, s, vh, first_failure(_svd_info(a))
+
+
+@op("linalg_svdvals(Tensor self)", differentiable=False, validate=matrix_float("linalg.svd"), check=failure("linalg.svd", NOT_FINITE), **PRIVATE)
+def linalg_svdvals(a: Any) -> Any:
+    """The singular values alone, where no gradient is wanted."""
+    return jnp.linalg.svd(a, compute_uv=False), first_failure(_svd_info(a))
+
+
+# ---------------------------------------------------------------------- QR
+
+
+def _qr_square_grad(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    inner = jnp.triu(mul(gr, adjoint(r)) - mul(adjoint(q), gq))
+    inner = inner + adjoint(inner)
+    inner = with_diagonal(inner, diagonal(inner) / 2)
+    return triangular(r, gq + mul(q, inner), False, left=False, conjugate=True)
+
+
+def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
+    m, n = Q.shape[-2], R.shape[-1]
+    if mode == "r":
+        raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')")
+    if mode == "complete" and m > n:
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
+    if m >= n:
+        return _qr_square_grad(grad0, grad1, Q, R)
+    # The first columns make Q; the others are Q times their part of R.
+    beyond, g_beyond = R[..., :, m:], grad1[..., :, m:]
+    gq = grad0 + mul(Q, mul(beyond, adjoint(g_beyond)))
+    return jnp.concatenate([_qr_square_grad(gq, grad1[..., :, :m], Q, R[..., :, :m]), mul(Q, g_beyond)], -1)
+
+
+@op("linalg_qr(Tensor self, str mode)", results=("Q", "R"), grads={"self": _qr_grad}, validate=matrix_float("linalg.qr"), **PRIVATE)
+def linalg_qr(a: Any, mode: str) -> Any:
+    """Orthonormal columns and an upper triangle whose product is the matrix."""
+    if mode == "r":
+        return jnp.zeros((0,), a.dtype), jnp.linalg.qr(a, mode="r")
+    return tuple(jnp.linalg.qr(a, mode=mode))
+
+
+# ---------------------------------------------------------------------- pseudo-inverse, rank, least squares
+
+
+def tolerance(s: Any, shape: tuple[int, ...], atol: float | None, rtol: float | None) -> Any:
+    """The size below which a singular value counts as zero."""
+    if rtol is None:
+        rtol = float(np.finfo(np.dtype(s.dtype)).eps) * max(shape[-2:]) if not atol else 0.0
+    largest = s.max(-1, keepdims=True) if s.shape[-1] else jnp.zeros((*s.shape[:-1], 1), s.dtype)
+    return jnp.maximum(jnp.asarray(atol or 0.0, s.dtype), jnp.asarray(rtol, s.dtype) * largest)
+
+
+def _pinv_grad(grad: Any, result: Any, self: Any) -> Any:
+    a, p = self, result
+    ph, gh = adjoint(p), adjoint(grad)
+    if a.shape[-2] <= a.shape[-1]:
+        k = mul(gh, p)
+        kph = mul(k, ph)
+        return -adjoint(mul(p, k)) + kph - mul(mul(a, p), kph) + mul(mul(ph, p), gh - mul(k, a))
+    k = mul(p, gh)
+    phk = mul(ph, k)
+    return -adjoint(mul(k, p)) + mul(gh - mul(a, k), mul(p, ph)) + phk - mul(mul(phk, p), a)
+
+
+def _pinv_shapes(a: Aval, **statics: Any) -> None:
+    if a.ndim < 2 or not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
+        raise RuntimeError(
+            f"linalg.pinv({dtypes.of(np.dtype(a.dtype)).title}{{{list(a.shape)}}}): expected a tensor with 2 or more dimensions of float, double, "
+            "cfloat or cdouble types"
+        )
+
+
+def _reciprocal(s: Any, limit: Any) -> Any:
+    return jnp.where(jnp.abs(s) > limit, 1 / jnp.where(s == 0, 1, s), 0)
+
+
+@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=_pinv_shapes, **PRIVATE)
+def linalg_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+    """The Moore-Penrose inverse."""
+    if not a.size:
+        return jnp.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if hermitian:
+        v, s = lax.linalg.eigh(a, lower=True, symmetrize_input=False)
+        inverse = _reciprocal(s, tolerance(jnp.abs(s), a.shape, atol, rtol))
+        return mul(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
+    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    inverse = _reciprocal(s, tolerance(s, a.shape, atol, rtol))
+    return mul(adjoint(vh) * inverse[..., None, :].astype(a.dtype), adjoint(u))
+
+
+@op("linalg_matrix_rank(Tensor self, any atol, any rtol, bool hermitian)", differentiable=False, **PRIVATE)
+def linalg_matrix_rank(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
+    """The number of singular values that are not negligible."""
+    if not a.size:
+        return jnp.zeros(a.shape[:-2], jnp.int64)
+    s = jnp.abs(lax.linalg.eigh(a, lower=True, symmetrize_input=False)[1]) if hermitian else jnp.linalg.svd(a, compute_uv=False)
+    return jnp.sum(s > tolerance(s, a.shape, atol, rtol), -1, dtype=jnp.int64)
+
+
+def _lstsq_pinverse(grad0: Any, grad1: Any, grad4: Any, self: Any, B: Any, solution: Any, residuals: Any) -> tuple[Any, Any]:
+    """The gradients of the pseudo-inverse and of A directly."""
+    g_pinverse = mul(grad0, adjoint(B)) + grad4
+    return g_pinverse, _residual(grad1, self, B, solution, residuals)
+
+
+def _residual(grad1: Any, self: Any, B: Any, solution: Any, residuals: Any) -> Any:
+    if not residuals.size:
+        return None
+    return 2 * grad1[..., None, :].astype(self.dtype) * (mul(self, solution) - B)
+
+
+def _lstsq_a(grad0: Any, grad1: Any, grad4: Any, self: Any, B: Any, solution: Any, residuals: Any, pinverse: Any) -> Any:
+    g_pinverse, r = _lstsq_pinverse(grad0, grad1, grad4, self, B, solution, residuals)
+    made = _pinv_grad(g_pinverse, pinverse, self)
+    return made if r is None else made + mul(r, adjoint(solution))
+
+
+def _lstsq_b(grad0: Any, grad1: Any, self: Any, B: Any, solution: Any, residuals: Any, pinverse: Any) -> Any:
+    made = mul(adjoint(pinverse), grad0)
+    r = _residual(grad1, self, B, solution, residuals)
+    return made if r is None else made - r
+
+
+def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
+    name = "torch.linalg.lstsq"
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if b.ndim < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if b.ndim < 2 or a.shape[-2] != b.shape[-2]:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
+            f"{dtypes.of(b.dtype).title}"
+        )
+
+
+@op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", results=("solution", "residuals", "rank", "singular_values", "pinverse"),
+    grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE)  # fmt: skip
+def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
+    """The solution of least squares (of least norm where there are several), by the pseudo-inverse."""
+    m, n = a.shape[-2:]
+    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    limit = tolerance(s, a.shape, None, rcond)
+    pinverse = mul(adjoint(vh) * _reciprocal(s, limit)[..., None, :].astype(a.dtype), adjoint(u))
+    solution = mul(pinverse, b)
+    real = s.dtype
+    difference = mul(a, solution) - b
+    residuals = jnp.sum((difference * difference.conj()).real, -2) if m > n and driver != "gelsy" else jnp.zeros((0,), real)
+    rank = jnp.zeros((0,), jnp.int64) if driver == "gels" else jnp.sum(s > limit, -1, dtype=jnp.int64)
+    values = s if driver in ("gelsd", "gelss") else jnp.zeros((0,), real)
+    return solution, residuals, rank, values, pinverse
+
+
+# ---------------------------------------------------------------------- functions of matrices
+
+
+@op("matrix_power_zero(Tensor self)", node="CopyBackwards", grads={"self": lambda grad: jnp.zeros_like(grad)}, **PRIVATE)
+def matrix_power_zero(a: Any) -> Any:
+    """The identity in the shape of `self`."""
+    return jnp.broadcast_to(identity(a), a.shape)
+
+
+def _matrix_exp(a: Any) -> Any:
+    return jax.scipy.linalg.expm(a, max_squarings=48) if a.size else a
+
+
+def _matrix_exp_grad(grad: Any, self: Any) -> Any:
+    """The upper right block of exp [[A^H, G], [0, A^H]] (N. Higham, "Functions of Matrices", 2008, section 3.1)."""
+    n = self.shape[-1]
+    ah = adjoint(self)
+    top, bottom = jnp.concatenate([ah, grad], -1), jnp.concatenate([jnp.zeros_like(ah), ah], -1)
+    return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
+
+
+@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=square_float("linalg.matrix_exp"), **PRIVATE)
+def linalg_matrix_exp(a: Any) -> Any:
+    """The exponential of a matrix."""
+    return _matrix_exp(a)
+
+
+def _norm(a: Any, p: Any) -> Any:
+    if p == "fro":
+        return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(a)), (-2, -1)))
+    if p == "nuc":
+        return jnp.sum(jnp.linalg.svd(a, compute_uv=False), -1)
+    sums = jnp.sum(jnp.abs(a), -2 if abs(p) == 1 else -1)
+    return sums.max(-1) if p > 0 else sums.min(-1)
+
+
+@op("linalg_cond(Tensor self, any p)", node="NanToNumBackward0", **PRIVATE)
+def linalg_cond(a: Any, p: Any) -> Any:
+    """The product of the norms of a matrix and its inverse; infinity for a singular matrix."""
+    product = _norm(a, p) * _norm(inverse_and_info(a)[0], p)
+    return jnp.where(jnp.isnan(product), jnp.inf, product)

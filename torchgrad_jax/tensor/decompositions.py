@@ -1,0 +1,424 @@
+"""torch.linalg's decompositions, solutions and functions of matrices, and their older names."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.ops import dtypes, spectral  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import registry
+from torchgrad_jax.ops.linalg import check_square
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor import functions, views
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.gathering import call, with_out
+from torchgrad_jax.tensor.generate import function_of
+from torchgrad_jax.tensor.shaping import flip
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+# ---------------------------------------------------------------------- solving, inverting
+
+
+def _named(name: str, *fields: str) -> Any:
+    return namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - made from data
+
+
+def _info(t: Tensor) -> Tensor:
+    """LAPACK's success."""
+    return wrap(from_data(np.zeros(t._aval.shape[:-2], np.int32), dtypes.int32, t.device))
+
+
+def cholesky(A: Tensor, *, upper: bool = False, out: Any = None) -> Tensor:
+    """L with A = L L^H, A being read by one triangle. LinAlgError where A is not positive definite."""
+    return with_out("linalg_cholesky", out, call("linalg_cholesky", A, bool(upper)))
+
+
+def torch_cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
+    """As linalg.cholesky, with the gradient's older name."""
+    return with_out("cholesky", out, call("cholesky", input, bool(upper)))
+
+
+_CHOLESKY_EX, _INV_EX, _SOLVE_EX = _named("linalg_cholesky_ex", "L", "info"), _named("linalg_inv_ex", "inverse", "info"), _named(
+    "linalg_solve_ex", "result", "info"
+)  # fmt: skip
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+    """(L, info): info is the order of the leading minor that is not positive, 0 for success."""
+    if check_errors:
+        made: Any = (call("linalg_cholesky_ex_checked", A, bool(upper)), _info(A))
+    else:
+        made = call("linalg_cholesky_ex", A, bool(upper))
+    return with_out("linalg_cholesky_ex", out, _CHOLESKY_EX(*made))
+
+
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
+    """The solution X of A X = input, A given by its Cholesky factor."""
+    b, a = input._aval.shape, L._aval.shape
+    if len(b) < 2 or len(a) < 2:
+        which, n = ("b", len(b)) if len(b) < 2 else ("u", len(a))
+        raise RuntimeError(f"{which} should have at least 2 dimensions, but has {n} dimensions instead")
+    if a[-1] != a[-2]:
+        raise RuntimeError(f"A must be batches of square matrices, but they are {a[-2]} by {a[-1]} matrices")
+    if a[-1] != b[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {a[-1]} by {a[-1]} but each b matrix is {b[-2]} by {b[-1]}"
+        )
+    return with_out("cholesky_solve", out, call("cholesky_solve", input, L, bool(upper)))
+
+
+def inv(A: Tensor, *, out: Any = None) -> Tensor:
+    """The inverse. LinAlgError for a singular matrix."""
+    return with_out("linalg_inv", out, call("linalg_inv", A))
+
+
+def inverse(input: Tensor, *, out: Any = None) -> Tensor:
+    """As linalg.inv."""
+    return inv(input, out=out)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
+    """(inverse, info): info is the number of the zero pivot, 0 for success."""
+    made: Any = (call("linalg_inv_ex_checked", A), _info(A)) if check_errors else call("linalg_inv_ex", A)
+    return with_out("linalg_inv_ex", out, _INV_EX(*made))
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
+    """X with A X = B (X A = B unless left). LinAlgError for a singular matrix."""
+    return with_out("linalg_solve", out, call("linalg_solve", A, B, bool(left))[0])  # type: ignore[index]
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+    """(X, info)."""
+    if check_errors:
+        return _SOLVE_EX(solve(A, B, left=left), _info(A))
+    made: Any = call("linalg_solve_ex", A, B, bool(left))
+    return with_out("linalg_solve_ex", out, _SOLVE_EX(made[0], made[3]))
+
+
+_SOLVE_TRIANGULAR = function_of(registry["linalg_solve_triangular"])
+_LU_SOLVE = function_of(registry["linalg_lu_solve"])
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Any = None) -> Tensor:
+    """X with A X = B (X A = B unless left), A being triangular."""
+    return _SOLVE_TRIANGULAR(A, B, upper=upper, left=left, unitriangular=unitriangular, out=out)
+
+
+_TRIANGULAR = _named("triangular_solve", "solution", "cloned_coefficient")
+
+
+def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
+    a = views.transpose(A, -2, -1) if transpose else A
+    return _TRIANGULAR(solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular), views.clone(A))
+
+
+# ---------------------------------------------------------------------- determinants
+
+
+def det(A: Tensor, *, out: Any = None) -> Tensor:
+    """The determinant."""
+    return with_out("linalg_det", out, call("linalg_det", A)[0])  # type: ignore[index]
+
+
+def _slogdet(name: str) -> Callable[..., Any]:
+    named = _named(name, "sign", "logabsdet")
+
+    def slogdet(A: Tensor, *, out: Any = None) -> Any:
+        """(sign, logabsdet) of the determinant."""
+        return with_out(name, out, named(*call("linalg_slogdet", A)[:2]))  # type: ignore[index]
+
+    return slogdet
+
+
+linalg_slogdet, torch_slogdet = _slogdet("linalg_slogdet"), _slogdet("slogdet")
+
+
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant; NaN where it is negative."""
+    check_square("logdet", input._aval)
+    sign, logabsdet = torch_slogdet(input)
+    if input.is_complex():
+        return sign.log() + logabsdet
+    return functions.where(sign == -1, math.nan, logabsdet)
+
+
+# ---------------------------------------------------------------------- decompositions
+
+_EIGH, _EIG = _named("linalg_eigh", "eigenvalues", "eigenvectors"), _named("linalg_eig", "eigenvalues", "eigenvectors")
+_SVD, _OLD_SVD = _named("linalg_svd", "U", "S", "Vh"), _named("svd", "U", "S", "V")
+_LU, _LU_FACTOR = _named("linalg_lu", "P", "L", "U"), _named("linalg_lu_factor", "LU", "pivots")
+_LU_FACTOR_EX, _UNPACKED = _named("linalg_lu_factor_ex", "LU", "pivots", "info"), _named("lu_unpack", "P", "L", "U")
+_LSTSQ = _named("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+
+
+def _wants_gradient(t: Tensor) -> bool:
+    return t._rg and per_thread.recorder.grad_enabled
+
+
+def _upper(uplo: str) -> bool:
+    if not uplo or uplo[0] not in "LUlu":
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    return uplo[0] in "Uu"
+
+
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+    """(eigenvalues, eigenvectors) of Hermitian matrices read by one triangle, ascending."""
+    check_square("linalg.eigh", A._aval)
+    return with_out("linalg_eigh", out, _EIGH(*call("linalg_eigh", A, _upper(UPLO))))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
+    """The eigenvalues of Hermitian matrices, ascending."""
+    check_square("linalg.eigvalsh", A._aval)
+    made = call("linalg_eigh", A, _upper(UPLO))[0] if _wants_gradient(A) else call("linalg_eigvalsh", A, _upper(UPLO))  # type: ignore[index]
+    return with_out("linalg_eigvalsh", out, made)
+
+
+def eig(A: Tensor, *, out: Any = None) -> Any:
+    """(eigenvalues, eigenvectors), complex. On the host only."""
+    return with_out("linalg_eig", out, _EIG(*call("linalg_eig", A)))
+
+
+def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
+    """The eigenvalues, complex. On the host only."""
+    return with_out("linalg_eigvals", out, call("linalg_eig", A)[0])  # type: ignore[index]
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
+    """(U, S, Vh) with A = U S Vh."""
+    return with_out("linalg_svd", out, _SVD(*call("linalg_svd", A, bool(full_matrices))))
+
+
+def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
+    """(U, S, V) with input = U S V^H; reduced if `some`."""
+    if not compute_uv:
+        m, n = input._aval.shape[-2:]
+        zeros = [wrap(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
+        return _OLD_SVD(zeros[0], svdvals(input), zeros[1])
+    u, s, vh = call("linalg_svd", input, not some)  # type: ignore[misc]
+    return with_out("svd", out, _OLD_SVD(u, s, _adjoint(vh)))
+
+
+def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
+    """The singular values, descending."""
+    made = call("linalg_svd", A, False)[1] if _wants_gradient(A) else call("linalg_svdvals", A)  # type: ignore[index]
+    return with_out("linalg_svdvals", out, made)
+
+
+def _qr(name: str) -> Callable[..., Any]:
+    named = _named(name, "Q", "R")
+
+    def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
+        """(Q, R) with A = Q R; Q empty for mode "r"."""
+        if mode not in ("reduced", "complete", "r"):
+            raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
+        return with_out(name, out, named(*call("linalg_qr", A, mode)))
+
+    return qr
+
+
+linalg_qr, _plain_qr = _qr("linalg_qr"), _qr("qr")
+
+
+def torch_qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
+    """As linalg.qr: reduced if `some`, else complete."""
+    return _plain_qr(input, "reduced" if some else "complete", out=out)
+
+
+def _pivoting(name: str, pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError(f"{name}: LU without pivoting is not implemented on the CPU")
+
+
+def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+    """(P, L, U) with A = P L U."""
+    _pivoting("linalg.lu", pivot)
+    permutation, lower, upper = call("linalg_lu", A)  # type: ignore[misc]
+    return with_out("linalg_lu", out, _LU(call("permutation_matrix", permutation, A._aval.dtype), lower, upper))
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+    """(L and U in one matrix, pivots counted from 1). RuntimeError for a zero on U's diagonal."""
+    _pivoting("linalg.lu_factor", pivot)
+    return with_out("linalg_lu_factor", out, _LU_FACTOR(*call("linalg_lu_factor", A)))
+
+
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+    """(L and U in one matrix, pivots, info)."""
+    _pivoting("linalg.lu_factor", pivot)
+    made: Any = (*call("linalg_lu_factor", A), _info(A)) if check_errors else call("linalg_lu_factor_ex", A)
+    return with_out("linalg_lu_factor_ex", out, _LU_FACTOR_EX(*made))
+
+
+def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None) -> Any:
+    """(L and U in one matrix, pivots), and info if asked."""
+    made = lu_factor_ex(A, pivot=pivot) if get_infos else lu_factor_ex(A, pivot=pivot)[:2]
+    return with_out("lu", out, tuple(made))
+
+
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """(P, L, U) of what lu_factor gave; those not asked for are empty."""
+    permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)  # type: ignore[misc]
+    empty = wrap(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
+    matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
+    return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
+
+
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:
+    """X with A X = B (X A = B unless left; A^H for `adjoint`) by A's LU decomposition."""
+    return _LU_SOLVE(LU, pivots, B, left=left, adjoint=adjoint, out=out)
+
+
+def torch_lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor:
+    """As linalg.lu_solve, the right side first."""
+    return lu_solve(LU_data, LU_pivots, b, out=out)
+
+
+# ---------------------------------------------------------------------- pseudo-inverse, rank, least squares, functions
+
+
+def _number(x: Any) -> Any:
+    return float(x.item()) if isinstance(x, Tensor) else None if x is None else float(x)
+
+
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
+    """The Moore-Penrose inverse; singular values below max(atol, rtol * largest) count as zero."""
+    rtol = rcond if rtol is None else rtol
+    return with_out("linalg_pinv", out, call("linalg_pinv", A, _number(atol), _number(rtol), bool(hermitian)))
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """As linalg.pinv."""
+    return pinv(input, rcond)
+
+
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
+    """The number of singular values above max(atol, rtol * largest)."""
+    if A._aval.ndim < 2:
+        raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
+    atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
+    return with_out("linalg_matrix_rank", out, call("linalg_matrix_rank", A, _number(atol), _number(rtol), bool(hermitian)))
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """The exponential of a matrix."""
+    return call("linalg_matrix_exp", A)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """(solution, residuals, rank, singular_values) of least squares; which of the last three are empty depends on the driver."""
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    vector = B._aval.ndim == 1 or (B._aval.ndim == A._aval.ndim - 1 and B._aval.shape == A._aval.shape[:-1])
+    if vector:
+        B = views.unsqueeze(B, -1)
+    made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]  # type: ignore[index]
+    solution = views.squeeze(made[0], -1) if vector else made[0]
+    return _LSTSQ(solution, made[1], made[2], views.detach(made[3]))
+
+
+_ORDS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")
+
+
+def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
+    """The ratio of the largest and the smallest singular value, or the product of the norms of a matrix and its inverse."""
+    if A._aval.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    p = 2 if p is None else p
+    if p not in _ORDS:
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    if p in (2, -2):
+        s = svdvals(A)
+        first, last = views.narrow(s, -1, 0, 1), views.narrow(s, -1, s._aval.shape[-1] - 1, 1)
+        made = views.squeeze(first / last if p == 2 else last / first, -1)
+    else:
+        check_square(f"linalg.cond(ord={p})", A._aval)
+        made = call("linalg_cond", A, p)
+    return with_out("linalg_cond", out, made)
+
+
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """The powers 0, 1 ... of the elements, as columns."""
+    if not x._aval.ndim or (N is not None and N <= 1):
+        raise RuntimeError("N must be greater than 1.")
+    return call("vander", x, x._aval.shape[-1] if N is None else N, True)
+
+
+def torch_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of a vector's elements as columns, descending unless `increasing`."""
+    if x._aval.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    made = call("vander", x, x._aval.shape[0] if N is None else N, True)
+    return made if increasing else flip(made, 1)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of two dimensions, the last two unless told, as a view."""
+    return views.diagonal(A, offset, dim1, dim2)
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> Tensor:
+    """X with tensordot(A, X) = B."""
+    order = tuple(d for d in range(A._aval.ndim) if d not in dims) + tuple(dims) if dims is not None else tuple(range(A._aval.ndim))
+    a = views.permute(A, order)
+    shape = a._aval.shape[B._aval.ndim :]
+    size = B._aval.size
+    if math.prod(shape) != size:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
+            f"{math.prod(shape)} != {size}"
+        )
+    return with_out("linalg_tensorsolve", out, views.reshape(solve(views.reshape(a, (size, size)), views.reshape(B, (size,))), shape))
+
+
+# ---------------------------------------------------------------------- adjoint
+
+
+def _adjoint(t: Tensor) -> Tensor:
+    turned = views.transpose(t, -2, -1)
+    return turned.conj() if t.is_complex() else turned
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged, and conjugated. RuntimeError for fewer than 2 dimensions."""
+    if input._aval.ndim < 2:
+        raise RuntimeError(f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input._aval.ndim}-D tensor.")
+    return _adjoint(input)
+
+
+def _mH(self: Tensor) -> Tensor:
+    if self._aval.ndim < 2:
+        raise RuntimeError(f"tensor.mH is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")
+    return _adjoint(self)
+
+
+def _H(self: Tensor) -> Tensor:
+    ndim = self._aval.ndim
+    if ndim != 2 and ndim != 0:
+        tail = " For batches of matrices, consider using tensor.mH" if ndim > 2 else ""
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {ndim}-D tensor.{tail}")
+    return _adjoint(self) if ndim else self
+
+
+_SHARED = {
+    "cholesky": torch_cholesky, "cholesky_solve": cholesky_solve, "inverse": inverse, "det": det, "slogdet": torch_slogdet, "logdet": logdet,
+    "svd": torch_svd, "qr": torch_qr, "lu_solve": torch_lu_solve, "pinverse": pinverse, "matrix_exp": matrix_exp, "adjoint": adjoint,
+    "triangular_solve": triangular_solve,
+}  # fmt: skip
+TOPLEVEL = {**_SHARED, "vander": torch_vander, "lu": torch_lu, "lu_unpack": lu_unpack}
+METHODS = {
+    **_SHARED, "lu": torch_lu, "mH": property(_mH, doc="The adjoint of matrices."), "H": property(_H, doc="The adjoint of a matrix."),
+}  # fmt: skip
+LINALG = {
+    "cholesky": cholesky, "cholesky_ex": cholesky_ex, "inv": inv, "inv_ex": inv_ex, "solve": solve, "solve_ex": solve_ex,
+    "solve_triangular": solve_triangular, "det": det, "slogdet": linalg_slogdet, "eigh": eigh, "eigvalsh": eigvalsh, "eig": eig, "eigvals": eigvals,
+    "svd": svd, "svdvals": svdvals, "qr": linalg_qr, "lu": lu, "lu_factor": lu_factor, "lu_factor_ex": lu_factor_ex, "lu_solve": lu_solve,
+    "pinv": pinv, "matrix_rank": matrix_rank, "matrix_exp": matrix_exp, "lstsq": lstsq, "cond": cond, "vander": vander, "diagonal": diagonal,
+    "tensorsolve": tensorsolve,
+}  # fmt: skip
