@@ -15,6 +15,20 @@ from compat_suite.benchmarks.workloads import WORKLOADS
 REFERENCE = "torch" if importlib.util.find_spec("torch") else "jax"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """PyTorch's threads wait for each other in a loop, which takes very long where tests run side by side."""
+    if REFERENCE != "torch":
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def two_steps(name, backend):
     step, gradients = speed.build(name, backend, "cpu"), []
     losses = [step(gradients), step()]

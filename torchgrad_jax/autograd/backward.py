@@ -7,10 +7,8 @@ from functools import cache
 from typing import Any
 
 from torchgrad_jax.autograd.engine import run_backward
-from torchgrad_jax.ops.declare import BoundOperator, Static, registry
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Aval
-from torchgrad_jax.tensor.creation import zeros_like
+from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.node import Edge
 from torchgrad_jax.tensor.tensor import Tensor, wrap
@@ -170,13 +168,7 @@ def _implicit(out: Tensor, i: int) -> Tensor:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if aval.dtype.kind == "c":
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
-    return wrap(run(per_thread.recorder, _ones_of(out._aval), ())[0])
-
-
-@cache
-def _ones_of(aval: Aval) -> BoundOperator:
-    """The operation that makes the gradient which a scalar begins with."""
-    return registry["_ones"].bind((Static(aval.shape), Static(aval.dtype)), aval.device)
+    return wrap(run(per_thread.recorder, constant_op(aval.shape, 1, aval.dtype, aval.device), ())[0])
 
 
 # ---------------------------------------------------------------------- Tensor's methods

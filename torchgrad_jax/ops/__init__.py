@@ -2,6 +2,7 @@
 
 from torchgrad_jax.ops import (
     activation,
+    attention,
     convolution,
     cumulative,
     embedding,
@@ -15,15 +16,34 @@ from torchgrad_jax.ops import (
     normalization,
     padding,
     pointwise,
-    pooling,
     reduction,
     shape,
     sorting,
     special,
+    spectral,
     views,
 )
 
 __all__ = [
-    "activation", "convolution", "cumulative", "embedding", "extreme", "indexing", "linalg", "linear", "loss", "matrix", "norm", "normalization",
-    "padding", "pointwise", "pooling", "reduction", "shape", "sorting", "special", "views",
-]  # fmt: skip
+    "activation",
+    "attention",
+    "convolution",
+    "cumulative",
+    "embedding",
+    "extreme",
+    "indexing",
+    "linalg",
+    "linear",
+    "loss",
+    "matrix",
+    "norm",
+    "normalization",
+    "padding",
+    "pointwise",
+    "reduction",
+    "shape",
+    "sorting",
+    "special",
+    "spectral",
+    "views",
+]

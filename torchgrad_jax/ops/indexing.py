@@ -56,7 +56,8 @@ def _index(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
 op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, linear=("self",))(_index)
 
 
-@op("index_checked(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, node="IndexBackward0", linear=("self",), check=_out_of_bounds)
+@op("index_checked(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, node="IndexBackward0", linear=("self",),
+    check=_out_of_bounds)  # fmt: skip
 def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 
@@ -66,7 +67,8 @@ def _index_put(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], a
     return at.add(values) if accumulate else at.set(values)
 
 
-op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False, linear=("self", "values"))(_index_put)
+op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
+   linear=("self", "values"))(_index_put)  # fmt: skip
 
 
 @op(

@@ -71,7 +71,8 @@ def _mv_shapes(a: Aval, b: Aval) -> None:
 
 
 @op("mv(Tensor self, Tensor vec)", promote="same", validate=_mv_shapes,
-    grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()), "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
+    grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()),
+           "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
 def mv(x: Any, y: Any) -> Any:
     """A matrix times a vector."""
     return jnp.matmul(x, y, precision=PRECISION)

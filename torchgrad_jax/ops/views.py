@@ -128,26 +128,22 @@ def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[i
     """
     if 0 in shape:
         return strides if shape == size else contiguous_strides(size)
-    runs: list[tuple[int, int]] = []  # (elements, stride of the innermost)
-    for n, s in zip(shape, strides, strict=True):
-        if n == 1:
-            continue
-        if runs and runs[-1][1] == n * s:
-            runs[-1] = (runs[-1][0] * n, s)
+    runs: list[tuple[int, int]] = []  # (elements, stride of the innermost), the innermost first
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if runs and (n == 1 or s == runs[-1][0] * runs[-1][1]):
+            runs[-1] = (runs[-1][0] * n, runs[-1][1])
         else:
             runs.append((n, s))
     found: list[int] = []
-    remaining = list(reversed(runs))
-    left, step = remaining.pop(0) if remaining else (1, 1)
-    for n in reversed(size):
-        while left == 1 and n != 1 and remaining:
-            left, step = remaining.pop(0)
-        if left % n:
+    rest = list(size)
+    for elements, step in runs or [(1, 1)]:
+        filled = 1
+        while rest and (filled < elements or rest[-1] == 1):
+            found.append(filled * step)
+            filled *= rest.pop()
+        if filled != elements:
             return None
-        found.append(step)
-        step *= n
-        left //= n
-    return tuple(reversed(found)) if left == 1 and not remaining else None
+    return None if rest else tuple(reversed(found))
 
 
 def _view_rule(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, size: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -191,8 +187,10 @@ for _name, _node in (("squeeze", "SqueezeBackward0"), ("squeeze_dim", "SqueezeBa
 
 def _expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, size: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     new = len(size) - len(shape)
-    kept = tuple(s if n == m else 0 for n, m, s in zip(shape, size[new:], strides, strict=True))
-    return (0,) * new + kept, offset
+    found = [s if n == m else 0 for n, m, s in zip(shape, size[new:], strides, strict=True)]
+    for i in reversed(range(new)):
+        found.insert(0, 0 if size[i] != 1 else size[i + 1] * found[0] if found else 1)
+    return tuple(found), offset
 
 
 def _expand_write(x: Any, src: Any, size: tuple[int, ...]) -> Any:
@@ -224,7 +222,8 @@ def _diagonal_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], start: int, offset: int, dim1: int, dim2: int
 ) -> tuple[tuple[int, ...], int]:
     kept = tuple(s for i, s in enumerate(strides) if i not in (dim1, dim2))
-    begin = offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
+    empty = offset >= shape[dim2] or -offset >= shape[dim1]
+    begin = 0 if empty else offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
     return (*kept, strides[dim1] + strides[dim2]), start + begin
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -204,11 +205,17 @@ def _full(fill_value: Any, size: tuple[int, ...], dtype: Any) -> Any:
     return jnp.broadcast_to(convert(fill_value, dtype), size)
 
 
-@op("_ones(int[] size, dtype dtype)", method=False, toplevel=False, differentiable=False)
-def _ones(size: tuple[int, ...], dtype: Any) -> Any:
+@op("_constant(int[] size, int fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False)
+def _constant(size: tuple[int, ...], fill_value: int, dtype: Any) -> Any:
     from jax import numpy as jnp
 
-    return jnp.ones(size, dtype)
+    return jnp.full(size, fill_value, dtype)
+
+
+@cache
+def constant_op(size: tuple[int, ...], fill_value: int, dtype: np.dtype, where: device) -> Any:
+    """The operation that makes zeros or ones: the number is part of the program, where XLA can use that it is known."""
+    return registry["_constant"].bind((Static(size), Static(fill_value), Static(dtype)), where)
 
 
 def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: device) -> Value:
@@ -216,6 +223,8 @@ def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: devic
     rec = per_thread.recorder
     if rec.device is not where:
         rec.switch_device(where)
+    if type(number) is int and (number == 0 or number == 1):
+        return run(rec, constant_op(size, number, dtype, where), ())[0]
     bound = registry["full_"].bind((Static(size), ARRAY, Static(dtype)), where)
     return run(rec, bound, (number,))[0]
 
@@ -234,6 +243,8 @@ def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _filled(number: Any, size: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    if not kwargs and all(type(n) is int and n >= 0 for n in size):
+        return wrap(full_value(size, number, dtypes.default_float(), _default_device))
     if "size" in kwargs:
         size = (kwargs.pop("size"),)
     return _made(number, _sizes(size), **kwargs)

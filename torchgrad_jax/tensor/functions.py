@@ -12,7 +12,7 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, 
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
-from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out
+from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
@@ -54,7 +54,7 @@ def _inplace_with_alpha(name: str) -> Any:
     def write(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         if type(other) is not Tensor:
             other = _tensor_or_number(name + "_", other)
-        return plain(self, other) if alpha == 1 else apply_inplace(scaled, (self, other, alpha))
+        return plain(self, other) if alpha == 1 else write_plainly(scaled, (self, other, alpha))
 
     write.__name__ = write.__qualname__ = name + "_"
     write.__doc__ = f"In-place version of `{name}`."

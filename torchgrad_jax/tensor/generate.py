@@ -6,8 +6,8 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.ops.declare import ARRAY, Operator
-from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record2
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Operator
+from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record, record2
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
 from torchgrad_jax.tensor.tensor import Tensor
@@ -69,9 +69,11 @@ def _of_one_tensor(operator: Operator) -> Callable[..., Any]:
 
 
 def _of_any(operator: Operator, named: Any) -> Callable[..., Any]:
+    understood = Understood(operator)
+
     def call(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None) if operator.out else None
-        bound, operands = operator.parse(args, kwargs, is_tensor)
+        bound, operands = understood(args, kwargs)
         outs = apply(bound, operands)
         if named is not None:
             outs = named(*outs)
@@ -79,6 +81,57 @@ def _of_any(operator: Operator, named: Any) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = operator.name
     return call
+
+
+class Understood:
+    """Calls of one operator, each kind worked out once: which bound operator, and which arguments are its operands. Working out what the
+    arguments of a call mean costs more than recording it."""
+
+    __slots__ = ("_operator", "_dynamic", "_by_name", "_known", "_fixed")
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        parameters = operator.schema.parameters
+        self._dynamic = tuple(p.is_tensor or p.is_number for p in parameters)
+        self._by_name = {p.name: i for i, p in enumerate(parameters)}
+        self._fixed = not any(p.type in ("Tensor[]", "int...") for p in parameters)
+        self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The BoundOperator and the operands. TypeError for arguments that do not fit the schema."""
+        if not self._fixed:
+            return self._operator.parse(args, kwargs, is_tensor)
+        try:
+            key = self._key(args, kwargs)
+            found = self._known.get(key)
+        except (TypeError, KeyError):  # an argument without a hash, or of another name
+            return self._operator.parse(args, kwargs, is_tensor)
+        if found is not None:
+            bound, places = found
+            return bound, [args[p] if type(p) is int else kwargs[p] for p in places]
+        bound, operands = self._operator.parse(args, kwargs, is_tensor)
+        places = self._places(args, kwargs)
+        if len(places) == len(operands):  # else a default is an operand
+            self._known[key] = bound, places
+        return bound, operands
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        # 1, 1.0 and True are equal, but not the same argument: static ones are told apart by type, too.
+        key: list[Any] = [type(a) if dynamic else (type(a), a) for a, dynamic in zip(args, self._dynamic, strict=False)]
+        key.append(len(args))
+        for name, a in kwargs.items():
+            key += (name, type(a) if self._dynamic[self._by_name[name]] else (type(a), a))
+        return tuple(key)
+
+    def _places(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Where the operands stand in a call, in the schema's order: positions and keywords."""
+        found: list[Any] = []
+        for i, p in enumerate(self._operator.schema.parameters):
+            if self._dynamic[i]:
+                value = args[i] if i < len(args) else kwargs.get(p.name)
+                if isinstance(value, Tensor) and not p.is_number or type(value) in NUMBERS:
+                    found.append(i if i < len(args) else p.name)
+        return tuple(found)
 
 
 def _result_type(operator: Operator) -> Any:
@@ -114,16 +167,42 @@ def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
     return call
 
 
+def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
+    """`apply_inplace` for the common case of several operands: plain tensors, no graph, no view, a result like the target."""
+    rec = per_thread.recorder
+    target = operands[0]
+    values = []
+    for o in operands:
+        if type(o) is Tensor:
+            if o._rg and rec.grad_enabled:
+                return apply_inplace(bound, operands)
+            o = o._value if o._storage is None else o._read()
+        elif isinstance(o, Tensor):
+            return apply_inplace(bound, operands)
+        values.append(o)
+    if target._view is not None or rec.rare:
+        return apply_inplace(bound, operands)
+    try:
+        value = record(rec, bound, tuple(values))
+    except (TracedInput, DeviceChange):
+        return apply_inplace(bound, operands)
+    aval = values[0].aval
+    storage = target._storage or target._shared()
+    storage.write(value if value.aval is aval else fit(rec, value, aval))
+    return target
+
+
 def inplace_of(operator: Operator) -> Callable[..., Tensor]:
     """The twin of a declared operator that writes its result into `self`."""
     simple = [p.type for p in operator.schema.parameters] in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"])
     fast = fast_inplace(operator.bind((ARRAY, ARRAY))) if simple else None
+    understood = Understood(operator)
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if fast is not None and len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
             return fast(self, args[0])
-        bound, operands = operator.parse((self, *args), kwargs, is_tensor)
-        return apply_inplace(bound, tuple(operands))
+        bound, operands = understood((self, *args), kwargs)
+        return write_plainly(bound, tuple(operands))
 
     call.__name__ = call.__qualname__ = operator.name + "_"
     call.__doc__ = _docstring(operator, "In-place version of `" + operator.name + "`. ")

@@ -182,9 +182,9 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     if step is not None and step < 0:
         raise ValueError("step must be greater than zero")
     n = t._aval.shape[dim]
-    start, stop, step = slice(start, stop, step).indices(n)
-    if whole and (start, stop, step) == (0, n, 1):
+    if whole and start in (None, 0) and stop in (None, n) and step in (None, 1):
         return t
+    start, stop, step = slice(start, stop, step).indices(n)
     return slice_dim(t, dim, start, stop, step)
 
 

@@ -314,6 +314,6 @@ _SHARED = {"outer": outer, "ger": outer, "inner": inner, "kron": kron, "matrix_p
 TOPLEVEL = {**decompositions.TOPLEVEL, **_SHARED, "tensordot": tensordot, "chain_matmul": chain_matmul, "einsum": einsum}
 METHODS = {**decompositions.METHODS, **_SHARED}
 LINALG = {
-    **decompositions.LINALG, "LinAlgError": LinAlgError, "matrix_power": matrix_power, "multi_dot": multi_dot, "cross": _linalg_cross, "vecdot": vecdot,
-    "matmul": functions.matmul,
+    **decompositions.LINALG, "LinAlgError": LinAlgError, "matrix_power": matrix_power, "multi_dot": multi_dot, "cross": _linalg_cross,
+    "vecdot": vecdot, "matmul": functions.matmul,
 }  # fmt: skip

@@ -219,6 +219,8 @@ def _transposed_property(self: Tensor) -> Tensor:
 
 
 def _mT(self: Tensor) -> Tensor:
+    if not self._aval.ndim:
+        return self
     if self._aval.ndim < 2:
         raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")
     return views.transpose(self, -2, -1)

@@ -317,7 +317,7 @@ class Tensor(_Base):
         if node is not None:
             return node, self._nr
         if view is not None and view.base is not None and not view.asked:
-            return NOWHERE, 0
+            return Nowhere(), 0
         extra = self._extra or self._own_extra()
         found = None if extra.accumulator is None else extra.accumulator()
         if found is None:
@@ -400,9 +400,6 @@ class Nowhere(Node):
         return ()
 
 
-NOWHERE = Nowhere()
-
-
 class ViewOfBase(Node):
     """The grad_fn of a view, made anew after its base was written to: PyTorch shows it as AsStridedBackward0."""
 
@@ -410,7 +407,7 @@ class ViewOfBase(Node):
 
     def __init__(self, rec: Any, view: View, base: Tensor, aval: Aval) -> None:
         self.links, self.aval, self.base_aval = view.from_base, aval, base._aval
-        self.next = (base._edge() if base._rg else (NOWHERE, 0),)
+        self.next = (base._edge() if base._rg else (Nowhere(), 0),)
         self.seq = rec.sequence
         self.hooks = None
         rec.sequence += 1

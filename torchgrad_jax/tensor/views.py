@@ -123,9 +123,14 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     targets = [wrap_dim(d, ndim) for d in (destination if isinstance(destination, (tuple, list)) else (destination,))]
     if len(sources) != len(targets):
         raise RuntimeError(
-            "movedim: Invalid source or destination dims: source (" + ", ".join(map(str, sources)) + " dims) should contain the same number "
-            "of dims as destination (" + ", ".join(map(str, targets)) + " dims)"
+            f"movedim: Invalid source or destination dims: source ({sources} dims) should contain the same number of dims as destination "
+            f"({targets} dims)"
         )
+    for name, dims in (("source", sources), ("destination", targets)):
+        if len(set(dims)) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({dims})")
+    if not ndim:
+        return _view("alias", input)
     order = [d for d in range(ndim) if d not in sources]
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
