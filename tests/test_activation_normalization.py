@@ -156,7 +156,8 @@ UNARY: dict[str, Function] = {
     "mish": lambda t, f, x: f.mish(x), "hardtanh": lambda t, f, x: f.hardtanh(x, -0.5, 2.0), "hardswish": lambda t, f, x: f.hardswish(x),
     "hardsigmoid": lambda t, f, x: f.hardsigmoid(x), "softplus": lambda t, f, x: f.softplus(x), "softplus_2": lambda t, f, x: f.softplus(x, 2, 5),
     "softsign": lambda t, f, x: f.softsign(x), "tanhshrink": lambda t, f, x: f.tanhshrink(x), "hardshrink": lambda t, f, x: f.hardshrink(x),
-    "softshrink": lambda t, f, x: f.softshrink(x), "threshold": lambda t, f, x: f.threshold(x, 0.5, 2.0), "logsigmoid": lambda t, f, x: f.logsigmoid(x),
+    "softshrink": lambda t, f, x: f.softshrink(x), "threshold": lambda t, f, x: f.threshold(x, 0.5, 2.0),
+    "logsigmoid": lambda t, f, x: f.logsigmoid(x),
     "sigmoid": lambda t, f, x: f.sigmoid(x), "tanh": lambda t, f, x: f.tanh(x), "rrelu": lambda t, f, x: f.rrelu(x),
 }  # fmt: skip
 INPLACE: dict[str, Function] = {
@@ -277,19 +278,22 @@ def test_layer_norm(affine: str) -> None:
             given = dict(zip(affine, p, strict=True))
             return f.layer_norm(x, size, given.get("w"), given.get("b"))
 
-        compare(call, normal(*shape), *parameters, rtol=1e-8, second=0 not in shape)
+        # PyTorch 2.13 fails in the second derivative of a bias alone.
+        compare(call, normal(*shape), *parameters, rtol=1e-8, second=0 not in shape and affine != "b")
         for dtype, rtol in (("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 3e-2)):
             compare(call, normal(*shape), *parameters, dtype=dtype, rtol=rtol, second=False)
 
 
 @batched
 def test_layer_norm_of_half_precision_with_wide_parameters() -> None:
-    compare(lambda t, f, x, w, b: f.layer_norm(x.bfloat16(), (4,), w, b), normal(3, 4), normal(4), normal(4), dtype="float32", rtol=3e-2, second=False)
+    operands = (normal(3, 4), normal(4), normal(4))
+    compare(lambda t, f, x, w, b: f.layer_norm(x.bfloat16(), (4,), w, b), *operands, dtype="float32", rtol=3e-2, second=False)
 
 
 @pytest.mark.parametrize("function", [
     lambda t, f, x: f.layer_norm(x, (3,)), lambda t, f, x: f.layer_norm(x, ()), lambda t, f, x: f.layer_norm(x, 4),
-    lambda t, f, x: f.layer_norm(x, (4,), t.ones(3)), lambda t, f, x: f.layer_norm(x, (4,), None, t.ones(3)), lambda t, f, x: f.layer_norm(x, (2, 3, 4)),
+    lambda t, f, x: f.layer_norm(x, (4,), t.ones(3)), lambda t, f, x: f.layer_norm(x, (4,), None, t.ones(3)),
+    lambda t, f, x: f.layer_norm(x, (2, 3, 4)),
     lambda t, f, x: f.layer_norm(x, (4,), t.ones(4)), lambda t, f, x: f.layer_norm(x.long(), (4,)), lambda t, f, x: f.layer_norm(3, (4,)),
     lambda t, f, x: f.rms_norm(x, (3,)), lambda t, f, x: f.rms_norm(x, ()), lambda t, f, x: f.rms_norm(x, (4,), t.ones(3)),
     lambda t, f, x: f.rms_norm(x[0, 0], (4,)), lambda t, f, x: f.rms_norm(x.long(), (4,)),
@@ -302,9 +306,11 @@ def test_layer_norm_of_half_precision_with_wide_parameters() -> None:
     lambda t, f, x: f.batch_norm(x, None, t.ones(4), training=True), lambda t, f, x: f.batch_norm(x[0], t.zeros(4), t.ones(4)),
     lambda t, f, x: f.batch_norm(x, t.zeros(4).double().requires_grad_(), t.ones(4).double(), training=True),
     lambda t, f, x: f.batch_norm(x.long(), None, None, training=True),
-    lambda t, f, x: f.instance_norm(x), lambda t, f, x: f.instance_norm(x[:, :, None]), lambda t, f, x: f.instance_norm(x[:, :, None], use_input_stats=False),
+    lambda t, f, x: f.instance_norm(x), lambda t, f, x: f.instance_norm(x[:, :, None]),
+    lambda t, f, x: f.instance_norm(x[:, :, None], use_input_stats=False),
     lambda t, f, x: f.instance_norm(x.reshape(1, 3, 4), t.zeros(2), t.ones(2), use_input_stats=False),
-    lambda t, f, x: f.instance_norm(x.reshape(1, 3, 4), weight=t.ones(2)), lambda t, f, x: f.normalize(x, 2.0, 5), lambda t, f, x: f.normalize(x.long()),
+    lambda t, f, x: f.instance_norm(x.reshape(1, 3, 4), weight=t.ones(2)), lambda t, f, x: f.normalize(x, 2.0, 5),
+    lambda t, f, x: f.normalize(x.long()),
 ])  # fmt: skip
 @batched
 def test_normalization_errors(function: Function) -> None:
@@ -445,7 +451,8 @@ def test_linear_notices_writes(written: str, shape: tuple[int, ...]) -> None:
     lambda t, f, x: f.linear(t.ones(3, 3), t.ones(5, 4), t.ones(5)), lambda t, f, x: f.linear(t.ones(2, 2, 4), t.ones(5, 4), t.ones(4)),
     lambda t, f, x: f.linear(t.ones(4), t.ones(5, 4), t.ones(4)), lambda t, f, x: f.linear(t.ones(3, 4), t.ones(4), t.tensor(1.0)),
     lambda t, f, x: f.bilinear(t.ones(3, 4), t.ones(2, 5), t.ones(6, 4, 5)), lambda t, f, x: f.bilinear(t.ones(3, 3), t.ones(3, 5), t.ones(6, 4, 5)),
-    lambda t, f, x: f.bilinear(t.ones(3, 4), t.ones(3, 4), t.ones(6, 4, 5)), lambda t, f, x: f.bilinear(t.ones(2, 3, 4), t.ones(3, 5), t.ones(6, 4, 5)),
+    lambda t, f, x: f.bilinear(t.ones(3, 4), t.ones(3, 4), t.ones(6, 4, 5)),
+    lambda t, f, x: f.bilinear(t.ones(2, 3, 4), t.ones(3, 5), t.ones(6, 4, 5)),
     lambda t, f, x: f.bilinear(t.ones(3, 4), t.ones(3, 5), t.ones(6, 4, 5), t.ones(5)),
 ])  # fmt: skip
 @batched
@@ -484,9 +491,10 @@ def test_dropout(name: str, p: float) -> None:
     for shape in ((3, 4), (2, 3, 4), (2, 3, 4, 2), (2, 3, 4, 2, 2), (0, 3, 4)):
         compare(seeded(lambda t, f, x: getattr(f, name)(x, p, True)), normal(*shape), rtol=1e-12)
         compare(seeded(lambda t, f, x: getattr(f, name)(x, p, False)), normal(*shape), rtol=1e-12)
-        compare(seeded(lambda t, f, x: getattr(f, name)(x * 1, p, True, True)), normal(*shape), rtol=1e-12, second=False, node=name not in ("dropout1d", "dropout3d"))
-    for dtype in ("float32", "float16", "bfloat16"):
-        compare(seeded(lambda t, f, x: getattr(f, name)(x, p, True)), normal(2, 3, 4), dtype=dtype, rtol=1e-2 if dtype != "float32" else 1e-6, second=False)
+        node = name not in ("dropout1d", "dropout3d")
+        compare(seeded(lambda t, f, x: getattr(f, name)(x * 1, p, True, True)), normal(*shape), rtol=1e-12, second=False, node=node)
+    for dtype, rtol in (("float32", 1e-6), ("float16", 1e-2), ("bfloat16", 1e-2)):
+        compare(seeded(lambda t, f, x: getattr(f, name)(x, p, True)), normal(2, 3, 4), dtype=dtype, rtol=rtol, second=False)
     compare(seeded(lambda t, f, x: getattr(f, name)(x, 1.5)), normal(2, 3, 4))
     compare(seeded(lambda t, f, x: getattr(f, name)(x, -0.5)), normal(2, 3, 4))
     if 0 < p < 1:
@@ -522,7 +530,8 @@ def test_attention(shape: tuple[int, ...]) -> None:
     compare(attend(), *operands, MASK, second=second, rtol=1e-8)
     compare(attend(), *operands, normal(4, 4), second=True, rtol=1e-8)
     compare(lambda t, f, q, k, v, m: f.scaled_dot_product_attention(q, k, v, m.detach()), *operands, normal(4, 4), second=False, rtol=1e-8)
-    compare(lambda t, f, q, k, v, m: f.scaled_dot_product_attention(q, k, v, t.zeros(4, 4).double().masked_fill(~m, -INF)), *operands, MASK, second=False)
+    added = np.where(MASK, 0, -INF)
+    compare(lambda t, f, q, k, v: f.scaled_dot_product_attention(q, k, v, t.tensor(added)), *operands, second=False)
     compare(attend(is_causal=True), *operands, MASK, second=False, rtol=1e-8)
     compare(seeded(attend(dropout_p=0.4)), *operands, rtol=1e-8)
     longer = [operands[0], *(normal(*shape[:-2], 6, 8, seed=i) for i in (4, 5))]
@@ -549,13 +558,15 @@ def test_attention_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("function", [
-    lambda t, f, q: f.scaled_dot_product_attention(q, q.float(), q), lambda t, f, q: f.scaled_dot_product_attention(q[0, 0, 0], q[0, 0, 0], q[0, 0, 0]),
+    lambda t, f, q: f.scaled_dot_product_attention(q, q.float(), q),
+    lambda t, f, q: f.scaled_dot_product_attention(q[0, 0, 0], q[0, 0, 0], q[0, 0, 0]),
     lambda t, f, q: f.scaled_dot_product_attention(q, q, q, t.ones(4, 4, dtype=t.int64)),
     lambda t, f, q: f.scaled_dot_product_attention(q.float(), q.float(), q.float(), t.ones(4, 4).double()),
     lambda t, f, q: f.scaled_dot_product_attention(q, q, q, t.ones(5, 4)), lambda t, f, q: f.scaled_dot_product_attention(q, q, q, t.ones(4)),
     lambda t, f, q: f.scaled_dot_product_attention(q, q[..., :7], q), lambda t, f, q: f.scaled_dot_product_attention(q, q[:, :2], q[:, :2]),
     lambda t, f, q: f.scaled_dot_product_attention(q, q[:, :2], q[:, :2], enable_gqa=True), lambda t, f, q: f.scaled_dot_product_attention(3, q, q),
-    lambda t, f, q: f.scaled_dot_product_attention(q, q, q, dropout_p=1.5), lambda t, f, q: f.scaled_dot_product_attention(q.long(), q.long(), q.long()),
+    lambda t, f, q: f.scaled_dot_product_attention(q, q, q, dropout_p=1.5),
+    lambda t, f, q: f.scaled_dot_product_attention(q.long(), q.long(), q.long()),
     lambda t, f, q: f.scaled_dot_product_attention(q[0, 0], q[0, 0, :, :7], q[0, 0]),
 ])  # fmt: skip
 @batched

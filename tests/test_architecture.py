@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ def name_of(path):
     return str(path.relative_to(ROOT.parent))
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def layer(parts):
     """A module's layer; None for the modules that make up the torch-shaped namespace, which nothing imports."""
     return parts[0] if len(parts) > 1 or (parts and parts[0] in (*LAYERS, "nn", "cli")) else None
@@ -28,15 +34,16 @@ def layer(parts):
 
 def imports(path):
     """Every module that the file imports, at its top or inside a function, with its line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    package = path.relative_to(ROOT.parent).parent.parts
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            yield node.module, node.lineno
+            module = ".".join([*(package[: len(package) + 1 - node.level] if node.level else ()), *([node.module] if node.module else ())])
+            yield module, node.lineno
             for alias in node.names:
-                yield f"{node.module}.{alias.name}", node.lineno
+                yield f"{module}.{alias.name}", node.lineno
 
 
 def rank(name):
@@ -89,7 +96,7 @@ def is_private(path):
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_only_public_jax_is_used(path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     names = jax_names(tree)
     used = set(names.values())
     for node in ast.walk(tree):
@@ -100,7 +107,7 @@ def test_only_public_jax_is_used(path):
 
 
 def declared(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "op" and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant):

@@ -35,7 +35,7 @@ def two_steps(name, backend):
     return {"losses": losses, "gradients": [float(abs(g).sum()) for g in gradients]}
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "rnn50" else ()) for name in WORKLOADS])
 def test_workload_has_the_losses_and_gradients_of_pytorch(name):
     ours, expected = two_steps(name, "fused"), two_steps(name, REFERENCE)
     assert np.isfinite(expected["losses"]).all() and all(expected["gradients"])

@@ -134,9 +134,18 @@ def test_hooks_on_one_of_several_outputs(m):
     x, seen = leaf(m, 1.0, 2.0, 3.0), []
     a, b, c = x.unbind(0)
     b.register_hook(lambda g: seen.append(g.clone()))
-    c.register_hook(lambda g: g * 100)
     (a * b).backward(retain_graph=True)
+    b.register_hook(lambda g: g * 100)
     (b + c * 2).backward()
+    return seen, x.grad
+
+
+@like_pytorch
+def test_a_hook_on_an_output_without_a_gradient_gets_none(m):
+    x, seen = leaf(m, 1.0, 2.0, 3.0), []
+    a, b, c = x.unbind(0)
+    c.register_hook(lambda g: seen.append(g))
+    (a * b).backward()
     return seen, x.grad
 
 

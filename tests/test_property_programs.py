@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import time
+from functools import partial
 
 import pytest
 from programs import Run, difference
@@ -54,7 +55,8 @@ class Writer:
         # Results in other orders than the row-major one are none of these programs' business: XLA has no strides.
         for name, x in self.run.tensors().items():
             if name not in before and x._base is None and not x.is_contiguous():
-                self.line(f"{name} = plain({name})")
+                self.run.do(f"{name} = plain({name})")
+                self.program[-1] += f"; {name} = plain({name})"
 
     def fresh(self):
         self.count += 1
@@ -93,8 +95,8 @@ class Writer:
         return f"{self.fresh()} = {a}.sum({self.dim(a)}{self.pick(['', ', keepdim=True'])})"
 
     def product(self):
-        a, b = self.some(lambda x: x.dim()), self.some(lambda x: x.dim())
-        if a is None or self.of(a).shape[-1] != self.of(b).shape[-2 if self.of(b).dim() > 1 else -1]:
+        a, b = self.some(lambda x: x.dim() in (1, 2)), self.some(lambda x: x.dim() in (1, 2))
+        if a is None or b is None or self.of(a).shape[-1] != self.of(b).shape[-2 if self.of(b).dim() > 1 else -1]:
             return None
         return f"{self.fresh()} = {a} @ {b}"
 
@@ -163,24 +165,32 @@ class Writer:
         count = len(eval(f"a.{made}", {"a": torch.zeros(self.of(a).shape)})) if n else 0
         return "".join(f"{self.fresh()}, " for _ in range(count)) + f"= {a}.{made}" if count else None
 
+    def source(self, a):
+        """A tensor to write into `a`. What overlaps it under other indices is left out: PyTorch reads there what it has just written."""
+        b = self.some()
+        shared = self.of(a).untyped_storage().data_ptr() == self.of(b).untyped_storage().data_ptr()
+        return b if a == b or not shared else self.number()
+
     def write_in_place(self):
         a = self.some()
         operation = self.pick(["add_", "mul_", "sub_", "copy_", "div_"])
-        return f"{a}.{operation}({self.some() if self.pick([True, True, False]) or operation == 'copy_' else self.number()})"
+        return f"{a}.{operation}({self.source(a) if self.pick([True, True, False]) else self.number()})"
 
     def write_function(self):
         return f"{self.some()}.{self.pick(['zero_()', 'fill_(2.5)', 'tanh_()', 'exp_()', 'neg_()', 'clamp_(min=0.0)', 'sigmoid_()'])}"
 
     def write_item(self):
         a = self.some()
-        return f"{a}[{self.key(a)}] {self.pick(['=', '=', '=', '*=', '+='])} {self.pick([self.some, self.some, self.number])()}"
+        return f"{a}[{self.key(a)}] {self.pick(['=', '=', '=', '*=', '+='])} {self.pick([lambda: self.source(a), self.number])()}"
 
     def write_masked(self):
-        a = self.some()
+        a = self.some(lambda x: 0 not in x.stride())
+        if a is None:
+            return None
         return f"{a}.masked_fill_({a} > 0, {self.number()})"
 
     def gather(self):
-        a = self.some(lambda x: x.dim() and x.shape[0] > 1)
+        a = self.some(lambda x: x.dim() and x.shape[0] > 1 and 0 not in x.stride())
         if a is None:
             return None
         key = self.pick(["[0, 1, 0]", "torch.tensor([1, -1])", f"{a} > 0.1", "torch.tensor([[0, 1]]), ...", "None, [1, 0]"])
@@ -190,7 +200,7 @@ class Writer:
         return f"{self.fresh()} = {self.some()}.{self.pick(['detach()', 'detach()', 'data', 'contiguous()'])}"
 
     def flag(self):
-        return f"{self.some()}.{self.pick(['requires_grad_()', 'requires_grad_()', 'requires_grad_(False)', 'detach_()', 'retain_grad()', 'retain_grad()'])}"
+        return f"{self.some()}.{self.pick(['requires_grad_()', 'requires_grad_()', 'detach_()', 'retain_grad()', 'retain_grad()'])}"
 
     def data(self):
         return f"{self.some()}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
@@ -221,13 +231,15 @@ class Writer:
 
 
 VIEWS = (
-    ["getitem"] * 5 + ["select", "narrow", "transpose", "t()", "T", "permute", "view", "view", "reshape", "unsqueeze", "squeeze", "expand", "diagonal",
-     "flatten()", "view_as(x1)", "expand_as(x1)", "movedim(0, -1)", "mT", "unfold(0, 2, 1)"]
+    ["getitem"] * 5
+    + ["select", "narrow", "transpose", "t()", "T", "permute", "view", "view", "reshape", "unsqueeze", "squeeze", "expand"]
+    + ["diagonal", "flatten()", "view_as(x1)", "expand_as(x1)", "movedim(0, -1)", "mT", "unfold(0, 2, 1)"]
 )  # fmt: skip
 KINDS = (
-    [Writer.arithmetic] * 5 + [Writer.function] * 3 + [Writer.reduction, Writer.product] + [Writer.view] * 8 + [Writer.several] + [Writer.write_in_place] * 4
-    + [Writer.write_function] * 2 + [Writer.write_item] * 3 + [Writer.write_masked, Writer.gather] + [Writer.twin] * 2 + [Writer.flag] * 2
-    + [Writer.data, Writer.hook, Writer.hook] + [Writer.backward] * 2 + [Writer.gradient, Writer.gradient, Writer.forget, Writer.clear]
+    [Writer.arithmetic] * 5 + [Writer.function] * 3 + [Writer.reduction, Writer.product] + [Writer.view] * 8 + [Writer.several]
+    + [Writer.write_in_place] * 4 + [Writer.write_function] * 2 + [Writer.write_item] * 3 + [Writer.write_masked, Writer.gather]
+    + [Writer.twin] * 2 + [Writer.flag] * 2 + [Writer.data, Writer.hook, Writer.hook]
+    + [Writer.backward] * 2 + [Writer.gradient, Writer.gradient, Writer.forget, Writer.clear]
 )  # fmt: skip
 
 
@@ -275,6 +287,10 @@ def shortened(program, each):
     return program, found
 
 
+def _choose(chance, choices):
+    return chance.choice(list(choices))
+
+
 def main(seed, seconds, length):
     """Print the short programs that random search finds different."""
     end = time.time() + seconds
@@ -283,7 +299,7 @@ def main(seed, seconds, length):
     while time.time() < end:
         seed += 1
         chance = random.Random(seed)
-        program = Writer(lambda choices: chance.choice(list(choices))).write(chance.randint(3, length))
+        program = Writer(partial(_choose, chance)).write(chance.randint(3, length))
         each = chance.random() < 0.4
         count += 1
         found = compare(program, each)

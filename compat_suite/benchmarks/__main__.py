@@ -6,6 +6,7 @@ Run it on an idle machine and read the ratios of one run. Exit status 1: somethi
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,4 +64,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the measured process is ended as well
     sys.exit(main())

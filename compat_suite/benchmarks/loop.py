@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def quick(options: argparse.Namespace) -> None:
     """Make the options so small that only errors and broken promises can be seen."""
-    options.iterations, options.structures, options.uncollected_steps, options.nodes = 200, 10, 30, 5_000
+    options.iterations, options.structures, options.uncollected_steps, options.nodes = 200, 10, 30, 300
 
 
 def _counters(backend: str) -> dict[str, int]:

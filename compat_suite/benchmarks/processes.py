@@ -40,6 +40,9 @@ def in_fresh_process(module: str, function: str, backend: str, device: str, time
             process.kill()
             out, errors = process.communicate()
             error = f"stopped after {timeout:g} s"
+        except BaseException:
+            process.kill()
+            raise
     results = [json.loads(line.removeprefix(MARK)) for line in out.splitlines() if line.startswith(MARK)]
     if error is None and process.returncode != 0:
         error = _reason(process.returncode, errors)

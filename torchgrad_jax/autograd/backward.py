@@ -46,15 +46,18 @@ def backward(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
-    if inputs is not None and not isinstance(inputs, Tensor) and len(inputs) == 0:
+    wanted: tuple[Tensor, ...] = () if inputs is None else _as_tuple(inputs)
+    if inputs is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     outputs = _as_tuple(tensors)
     grads = _output_grads(outputs, _as_tuple(grad_tensors, len(outputs)), False)
     roots = _roots(outputs)
     captures = None
-    wanted: tuple[Tensor, ...] = ()
     if inputs is not None:
-        wanted = _as_tuple(inputs)
+        _check_inputs(wanted)
+        for t in wanted:
+            if not t.requires_grad:
+                raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         captures = [_input_edge(t) for t in wanted]
     retain = create_graph if retain_graph is None else retain_graph
     if create_graph:
@@ -90,6 +93,9 @@ def grad(
     if is_grads_batched:
         raise NotImplementedError("torchgrad_jax: is_grads_batched is not available yet; call grad once for each gradient")
     outs, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    _check_inputs(wanted)
     grads = _output_grads(outs, _as_tuple(grad_outputs, len(outs)), True)
     roots = _roots(outs)
     captures = [_input_edge(t) for t in wanted]
@@ -128,6 +134,12 @@ def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
     return [t._edge() for t in outputs]
 
 
+def _check_inputs(inputs: Sequence[Any]) -> None:
+    for t in inputs:
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
+
+
 def _input_edge(t: Tensor) -> Edge:
     if not t.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -136,10 +148,13 @@ def _input_edge(t: Tensor) -> Edge:
 
 def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool) -> list[Tensor]:
     """The gradients to begin with, checked against their tensors. RuntimeError, TypeError with PyTorch's text."""
-    if len(grads) != len(outputs):
+    for out in outputs:
+        if not isinstance(out, Tensor):
+            raise AssertionError("Expected output to be a torch.Tensor")
+    if len(grads) < len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
     found = []
-    for i, (out, g) in enumerate(zip(outputs, grads, strict=True)):
+    for i, (out, g) in enumerate(zip(outputs, grads, strict=False)):  # PyTorch ignores gradients that are too many
         if g is None:
             found.append(_implicit(out, i))
             continue
@@ -182,7 +197,7 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
             _warn_of_cycle()
         run_backward((self._edge(),), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
     else:
-        backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
+        backward((self,), gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def register_hook(self: Tensor, hook: Any) -> Any:
@@ -253,6 +268,12 @@ def _get_grad(self: Tensor) -> Tensor | None:
     return found
 
 
+_C_NAMES = {
+    "float64": "double", "float32": "float", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int16": "short int",
+    "int32": "int", "int8": "signed char", "uint8": "unsigned char", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
 def _set_grad(self: Tensor, grad: Tensor | None) -> None:
     if grad is None:
         if self._extra is not None:
@@ -265,13 +286,18 @@ def _set_grad(self: Tensor, grad: Tensor | None) -> None:
     a, b = self._aval, grad._aval
     if a.dtype != b.dtype:
         raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{grad.dtype}' to a tensor with dtype '{self.dtype}'. The gradient must match the tensor's "
-            "dtype (tensor.grad_dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype."
+            f"attempting to assign a gradient with dtype '{_C_NAMES.get(b.dtype.name, b.dtype.name)}' to a tensor with grad_dtype "
+            f"'{self.dtype.title}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's "
+            "grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor "
+            "and its gradient may break downstream systems that assume they match."
         )
     if a.device is not b.device:
         raise RuntimeError(f"assigned grad has data located on a different device: expected {a.device} but got {b.device}")
     if a.shape != b.shape:
-        raise RuntimeError("assigned grad has data of a different size")
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(b.shape)}' to a tensor of size '{list(a.shape)}'. Please ensure that the gradient and "
+            "the tensor are the same size"
+        )
     self._own_extra().grad = grad
 
 
@@ -285,4 +311,6 @@ def attach() -> None:
         "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retains_grad": property(lambda self: self._extra is not None and self._extra.retains_grad, doc="Whether `.grad` of a non-leaf is kept."),
     }.items():  # fmt: skip
+        if callable(method):
+            method.__name__, method.__qualname__ = name, f"Tensor.{name}"  # errors about arguments name it
         setattr(Tensor, name, method)

@@ -18,6 +18,8 @@ from torchgrad_jax.tensor.node import Edge, Node, OpNode
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
+# A longer pass would be a program that takes too long to compile.
+MAX_NODES = 2000
 _SEEN_ONCE: Any = object()
 _tapes: dict[Any, Any] = {}
 
@@ -26,13 +28,14 @@ class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
     in `targets`, in the order in which the pass reaches them."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "_steps", "_slots", "_leaf_places", "_number_places")
+    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "targets", "_steps", "_slots", "_leaf_places", "_number_places")
 
     def __init__(self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int]) -> None:
         self.name, self.device, self.differentiable = "backward", None, False
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.targets = [(index[node], nr) for (node, nr), _ in found]
         self._steps = _steps_to(scratch.step)
+        self.weight = 1 + len(self._steps)
         self._slots = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         self._leaf_places = [place[id(v)] for v in scratch.leaves]
@@ -161,6 +164,8 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
             parts.append(i)
             if nr:
                 parts.append(-nr)
+        if len(index) > MAX_NODES:
+            return None
     if captures is not None:
         for node, nr in captures:
             if node not in index:

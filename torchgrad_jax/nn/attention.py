@@ -46,7 +46,7 @@ def scaled_dot_product_attention(
         check_probability(dropout_p, RuntimeError)
     dropped = draw_mask(query, scores, dropout_p) if dropout_p else None
     empty = 0 in q.shape or 0 in k.shape
-    name = "fused" if fused else "empty" if empty else "single" if q.ndim == 2 else "batched"
+    name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
     factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
     layout = (*(ARRAY,) * 3, *[Static(None) if x is None else ARRAY for x in (attn_mask, dropped)], Static(bool(is_causal)), Static(factor))
     operands = [x for x in (query, key, value, attn_mask, dropped) if x is not None]

@@ -90,14 +90,10 @@ def _not_bool_or_complex(self: Any, **statics: Any) -> None:
         raise NotImplementedError(f"\"threshold_cpu\" not implemented for '{dtypes.of(self.dtype).title}'")
 
 
-for _name, _node, _of in (("threshold", "ThresholdBackward0", "self"), ("threshold_written", "ThresholdBackward1", "result")):
-    _formulas = {
-        "self": lambda grad, self, threshold: jnp.where(self <= threshold, jnp.zeros_like(grad), grad),
-        "result": lambda grad, result, threshold: jnp.where(result <= threshold, jnp.zeros_like(grad), grad),
-    }
+for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
     @op(f"{_name}(Tensor self, float threshold, float value)", method=False, toplevel=False, node=_node, validate=_not_bool_or_complex,
-        grads={"self": _formulas[_of]})  # fmt: skip
+        grads={"self": lambda grad, self, threshold: jnp.where(self <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
         return jnp.where(x <= threshold, jnp.asarray(value).astype(x.dtype), x)

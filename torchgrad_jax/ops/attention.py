@@ -93,7 +93,7 @@ def _floating(query: Any, *others: Any, **statics: Any) -> None:
 # PyTorch has a kernel of its own for four dimensions, and composes the others of matrix products.
 for _name, _node in (
     ("attention_fused", "ScaledDotProductFlashAttentionForCpuBackward0"), ("attention_batched", "UnsafeViewBackward0"),
-    ("attention_single", "MmBackward0"), ("attention_empty", "AddBackward0"),
+    ("attention_single", "MmBackward0"), ("attention_rounded", "ToCopyBackward0"), ("attention_empty", "AddBackward0"),
 ):  # fmt: skip
 
     @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,

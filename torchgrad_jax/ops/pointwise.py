@@ -59,7 +59,7 @@ def sub_scaled(x: Any, y: Any, alpha: Any) -> Any:
     return lax.sub(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
 
 
-@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub,
+@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub, node="RsubBackward1",
     grads={"self": lambda grad: -grad, "other": SAME})  # fmt: skip
 def rsub(x: Any, y: Any) -> Any:
     """other - self, element by element."""

@@ -47,6 +47,15 @@ def _better(candidate: Any, best: Any) -> Any:
     return (candidate > best) | (candidate != candidate)
 
 
+def _channels_last(x: Any, count: int) -> Any:
+    """The channels behind the `count` spatial dimensions: where XLA's convolutions have them, and loops over them are vectorized."""
+    return jnp.moveaxis(x, -count - 1, -1)
+
+
+def _channels_first(x: Any, count: int) -> Any:
+    return jnp.moveaxis(x, -1, -count - 1)
+
+
 def _padded(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
     """`x` with everything that windows reach, filled with the lowest value."""
     config = [(0, 0, 0)] * (x.ndim - len(kernel))
@@ -137,7 +146,7 @@ def scattered(grad: Any, index: Any, shape: Ints, count: int) -> Any:
     return zeros.at[jnp.arange(rows)[:, None], index].add(grad, mode="promise_in_bounds").reshape(shape)
 
 
-def _is_tiling(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> bool:
+def _is_tiling(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> bool:
     """Whether windows neither overlap nor leave anything between them."""
     return kernel == stride and not any(padding) and (set(dilation) == {1} or set(kernel) == {1}) and math.prod(kernel) <= MAX_SHIFTS
 
@@ -149,7 +158,7 @@ def _tiled(x: Any, kernel: Ints) -> Any:
 
 def _spread_tiles(grad: Any, place: Any, x: Any, kernel: Ints) -> Any:
     """Each window's gradient at the place of its largest element: windows side by side, so nothing is added up."""
-    order = np.arange(math.prod(kernel), dtype=np.int32).reshape(kernel)
+    order = np.arange(math.prod(kernel), dtype=np.int8).reshape(kernel)
     pattern = order.reshape(sum(((1, k) for k in kernel), ()))
     blocks = jnp.where(_tiled(place, kernel) == pattern, _tiled(grad, kernel), jnp.zeros((), grad.dtype))
     covered = tuple(n * k for n, k in zip(grad.shape[-len(kernel) :], kernel, strict=True))
@@ -164,9 +173,14 @@ def _spread_tiles(grad: Any, place: Any, x: Any, kernel: Ints) -> Any:
 
 def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
+    if _is_tiling(kernel_size, stride, padding, dilation):
+        x, count = _channels_last(self, len(kernel_size)), len(kernel_size)
+        kernel, channels = (*kernel_size, 1), self.shape[-count - 1]
+        _, place = _choice(x, kernel, kernel, (*padding, 0), (1,) * len(kernel), (*sizes, channels))
+        # Without the barrier XLA finds the place again for every element of the window.
+        place = lax.optimization_barrier(place.astype(np.int8))
+        return _channels_first(_spread_tiles(_channels_last(grad, count), place, x, kernel), count)
     _, place = _choice(self, kernel_size, stride, padding, dilation, sizes)
-    if _is_tiling(self, kernel_size, stride, padding, dilation):
-        return _spread_tiles(grad, place, self, kernel_size)
     index = _flat_index(place, self.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, sizes)
     return scattered(grad, index, self.shape, len(kernel_size))
 
@@ -176,11 +190,13 @@ def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: 
     sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
     if math.prod(kernel_size) > MAX_SHIFTS:
         return _choice(x, kernel_size, stride, padding, dilation, sizes)[0]
-    parts = _window_elements(x, kernel_size, stride, padding, dilation, sizes)
+    count = len(kernel_size)
+    x, channels = _channels_last(x, count), x.shape[-count - 1]
+    parts = _window_elements(x, (*kernel_size, 1), (*stride, 1), (*padding, 0), (*dilation, 1), (*sizes, channels))
     best = parts[0]
     for part in parts[1:]:
         best = lax.max(best, part)
-    return best
+    return _channels_first(best, count)
 
 
 def _max_pool_with_indices(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:

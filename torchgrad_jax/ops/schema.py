@@ -88,14 +88,15 @@ class Schema:
             if len(tail) == 1 and isinstance(tail[0], (tuple, list)):
                 return args
             return (*args[:last], tail)
-        raise TypeError(f"{self.name}() takes {len(self.positional)} positional arguments but {len(args)} were given")
+        count = len(self.positional)
+        raise TypeError(f"{self.name}() takes {count} positional argument{'s' * (count != 1)} but {len(args)} were given")
 
     def _refuse_unknown(self, kwargs: dict[str, Any], given: int) -> None:
         for name in kwargs:
             index = next((i for i, p in enumerate(self.parameters) if p.name == name), None)
             if index is None and not (name == "input" and "self" in self.by_name) and not (name == "axis" and "dim" in self.by_name):
                 raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
-            if index is not None and index < given:
+            if (index is not None and index < given) or (name == "input" and given):
                 raise TypeError(f"{self.name}() got multiple values for argument '{name}'")
 
 

@@ -156,10 +156,12 @@ def _view_rule(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, si
     return found, offset
 
 
-@_view("view(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule)
-def view(x: Any, size: tuple[int, ...]) -> Any:
-    """The same elements in another shape."""
-    return lax.reshape(x, size)
+for _name, _node in (("view", "ViewBackward0"), ("_reshape_alias", "ReshapeAliasBackward0")):
+
+    @_view(f"{_name}(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule, node=_node)
+    def view(x: Any, size: tuple[int, ...]) -> Any:
+        """The same elements in another shape."""
+        return lax.reshape(x, size)
 
 
 def _unsqueeze_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dim: int) -> tuple[tuple[int, ...], int]:
@@ -186,6 +188,8 @@ for _name, _node in (("squeeze", "SqueezeBackward0"), ("squeeze_dim", "SqueezeBa
 
 
 def _expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, size: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    if not shape:
+        return (0,) * len(size), offset
     new = len(size) - len(shape)
     found = [s if n == m else 0 for n, m, s in zip(shape, size[new:], strides, strict=True)]
     for i in reversed(range(new)):
@@ -222,7 +226,7 @@ def _diagonal_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], start: int, offset: int, dim1: int, dim2: int
 ) -> tuple[tuple[int, ...], int]:
     kept = tuple(s for i, s in enumerate(strides) if i not in (dim1, dim2))
-    empty = offset >= shape[dim2] or -offset >= shape[dim1]
+    empty = min(shape[dim1] + min(offset, 0), shape[dim2] - max(offset, 0)) <= 0
     begin = 0 if empty else offset * strides[dim2] if offset >= 0 else -offset * strides[dim1]
     return (*kept, strides[dim1] + strides[dim2]), start + begin
 

@@ -43,17 +43,18 @@ class BoundOp(Protocol):
 class Signature:
     """A BoundOp specialized to input avals: its output avals, and its function under `jax.jit`.
 
-    `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it was compiled into.
+    `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it was compiled into.
     `plans` belongs to the layer that differentiates.
     """
 
-    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "plans")
+    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "plans")
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
         self.function, self.avals, self.single = _trace(bop, specs, self.check is not None)
         self.warm, self.compiled_in = False, 0
+        self.weight: int = getattr(bop, "weight", 1)
         self.plans: dict[Any, Any] = {}
 
 

@@ -21,8 +21,9 @@ from torchgrad_jax.runtime.value import Value
 
 # Operations in a program from which it is compiled in the background while it still runs op by op.
 BACKGROUND_OPS = 400
-# A structure never seen before is compiled whole (25 ms and 0.4 ms an operation) while its operations are new; once
-# they have been compiled into this many programs that did not come back, each is compiled by itself, for good.
+# What XLA's CPU compiler takes, in milliseconds: for any executable, and for each operation in it.
+COMPILE_ANY, COMPILE_OPERATION = 25.0, 1.2
+# Operations that were compiled into this many programs which did not come back are compiled by themselves, for good.
 TRIED_WHOLE = 3
 
 _above_unheld = UNHELD.__lt__
@@ -220,8 +221,7 @@ def _decide(program: Program, arguments: list[Any]) -> None:
         return
     signatures = {s.signature for s in program.steps}
     if program.seen == 1:
-        cold = [s for s in signatures if not s.warm]
-        if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):
+        if not _whole_at_once(program, signatures):
             return
     elif len(program.steps) >= BACKGROUND_OPS and all(s.warm for s in signatures):
         if program.compiling is None:
@@ -236,6 +236,17 @@ def _decide(program: Program, arguments: list[Any]) -> None:
     counters.compiled += 1
     for s in signatures:
         s.compiled_in += 1
+
+
+def _whole_at_once(program: Program, signatures: set[Any]) -> bool:
+    """Whether a structure that was never seen before is compiled whole: if that costs less than compiling its new operations one by one,
+    unless programs of these operations have not come back before."""
+    cold = [s for s in signatures if not s.warm]
+    if any(s.weight > 1 for s in cold):  # a whole backward pass: made for graphs that come back
+        return True
+    if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):
+        return False
+    return COMPILE_ANY + COMPILE_OPERATION * len(program.steps) <= COMPILE_ANY * len(cold)
 
 
 def _whole(program: Program, arguments: list[Any]) -> Callable[..., Any]:
@@ -332,7 +343,8 @@ _KIND = {float: "f", int: "i", bool: "i", complex: "c"}
 def _step_by_step(program: Program, arguments: list[Any]) -> list[Any]:
     """Run the program one operation at a time, each through its own jitted function."""
     head = len(arguments) - len(program.inputs)
-    numbers = {a.dtype.kind: a for a in arguments[:head]}
+    # From a device array each number would cost an operation of its own.
+    numbers = {a.dtype.kind: np.asarray(a) for a in arguments[:head]}
     env: dict[int, Any] = {-1 - index: a for index, a in zip(program.inputs, arguments[head:], strict=True)}
     places = _number_places(program) if numbers else [[]] * len(program.steps)
     flags: list[Any] = []

@@ -52,16 +52,32 @@ def __bool__(self: Tensor) -> bool:
     return bool(item(self))
 
 
+def _only_element(self: Tensor) -> Any:
+    if self._aval.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return self._concrete().item()
+
+
 def __float__(self: Tensor) -> float:
-    return float(item(self))
+    found = _only_element(self)
+    if isinstance(found, complex):
+        if found.imag:
+            raise RuntimeError("value cannot be converted to type double without overflow")
+        found = found.real
+    return float(found)
 
 
 def __int__(self: Tensor) -> int:
-    return int(item(self))
+    found = _only_element(self)
+    if isinstance(found, complex):
+        if found.imag:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        found = found.real
+    return int(found)
 
 
 def __complex__(self: Tensor) -> complex:
-    return complex(item(self))
+    return complex(_only_element(self))
 
 
 def __index__(self: Tensor) -> int:
@@ -123,8 +139,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     kwargs.pop("non_blocking", None), kwargs.pop("memory_format", None)
     if "other" in kwargs:
         args = (kwargs.pop("other"), *args)
-    if kwargs:
-        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if kwargs or not (dtype is None or isinstance(dtype, dtypes.dtype)):
+        given = {"dtype": dtype, **kwargs}
+        named = [f"{name}={type(v).__name__}" for name, v in given.items() if v is not None]
+        raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join([*(type(x).__name__ for x in args), *named])})")
     for i, a in enumerate(args):
         if isinstance(a, dtypes.dtype):
             dtype = a
@@ -154,7 +172,14 @@ def type_(self: Tensor, dtype: Any = None) -> Any:
         return f"torch.{'cuda.' if self.is_cuda else ''}{self.dtype.title}Tensor"
     if isinstance(dtype, str):
         title = dtype.rpartition(".")[2].removesuffix("Tensor")
-        dtype = next(d for d in dtypes.ALL if d.title == title)
+        found = next((d for d in dtypes.ALL if d.title == title), None)
+        if found is None:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = found
+    elif isinstance(dtype, type):
+        raise ValueError(f"invalid type: '{dtype.__name__}'")
+    elif not isinstance(dtype, dtypes.dtype):
+        raise TypeError("dtype must be a type, str, or dtype object")
     return cast(self, dtype)
 
 

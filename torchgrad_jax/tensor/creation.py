@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, Static, op, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
@@ -42,9 +42,12 @@ def as_device(where: Any) -> device:
 def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     """A constant Value of Python or NumPy data, copied: later writes to `data` do not show."""
     array = _to_numpy(data)
+    if array.dtype == object and not isinstance(data, np.ndarray):
+        if dtype is None or np.dtype(_checked_dtype("tensor", dtype).np).kind in "iu":
+            raise ValueError("Overflow when unpacking long long")
+        array = array.astype(np.float64)
     if dtype is not None:
-        _check_dtype("tensor", dtype)
-        array = array.astype(dtype.np)
+        array = _as_dtype(array, data, _checked_dtype("tensor", dtype).np)
     elif not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
@@ -53,9 +56,27 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     return constant(array, aval_of(array.shape, array.dtype, as_device(where)))
 
 
-def _check_dtype(name: str, dtype: Any) -> None:
-    if not isinstance(dtype, dtypes.dtype):
+# Python's own types stand for dtypes.
+_PYTHON_TYPES = {float: dtypes.float64, int: dtypes.int64, bool: dtypes.bool_, complex: dtypes.complex128}
+
+
+def _checked_dtype(name: str, dtype: Any) -> dtypes.dtype:
+    if isinstance(dtype, dtypes.dtype):
+        return dtype
+    found = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
+    if found is None:
         raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return found
+
+
+def _as_dtype(array: np.ndarray, data: Any, target: np.dtype) -> np.ndarray:
+    """The array as `target`. RuntimeError where a Python number does not fit."""
+    if target.kind in "iu" and array.dtype.kind in "iu" and array.size and not isinstance(data, (np.ndarray, np.generic, Tensor)):
+        bounds = np.iinfo(target)
+        # PyTorch lets negative numbers wrap around in uint8.
+        if int(array.max()) > bounds.max or int(array.min()) < (bounds.min or -bounds.max):
+            raise RuntimeError(f"value cannot be converted to type {target.name} without overflow")
+    return array.astype(target)
 
 
 def _to_numpy(data: Any) -> np.ndarray:
@@ -66,16 +87,14 @@ def _to_numpy(data: Any) -> np.ndarray:
     if isinstance(data, (list, tuple)):
         return _nested(data)
     if isinstance(data, (bool, int, float, complex, np.generic)):
-        try:
-            return np.asarray(data)
-        except OverflowError:
-            raise RuntimeError("Overflow when unpacking long long") from None
+        array = np.asarray(data)
+        return array.astype(object) if type(data) is int and array.dtype != np.int64 else array
     if hasattr(data, "__array__"):
         return np.asarray(data)
-    if isinstance(data, Sequence) and not isinstance(data, str):
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, Sequence):
         return _nested(list(data))
-    if isinstance(data, str):
-        raise TypeError("new(): invalid data type 'str'")
     raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
 
 
@@ -85,13 +104,18 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
     try:
         array = np.array(plain)
     except (ValueError, OverflowError) as error:
-        _check_lengths(plain, 0, _lengths(plain))
+        _check_lengths(plain, 0, _lengths(plain), _has_float(plain))
         raise ValueError(str(error)) from None
+    if array.dtype.kind in "US":
+        first = _first_leaf(plain)
+        if isinstance(first, str):
+            raise ValueError("too many dimensions 'str'")
+        raise TypeError(f"new(): invalid data type '{'bytes' if isinstance(first, bytes) else 'str'}'")
     if array.dtype == object:
         _check_leaves(plain)
-        array = np.array(plain, dtype=np.float64)
-    if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{type(_first_leaf(plain)).__name__}'")
+    # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
+    if array.dtype == object or array.dtype == np.uint64 or (array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63):
+        array = np.array(plain, dtype=np.float64 if _has_float(plain) else object)
     return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
 
 
@@ -107,6 +131,10 @@ def _first_leaf(data: Any) -> Any:
     return data
 
 
+def _has_float(data: Any) -> bool:
+    return any(map(_has_float, data)) if isinstance(data, (list, tuple)) else isinstance(data, (float, complex))
+
+
 def _lengths(data: Any) -> list[int]:
     found = []
     while isinstance(data, (list, tuple)):
@@ -117,17 +145,18 @@ def _lengths(data: Any) -> list[int]:
     return found
 
 
-def _check_lengths(data: Any, depth: int, lengths: list[int]) -> None:
+def _check_lengths(data: Any, depth: int, lengths: list[int], real: bool) -> None:
     if depth == len(lengths):
         if isinstance(data, (list, tuple)):
-            raise TypeError(f"must be real number, not {type(data).__name__}")
+            text = "must be real number, not {}" if real else "'{}' object cannot be interpreted as an integer"
+            raise TypeError(text.format(type(data).__name__))
         return
     if not isinstance(data, (list, tuple)):
-        raise TypeError(f"expected sequence of length {lengths[depth]} at dim {depth}, got a {type(data).__name__}")
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'" if isinstance(data, (str, bytes)) else "not a sequence")
     if len(data) != lengths[depth]:
         raise ValueError(f"expected sequence of length {lengths[depth]} at dim {depth} (got {len(data)})")
     for d in data:
-        _check_lengths(d, depth + 1, lengths)
+        _check_lengths(d, depth + 1, lengths, real)
 
 
 def _check_leaves(data: Any) -> None:
@@ -149,8 +178,13 @@ def _python_dtype(array: np.ndarray, data: Any) -> np.dtype:
     return np.dtype(np.int64)
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+_MISSING: Any = object()
+
+
+def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar."""
+    if data is _MISSING:
+        raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if isinstance(data, Tensor):
         import warnings
 
@@ -229,117 +263,128 @@ def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: devic
     return run(rec, bound, (number,))[0]
 
 
-def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
-    if len(size) == 1 and isinstance(size[0], (tuple, list)):
-        size = tuple(size[0])
+def _sizes(size: tuple[Any, ...], name: str = "zeros") -> tuple[int, ...]:
+    """The shape that the factory `name` was asked for. TypeError, RuntimeError with PyTorch's text."""
+    whole = size[0] if len(size) == 1 else size
+    given = tuple(whole) if isinstance(whole, (tuple, list)) else size
     found = []
-    for n in size:
+    for i, n in enumerate(given):
         if not hasattr(n, "__index__") or isinstance(n, bool):
-            raise TypeError(f"zeros(): argument 'size' must be tuple of ints, not {type(n).__name__}")
+            raise TypeError(_wrong_size(name, n, i, n is whole))
         found.append(n.__index__())
-        if found[-1] < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {found[-1]}: {list(size)}")
+    for n in found:
+        if n < 0:
+            if name == "zeros":
+                raise RuntimeError("zeros: Dimension size must be non-negative.")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {found}")
     return tuple(found)
 
 
-def _filled(number: Any, size: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    if not kwargs and all(type(n) is int and n >= 0 for n in size):
-        return wrap(full_value(size, number, dtypes.default_float(), _default_device))
+def _wrong_size(name: str, n: Any, i: int, alone: bool) -> str:
+    kind = type(n).__name__
+    if alone:
+        return f"{name}(): argument 'size' (position 1) must be tuple of ints, not {kind}"
+    if i == 0:
+        return f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type {kind} at pos 0"
+    return f"{name}(): argument 'size' failed to unpack the object at pos {i + 1} with error \"type must be tuple of ints,but got {kind}\""
+
+
+def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     if "size" in kwargs:
         size = (kwargs.pop("size"),)
-    return _made(number, _sizes(size), **kwargs)
+    elif not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    return _made(name, number, _sizes(size, name), kwargs)
 
 
-def _made(
-    number: Any,
-    size: tuple[int, ...],
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-    out: Any = None,
-) -> Tensor:
-    if dtype is not None:
-        _check_dtype("empty", dtype)
+_OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory", "memory_format", "out"))
+
+
+def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]) -> Tensor:
+    """A tensor filled with a number; `options` are the keywords that the factory `name` was given."""
+    if not _OPTIONS.issuperset(options):
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(k for k in options if k not in _OPTIONS)}'")
+    dtype, out = options.get("dtype"), options.get("out")
+    target = dtypes.default_float() if dtype is None else _checked_dtype(name, dtype).np
     if out is not None:
         from torchgrad_jax.tensor.generate import write_out
 
-        return write_out("full", out, wrap(full_value(size, number, out._aval.dtype, out.device)))
-    target = dtypes.default_float() if dtype is None else dtype.np
-    return _requiring(wrap(full_value(size, number, target, as_device(device))), requires_grad)
+        return write_out(name, out, wrap(full_value(size, number, out._aval.dtype, out.device)))
+    return _requiring(wrap(full_value(size, number, target, as_device(options.get("device")))), options.get("requires_grad", False))
 
 
 def zeros(*size: Any, **kwargs: Any) -> Tensor:
     """Zeros of the given size. Keywords: dtype, device, requires_grad, out."""
-    return _filled(0, size, kwargs)
+    return _filled("zeros", 0, size, kwargs)
 
 
 def ones(*size: Any, **kwargs: Any) -> Tensor:
     """Ones of the given size. Keywords: dtype, device, requires_grad, out."""
-    return _filled(1, size, kwargs)
+    return _filled("ones", 1, size, kwargs)
 
 
 def empty(*size: Any, **kwargs: Any) -> Tensor:
     """A tensor of the given size whose content does not matter (it is zero). Keywords: dtype, device, requires_grad."""
-    return _filled(0, size, kwargs)
+    return _filled("empty", 0, size, kwargs)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """`fill_value` everywhere; its type gives the dtype where none is given."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
+    if not isinstance(fill_value, NUMBERS):
+        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
     if dtype is None and kwargs.get("out") is None:
         dtype = dtypes.of(dtypes.of_number(type(fill_value)))
-    return _made(fill_value, _sizes((size,)), dtype=dtype, **kwargs)
+    return _made("full", fill_value, _sizes((size,), "full"), {"dtype": dtype, **kwargs})
 
 
-def _like(input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tensor:
+def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     kwargs["dtype"] = kwargs.get("dtype") or input.dtype
     kwargs["device"] = kwargs.get("device") or input.device
-    return _made(number, input._aval.shape, **kwargs)
+    return _made(name, number, input._aval.shape, kwargs)
 
 
 def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:
     """Zeros of the shape, dtype and device of `input`."""
-    return _like(input, 0, kwargs)
+    return _like("zeros_like", input, 0, kwargs)
 
 
 def ones_like(input: Tensor, **kwargs: Any) -> Tensor:
     """Ones of the shape, dtype and device of `input`."""
-    return _like(input, 1, kwargs)
+    return _like("ones_like", input, 1, kwargs)
 
 
 def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
     """A tensor of the shape, dtype and device of `input` whose content does not matter (it is zero)."""
-    return _like(input, 0, kwargs)
+    return _like("empty_like", input, 0, kwargs)
 
 
 def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in the shape, dtype and device of `input`."""
-    return _like(input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
+    return _like("full_like", input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
 
 
 def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in a new size, with this tensor's dtype and device."""
-    return _made(fill_value, _sizes((size,)), **_of_self(self, kwargs))
+    return _made("new_full", fill_value, _sizes((size,), "new_full"), _of_self(self, kwargs))
 
 
 def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Zeros of a new size, with this tensor's dtype and device."""
-    return _filled(0, size, _of_self(self, kwargs))
+    return _filled("new_zeros", 0, size, _of_self(self, kwargs))
 
 
 def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Ones of a new size, with this tensor's dtype and device."""
-    return _filled(1, size, _of_self(self, kwargs))
+    return _filled("new_ones", 1, size, _of_self(self, kwargs))
 
 
 def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """A tensor of a new size whose content does not matter, with this tensor's dtype and device."""
-    return _filled(0, size, _of_self(self, kwargs))
+    return _filled("new_empty", 0, size, _of_self(self, kwargs))
 
 
 def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
@@ -367,12 +412,17 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = (v.item() if isinstance(v, Tensor) else v for v in (start, end, step))
+    for name, v in (("start", start), ("end", end), ("step", step)):
+        if not isinstance(v, (*NUMBERS, np.number)):
+            raise TypeError(f"arange(): argument '{name}' must be Number, not {type(v).__name__}")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, (int, np.integer)) for v in (start, end, step))
-    target = dtype.np if dtype is not None else np.dtype(np.int64) if whole else dtypes.default_float()
+    target = _checked_dtype("arange", dtype).np if dtype is not None else np.dtype(np.int64) if whole else dtypes.default_float()
     length = math.ceil((end - start) / step)
     if np.dtype(target).kind in "iu" and whole:
         array = (start + step * np.arange(length)).astype(target)
@@ -391,7 +441,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
     start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    target = dtypes.default_float() if dtype is None else dtype.np
+    target = dtypes.default_float() if dtype is None else _checked_dtype("linspace", dtype).np
     kind = np.float64 if target.kind not in "c" else np.complex128
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     index = np.arange(steps)
@@ -401,11 +451,16 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`steps` numbers from base ** start to base ** end, evenly spaced in the exponent."""
-    target = dtypes.default_float() if dtype is None else dtype.np
+    target = dtypes.default_float() if dtype is None else _checked_dtype("logspace", dtype).np
     return _from_host((float(base) ** np.linspace(start, end, steps)).astype(target), device, requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A matrix with ones on its diagonal."""
-    target = dtypes.default_float() if dtype is None else dtype.np
+    for name, count in (("n", n), ("m", n if m is None else m)):
+        if not hasattr(count, "__index__"):
+            raise TypeError(f"eye(): argument '{name}' (position {1 + (name == 'm')}) must be int, not {type(count).__name__}")
+        if count < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
+    target = dtypes.default_float() if dtype is None else _checked_dtype("eye", dtype).np
     return _from_host(np.eye(n, n if m is None else m).astype(target), device, requires_grad)

@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor import node as nodes
-from torchgrad_jax.tensor.node import Node, OpNode, node_class, raise_modified
+from torchgrad_jax.tensor.node import Node, OpNode, node_class, unchanged
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
 _new = object.__new__
@@ -278,8 +278,7 @@ def unpack_saved(node: Node, i: int) -> Any:
     value = node.saved[i]
     if type(value) is not Value:
         return value
-    if value.counter is not None and value.counter.version != value.version:
-        raise_modified(node, i)
+    value = unchanged(node, i)
     operand = node.plan.saves[i]
     source: Node | None = None
     nr = 0

@@ -146,7 +146,10 @@ def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
     def call(self: Tensor, other: Any) -> Tensor:
         rec = per_thread.recorder
         view = self._view
-        if view is not None or rec.rare or type(self) is not Tensor or (rec.grad_enabled and (self._rg or (type(other) is Tensor and other._rg))):
+        if view is not None or rec.rare or type(self) is not Tensor:
+            return apply_inplace(bound, (self, other))
+        # A view of the target, or one whose base has changed, wants a closer look.
+        if (self._rg and rec.grad_enabled) or (type(other) is Tensor and (other._view is not None or (other._rg and rec.grad_enabled))):
             return apply_inplace(bound, (self, other))
         storage = self._storage
         if storage is not None and type(other) is Tensor and other._view is not None:  # it may be part of this tensor's memory
@@ -174,13 +177,13 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     values = []
     for o in operands:
         if type(o) is Tensor:
-            if o._rg and rec.grad_enabled:
+            if o._view is not None or (o._rg and rec.grad_enabled):
                 return apply_inplace(bound, operands)
             o = o._value if o._storage is None else o._read()
         elif isinstance(o, Tensor):
             return apply_inplace(bound, operands)
         values.append(o)
-    if target._view is not None or rec.rare:
+    if rec.rare:
         return apply_inplace(bound, operands)
     try:
         value = record(rec, bound, tuple(values))

@@ -15,7 +15,6 @@ from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, fill_
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 from torchgrad_jax.tensor.views import _view, expand, slice_dim, unsqueeze, view
 
-
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
@@ -86,10 +85,10 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         try:
             fits = broadcast_shapes(shape, src._aval.shape) == shape
         except RuntimeError:
-            check_writable(per_thread.recorder, self)
+            check_writable(per_thread.recorder, self, src)
             raise
         if not fits:
-            check_writable(per_thread.recorder, self)
+            check_writable(per_thread.recorder, self, src)
             raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(broadcast_shapes(shape, src._aval.shape))}")
     return apply_inplace(_COPY, (self, src))
 
@@ -238,7 +237,7 @@ def known_bounds(index: Tensor) -> tuple[int, int] | None:
 def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
     """Raise IndexError for host indices out of range; whether all indices are known to be in range."""
     known = True
-    for dim, index in indices.items():
+    for place, (dim, index) in enumerate(sorted(indices.items())):
         if not index._aval.size:
             continue
         bounds = known_bounds(index)
@@ -246,8 +245,9 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
         if bounds is None:
             known = False
         elif bounds[0] < -n or bounds[1] >= n:
-            bad = bounds[1] if bounds[1] >= n else bounds[0]
-            raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+            bad = next(i for i in np.asarray(index._read().array).flat if not -n <= i < n)
+            # PyTorch counts the index tensors here, not the dimensions.
+            raise IndexError(f"index {bad} is out of bounds for dimension {place} with size {n}")
     return known
 
 

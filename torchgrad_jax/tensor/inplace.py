@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from jax import numpy as jnp
@@ -10,8 +9,8 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.dispatch import apply, make_node, run, turn
-from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode
+from torchgrad_jax.tensor.dispatch import make_node, run, turn
+from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name
 from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, write_through
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -43,17 +42,17 @@ def check_differentiable(t: Tensor) -> None:
     if view is not None and view.base is not None:
         if view.made_in != "default":
             raise_by_origin(t, view, "is being modified inplace")
-        if t._rg and view.base._node is None:
+        if t.requires_grad and view.base._node is None:
             raise RuntimeError(VIEW_OF_LEAF)
-    if t._rg and t._node is None:
+    if t.requires_grad and t.grad_fn is None:
         raise RuntimeError(LEAF)
 
 
-def check_writable(rec: Recorder, t: Tensor) -> None:
-    """PyTorch's refusals of in-place writes of what needs no gradient itself. RuntimeError."""
-    if rec.grad_enabled and t.requires_grad:
+def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
+    """PyTorch's refusals of in-place writes, from what `sources` hold. RuntimeError."""
+    if rec.grad_enabled and (t.requires_grad or any(s.requires_grad for s in sources)):
         check_differentiable(t)
-    check_memory("", (t,))
+    check_memory("", (t, *sources))
 
 
 def check_memory(name: str, operands: tuple[Any, ...]) -> None:
@@ -103,7 +102,7 @@ def raise_by_origin(t: Tensor, view: View, how: str) -> None:
     if t._node is None:
         what = "A view was created in no_grad mode"
     else:
-        name = re.sub(r"Backward\d+$", "", t._node.name())
+        name = operation_name(t._node.name())
         what = f"Output {t._nr} of {name} is a view" + (" of a view which was created in no_grad mode" if no_grad else "")
     where = " with grad mode enabled" if no_grad or t._node is None else ""
     if no_grad:
@@ -124,11 +123,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     """An operation whose result goes into its first operand."""
     rec = per_thread.recorder
     target: Tensor = operands[0]
-    values = tuple([o._read() if isinstance(o, Tensor) else o for o in operands])
+    # The target comes first: it is told that it may not be written to before it is told that it is out of date.
+    values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
     mask = 0
     if rec.grad_enabled:
         for i, o in enumerate(operands):
-            if isinstance(o, Tensor) and o._rg:
+            if isinstance(o, Tensor) and (o._rg or o.requires_grad):
                 mask |= 1 << i
         if mask:
             check_differentiable(target)
@@ -142,8 +142,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
-        kept = tuple([rec.alias(v) if o is target and type(v) is Value else v for o, v in zip(operands, values, strict=True)])
-        node = make_node(rec, sig, mask, operands, kept, out)
+        node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
     overwrite(target, out)
     if node is not None:
         rebase(target, node)
@@ -198,16 +197,30 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 def rebase(t: Tensor, node: Node) -> None:
     """The tensor's content now comes from `node`; if it is a view, its base's does in part."""
     view = t._view
+    assert t._storage is not None
+    counter = t._storage.counter
     if view is None or view.base is None:
+        keep_retaining(t, node)
         t._node, t._nr, t._rg = node, 0, True
+        counter.writer = counter.version, node.name()
         return
     base: Tensor = view.base
     rec = per_thread.recorder
     copy = CopySlices(rec, base, view, t._value.aval, node)
+    keep_retaining(base, copy)
     base._node, base._nr, base._rg = copy, 0, True
+    counter.writer = counter.version, copy.name()
     t._rg = True
-    assert t._storage is not None
     view.node_seen = -1  # regenerated when it is asked for
+
+
+def keep_retaining(t: Tensor, node: Node) -> None:
+    """A tensor that retains its gradient retains that of its new content."""
+    old = t._node
+    if t._extra is not None and t._extra.retains_grad and old is not None and old.hooks is not None:
+        keep = old.hooks.retain.pop(t._nr, None)
+        if keep is not None:
+            node.own_hooks().retain[0] = keep
 
 
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
@@ -336,15 +349,6 @@ def share(t: Tensor, storage: Storage, view: View | None) -> None:
     """Make `t` the part of a storage that `view` describes, without a base."""
     t._storage = storage
     t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")
-
-
-def view_call(bound: Any, t: Tensor, numbers: tuple[Any, ...], strides: tuple[int, ...], offset: int, made_in: str | None = None) -> Tensor:
-    """A view operation on `t`."""
-    out = apply(bound, (t, *numbers))
-    link = Link(bound, writer(bound), numbers)
-    if made_in is None:
-        made_in = "default" if per_thread.recorder.grad_enabled else "no_grad"
-    return make_view(t, out, (link,), strides, offset, made_in)
 
 
 def writer(bound: Any) -> Any:

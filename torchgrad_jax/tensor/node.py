@@ -6,6 +6,7 @@ itself is not differentiated, and Tensors under `create_graph`: `run` works on e
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from torchgrad_jax.ops.derivative import Plan
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.tensor.storage import present
 
 Edge = tuple["Node", int]
 
@@ -46,6 +48,8 @@ class Node:
     hooks: Hooks | None
     # A node whose outputs got no gradient passes none on, unless it is the user's own function.
     runs_without_gradient = False
+    # Whether its outputs share memory with its input.
+    is_view = False
 
     def name(self) -> str:
         """The node's name, such as ``MulBackward0``."""
@@ -162,6 +166,11 @@ class OpNode(Node):
         return self.plan.name
 
     @property
+    def is_view(self) -> bool:
+        """See Node."""
+        return self.plan.name in VIEW_NODES
+
+    @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """See Node."""
         found: list[tuple[Node | None, int]] = [(None, 0)] * self.plan.arity
@@ -188,7 +197,8 @@ class OpNode(Node):
             else:
                 for v in saved:
                     if type(v) is Value and v.counter is not None and v.counter.version != v.version:
-                        raise_modified(self, saved.index(v))
+                        saved = tuple([unchanged(self, i) for i in range(len(saved))])
+                        break
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
         else:
@@ -214,19 +224,39 @@ class OpNode(Node):
 unpack_saved: Callable[[Node, int], Any]  # set by dispatch, which knows Tensor
 
 
-def raise_modified(node: OpNode, i: int) -> None:
+def operation_name(name: str) -> str:
+    """A node's name as PyTorch's errors print it: without Backward0, and with the number only of another overload."""
+    return re.sub(r"Backward(\d+)$", lambda found: "" if found[1] == "0" else found[1], name)
+
+
+def unchanged(node: OpNode, i: int) -> Any:
+    """What `node` saved at place `i`. RuntimeError where it was written to since."""
+    assert node.saved is not None
+    value = node.saved[i]
+    if type(value) is Value and value.counter is not None and value.counter.version != value.version:
+        value = present(value)
+        if value.counter.version != value.version:
+            raise_modified(node, i, value)
+    return value
+
+
+def raise_modified(node: OpNode, i: int, value: Value) -> None:
     """PyTorch's error for a saved value whose tensor was written to since."""
     from torchgrad_jax.ops import dtypes
 
-    assert node.saved is not None
-    value: Value = node.saved[i]
     origin: Edge | None = None
     operand = node.plan.saves[i]
     if operand < 0:
         origin = (node, -1 - operand)
     elif operand in node.plan.inputs:
         origin = node.next[node.plan.inputs.index(operand)]
-    by = "" if origin is None or not origin[0].next else f", which is output {origin[1]} of {origin[0].name()},"
+    name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
+    writer = value.counter.writer
+    if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now
+        name, nr = writer[1], 0
+    if operand >= 0 and origin is not None and origin[0].is_view:
+        name, nr = "AsStridedBackward0", 0
+    by = f", which is output {nr} of {operation_name(name)}," if name else ""
     kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -236,6 +266,11 @@ def raise_modified(node: OpNode, i: int) -> None:
     )
 
 
+VIEW_NODES = {
+    f"{name}Backward0"
+    for name in ("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Squeeze", "T", "Transpose", "Unfold",
+                 "Unsqueeze", "View", "Unbind", "Split", "SplitWithSizes")
+} | {"SqueezeBackward1", "SqueezeBackward2"}  # fmt: skip
 _classes: dict[str, type[OpNode]] = {}
 
 

@@ -11,12 +11,33 @@ from torchgrad_jax.runtime.value import Value
 
 
 class VersionCounter:
-    """How often a storage was written to."""
+    """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
+    where autograd followed a write."""
 
-    __slots__ = ("version",)
+    __slots__ = ("version", "writer")
 
     def __init__(self) -> None:
         self.version = 0
+        self.writer: tuple[int, str] | None = None
+
+
+class Superseded(VersionCounter):
+    """Stands for the counter of a Value whose memory was written to under another counter (by way of `Tensor.data`): what was saved for
+    backward is then, unnoticed, the new content."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.version = -1
+        self.value = value
+
+
+def present(value: Value) -> Value:
+    """The Value that a saved one has become by writes which its version counter does not count."""
+    while type(value.counter) is Superseded:
+        value = value.counter.value
+    return value
 
 
 class Storage:
@@ -68,6 +89,7 @@ class Storage:
             if storage is not None and storage is not self:
                 content = per_thread.recorder.alias(value)
                 content.counter, content.version = storage.counter, storage.counter.version
+                storage.value.counter = Superseded(content)
                 storage.value = content
                 storage.writes += 1
 

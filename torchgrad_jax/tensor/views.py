@@ -9,30 +9,60 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.inplace import detached, make_view, view_call
+from torchgrad_jax.tensor.dispatch import apply, binary, unary
+from torchgrad_jax.tensor.inplace import detached, make_view, writer
 from torchgrad_jax.tensor.storage import Link
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
-_RUN_TIME = {"select": (1,), "slice": (1,)}  # which arguments are run-time numbers
-_bound: dict[Any, Any] = {}
+# The view operators whose second argument is a run-time number: where the part begins.
+_FROM_A_NUMBER = ("select", "slice")
+_known: dict[Any, _Known] = {}
+
+
+class _Known:
+    """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
+
+    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step")
+
+    def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
+        rule = stride_rules[name]
+        shape, strides = t._aval.shape, t._strides()
+        layout = [Static(a) for a in arguments]
+        if name in _FROM_A_NUMBER:
+            dim, rest = arguments[0], arguments[1:]
+            self.strides, self.offset = rule(shape, strides, 0, dim, 0, *rest)
+            self.step = strides[dim]
+            layout.insert(1, ARRAY)  # type: ignore[arg-type] # a layout mixes both
+        else:
+            self.strides, self.offset = rule(shape, strides, 0, *arguments)
+            self.step = 0
+        self.bound = registry[name].bind((ARRAY, *layout))
+        self.write = writer(self.bound)
+        self.link = Link(self.bound, self.write, ())
+        make = binary if name in _FROM_A_NUMBER else unary
+        self.call = make(self.bound, name, lambda *operands: apply(self.bound, operands))
 
 
 def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> Tensor:
     """The view `name` of `t` with canonical arguments in the schema's order."""
-    aval = t._aval
-    strides, offset = stride_rules[name](aval.shape, t._strides(), t.storage_offset(), *arguments)
-    run_time = _RUN_TIME.get(name)
-    if run_time is None:
-        key, numbers = (name, arguments), ()
-    else:
-        key = (name, *(a for i, a in enumerate(arguments) if i not in run_time))
-        numbers = tuple(arguments[i] for i in run_time)
-    bound = _bound.get(key)
-    if bound is None:
-        layout = [ARRAY if run_time is not None and i in run_time else Static(a) for i, a in enumerate(arguments)]
-        bound = _bound[key] = registry[name].bind((ARRAY, *layout))
-    return view_call(bound, t, numbers, strides, offset, made_in)
+    parent = t._view
+    number = None
+    if name in _FROM_A_NUMBER:
+        number = arguments[1]
+        arguments = (arguments[0], *arguments[2:])
+    key = (name, arguments, t._value.aval, None if parent is None else parent.strides)
+    known = _known.get(key)
+    if known is None:
+        if parent is not None:
+            t._read()  # a view that autograd cannot follow any more says so before anything else
+        known = _known[key] = _Known(name, t, arguments)
+    offset = known.offset if parent is None else parent.offset + known.offset
+    if made_in is None:
+        made_in = "default" if per_thread.recorder.grad_enabled else "no_grad"
+    if number is None:
+        return make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
+    link = Link(known.bound, known.write, (number,))
+    return make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
 
 
 def as_dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
@@ -181,8 +211,10 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape: a view where strides allow it, else a copy."""
     aval = input._aval
     size = infer_size(as_dims(shape), aval.size)
-    if input._view is None or view_strides(aval.shape, input._strides(), size) is not None:
+    if input.is_contiguous():
         return _view("view", input, size)
+    if view_strides(aval.shape, input._strides(), size) is not None:
+        return _view("_reshape_alias", input, size)
     return apply(_UNSAFE_VIEW(size), (clone(input),))
 
 
@@ -244,8 +276,7 @@ def expand(input: Tensor, *size: Any) -> Tensor:
         if n == -1:
             if old is None:
                 raise RuntimeError(
-                    f"expand({_type_text(input)}{{{list(shape)}}}, size={list(wanted)}): the expanded size of the tensor (-1) isn't allowed in a "
-                    f"leading, non-existing dimension {i}"
+                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}"
                 )
             n = old
         elif old is not None and old not in (1, n):
@@ -284,7 +315,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """Elements of the base's memory by strides."""
-    base = input if input._view is None else input._view.base
+    base = input if input._base is None else input._base
     if not is_contiguous(base._aval.shape, base._strides()):
         raise RuntimeError("torchgrad_jax: as_strided needs a base in row-major order")
     offset = input.storage_offset() if storage_offset is None else storage_offset
@@ -314,12 +345,9 @@ def _several(name: str, node: str, t: Tensor, dim: int, parts: list[tuple[int, i
 
 
 def _link(name: str, arguments: tuple[Any, ...]) -> Link:
-    from torchgrad_jax.tensor.inplace import writer
-
-    run_time = _RUN_TIME[name]
-    layout = [ARRAY if i in run_time else Static(a) for i, a in enumerate(arguments)]
+    layout = [ARRAY if i == 1 else Static(a) for i, a in enumerate(arguments)]
     bound = registry[name].bind((ARRAY, *layout))
-    return Link(bound, writer(bound), tuple(arguments[i] for i in run_time))
+    return Link(bound, writer(bound), (arguments[1],))
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:

@@ -1,0 +1,206 @@
+"""Indexing: what `x[key]` gives and what `x[key] = value` writes, with gradients and errors.
+
+Each program runs here and, where it is installed, in PyTorch, and must look the same: values, gradients, versions, bases, grad_fn names,
+strides, and the class and text of what is raised.
+"""
+
+from __future__ import annotations
+
+from programs import same
+
+
+def test_ints_slices_none_and_ellipsis_make_views():
+    same("""
+        x = leaf(2, 2, 2)
+        a, b, c, d, e, f = x[0], x[..., -1], x[:, None, 1:], x[1, ..., ::2], x[()], x[None, ..., 0, None]
+        assert all(t._base is x for t in (a, b, c, d, e, f))
+        (a.sum() + b.square().sum() + d.exp().sum()).backward()
+    """)
+
+
+def test_index_tensors_copy():
+    same("""
+        x = leaf(3, 2)
+        y = x[torch.tensor([2, 0, 2])]
+        assert y._base is None
+        y.square().sum().backward()
+    """)
+
+
+def test_mixed_indices_place_their_dimensions_as_numpy_does():
+    same("""
+        x = leaf(2, 3, 2)
+        a = x[0, [0, 2]]
+        b = x[[0, 1], :, [1, 0]]
+        c = x[:, [0, 1], [1, 0]]
+        d = x[None, [1], ..., 0]
+        e = x[[[0], [1]], [0, 2]]
+        (a.sum() + b.square().sum() + c.sum() + d.exp().sum() + e.sum()).backward()
+    """)
+
+
+def test_boolean_masks_choose():
+    same("""
+        x = leaf(2, 3)
+        a = x[x > 0]
+        b = x[torch.tensor([True, False])]
+        c = x[:, torch.tensor([True, False, True])]
+        (a.square().sum() + b.sum() + c.sum()).backward()
+    """)
+
+
+def test_negative_and_listed_indices():
+    same("""
+        x = leaf(4)
+        a, b, c = x[-1], x[[-1, 0]], x[torch.tensor([[-1], [1]])]
+        (a + b.sum() + c.square().sum()).backward()
+    """)
+
+
+def test_setitem_writes_numbers():
+    same("""
+        a = leaf(2, 3)
+        x = a * 1
+        x[0] = 7
+        x[:, 1] = 8
+        x[..., -1:] = 2
+        x[1, 0] = 3
+        x.sum().backward()
+    """)
+
+
+def test_setitem_broadcasts():
+    same("""
+        a = leaf(2, 3)
+        x = a * 1
+        p, q, r = leaf(3, seed=1), leaf(2, 1, seed=2), leaf(1, 1, 3, seed=3)
+        x[:] = p
+        x[:, 1:] = q
+        x[0] = r
+        x.square().sum().backward()
+    """)
+
+
+def test_setitem_that_does_not_fit_is_refused():
+    same("""
+        x = leaf(2, 3, requires_grad=False)
+        x[0] = leaf(2)
+        x[0] = leaf(2, 3)
+        x[:, :2] = leaf(3)
+        x[[0, 1]] = leaf(2)
+        x[x > 0] = leaf(7)
+    """)
+
+
+def test_setitem_at_index_tensors():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        p = leaf(2, seed=1)
+        x[torch.tensor([0, 3])] = p
+        x[[1]] = 5
+        (x * leaf(4, seed=2)).sum().backward()
+    """)
+
+
+def test_setitem_at_masks():
+    same("""
+        a = leaf(2, 3)
+        x = a * 1
+        x[x > 0] = 2
+        x[torch.tensor([True, False])] = leaf(3, seed=1)
+        x[:, torch.tensor([False, True, True])] *= 3
+        x.square().sum().backward()
+    """)
+
+
+def test_setitem_mixes_indices():
+    same("""
+        a = leaf(2, 3, 2)
+        x = a * 1
+        p = leaf(2, seed=1)
+        x[0, [0, 2]] = p
+        x[[0, 1], :, [1, 0]] = 4
+        x[None, :, 1] = leaf(seed=2)
+        x.square().sum().backward()
+    """)
+
+
+def test_setitem_of_booleans():
+    same("""
+        x = leaf(2, requires_grad=False)
+        x[True] = 3
+        x[False] = 4
+        x[None] = 5
+    """)
+
+
+def test_indices_out_of_range_are_refused():
+    same("""
+        x = leaf(2, 3)
+        x[2]
+        x[-3]
+        x[0, 3]
+        x[0, 0, 0]
+        x[[0, 2]]
+        x[:, [0, -4]]
+        x[[0, 1], [0, 1, 2]]
+        x[..., 3]
+    """)
+
+
+def test_indices_of_other_types_are_refused():
+    same("""
+        x = leaf(2, 3)
+        x["a"]
+        x[1.5]
+        x[torch.tensor([1.5])]
+        x[::-1]
+        x[::0]
+        x[torch.tensor([True, False, True])]
+        x[:, torch.tensor([True, False])]
+    """)
+
+
+def test_values_of_other_types_are_refused():
+    same("""
+        x = leaf(2, 3, requires_grad=False)
+        x[0] = "a"
+        x[0] = [1, 2, 3]
+        x[0] = None
+    """)
+
+
+def test_zero_dim_tensors_refuse_indices():
+    same("""
+        x = leaf() * 1
+        x[0]
+        x[0:1]
+        x[0] = 1
+        x[0:1] = 1
+        y = x[...]
+        x[...] = 4
+        x[()] = 5
+    """)
+
+
+def test_failed_setitem_leaves_everything_as_it_was():
+    same("""
+        a = leaf(2, 3)
+        x = a * 1
+        x[0, 5] = 1
+        x[0] = leaf(4)
+        assert x._version == 0
+        x.sum().backward()
+    """)
+
+
+def test_double_backward_through_get_and_set():
+    same("""
+        a = leaf(4)
+        x = a.square()
+        y = x[[0, 2]] * x[1:3]
+        x[1:2] = y[:1]
+        g = plain(*grad(x.square().sum(), a, create_graph=True))
+        g.sum().backward()
+    """)

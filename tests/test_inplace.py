@@ -1,0 +1,285 @@
+"""In-place writes: what they do to the graph, what they refuse, and what backward says of saved tensors written since.
+
+Each program runs here and, where it is installed, in PyTorch, and must look the same: values, gradients, versions, bases, grad_fn names,
+strides, and the class and text of what is raised.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from programs import Run, lines, same
+
+import torchgrad_jax
+
+
+def test_writing_to_a_leaf_is_refused():
+    same("""
+        x = leaf(4)
+        x.add_(1)
+        x[0] = 1
+        x[:] = 1
+        x[1:][0] = 1
+        assert x._version == 0
+    """)
+
+
+def test_writing_to_a_view_of_a_leaf_is_refused():
+    same("""
+        x = leaf(4)
+        x[:2].mul_(2)
+        v = leaf(4, requires_grad=False)[:2].requires_grad_()
+        v.mul_(2)
+    """)
+
+
+def test_leaf_refusals_come_before_shape_errors():
+    same("""
+        x = leaf(4)
+        x.add_(leaf(3))
+        x.copy_(leaf(3))
+    """)
+
+
+def test_writing_to_a_leaf_under_no_grad_counts():
+    same("""
+        x = leaf(4)
+        with torch.no_grad(): x.add_(1)
+        x[:2].sum().backward()
+    """)
+
+
+def test_saved_tensor_written_since_names_its_writer():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        y = x * x
+        x.add_(1)
+        y.sum().backward()
+        z = a * 2
+        y = z * z
+        z[:1].zero_()
+        y.sum().backward()
+    """)
+
+
+def test_saved_result_written_since_names_its_own_node():
+    same("""
+        x = leaf(4)
+        y = x.exp()
+        y.mul_(2)
+        y.sum().backward()
+    """)
+
+
+def test_saved_leaf_written_since_has_no_writer():
+    same("""
+        x = leaf(4)
+        y = x * x
+        with torch.no_grad(): x.add_(1)
+        y.sum().backward()
+    """)
+
+
+def test_saved_view_written_since():
+    same("""
+        x = leaf(4) * 1
+        v = x[1:]
+        y = v * v
+        x.mul_(2)
+        y.sum().backward()
+    """)
+
+
+def test_old_content_saved_by_the_write_itself_stays():
+    same("""
+        x = leaf(4) * 1
+        x.sin_()
+        x.sin_()
+        x.sum().backward()
+    """)
+
+
+def test_tensor_times_itself_in_place_cannot_be_differentiated():
+    same("""
+        x = leaf(4) * 1
+        x.mul_(x)
+        x.sum().backward()
+    """)
+
+
+def test_write_of_a_tensor_that_requires_grad_makes_the_target_part_of_the_graph():
+    same("""
+        x = leaf(4, requires_grad=False)
+        p = leaf(2, seed=1)
+        x[1:3].mul_(p)
+        x.square().sum().backward()
+    """)
+
+
+def test_copy_broadcasts_and_converts():
+    same("""
+        a = leaf(2, 3)
+        x = a * 1
+        x.copy_(leaf(3, seed=1, dtype="float32"))
+        x.sum().backward()
+    """)
+
+
+def test_copy_that_does_not_fit_is_refused():
+    same("""
+        x = leaf(2, 3, requires_grad=False)
+        x.copy_(leaf(2))
+        x.copy_(leaf(1, 2, 3))
+        x.copy_(leaf(2, 2, 3))
+    """)
+
+
+def test_result_that_does_not_fit_is_refused():
+    same("""
+        x = leaf(2, requires_grad=False)
+        x.add_(leaf(3, 2, requires_grad=False))
+        x.add_(leaf(3, requires_grad=False))
+        i = torch.tensor([1, 2])
+        i.add_(0.5)
+        i.mul_(x)
+        i.div_(2)
+        assert x._version == i._version == 0
+    """)
+
+
+def test_other_dtypes_are_converted():
+    same("""
+        x = leaf(2, dtype="float32", requires_grad=False)
+        x.add_(leaf(2, requires_grad=False))
+        x.mul_(torch.tensor([2, 3]))
+        x.sub_(True)
+    """)
+
+
+def test_fill_takes_numbers_and_0_dim_tensors():
+    same("""
+        x = leaf(3) * 1
+        w = leaf(seed=2)
+        x.fill_(2.5)
+        x.fill_(w)
+        x.fill_(leaf(3))
+        x.sum().backward()
+    """)
+
+
+def test_zero_cuts_the_gradient_off():
+    same("""
+        a = leaf(3)
+        x = a * 1
+        x.zero_()
+        x.sum().backward()
+    """)
+
+
+def test_masked_fill_cuts_the_gradient_off_where_it_writes():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        x.masked_fill_(x > 0, 5.0)
+        x.square().sum().backward()
+    """)
+
+
+def test_memory_read_under_other_indices_is_refused():
+    same("""
+        x = leaf(4, requires_grad=False)
+        x[1:].add_(x[:-1])
+        x[1:].copy_(x[:-1])
+        x.view(2, 2).add_(x.view(2, 2).t())
+        x.mul_(x[:1])
+        x[:2].add_(x[2:])
+        x.add_(x[:])
+    """)
+
+
+def test_version_counts_every_write():
+    same("""
+        x = leaf(4, requires_grad=False)
+        x.add_(1).mul_(2)
+        x[0] = 1
+        x[:] = x
+        x.copy_(x)
+        x[x > 0] = 1
+    """)
+
+
+def test_backward_twice_after_a_write_to_a_view():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        x[:2].mul_(x[2:])
+        y = x.square().sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        y.backward()
+    """)
+
+
+def test_augmented_assignment_keeps_the_tensor():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        y = x
+        x += 1
+        assert x is y
+        x[1:] *= 3
+        x.sum().backward()
+    """)
+
+
+def test_retained_gradient_is_that_of_the_content_at_the_time():
+    same("""
+        a = leaf(4)
+        x = a * 1
+        x.retain_grad()
+        y = x * 3
+        x.mul_(2)
+        (x.sum() + y.sum()).backward()
+    """)
+
+
+def test_detach_in_place_ends_the_graph():
+    same("""
+        a = leaf(4)
+        x = a * 2
+        x.detach_()
+        assert x.is_leaf
+        x.requires_grad_()
+        x.sum().backward()
+    """)
+
+
+FREED = """
+    a = leaf(4)
+    x = a * 1
+    v = x[1:]
+    v.mul_(a[:3])
+    v.grad_fn, x[0], x.detach().sum()
+    x[torch.tensor([0, 1])] = 2
+    x.data.add_(1)
+    y = v.sin().sum() + x.square().sum()
+    y.backward(retain_graph=True)
+"""
+
+
+def test_graphs_of_views_and_writes_are_freed_without_the_collector():
+    run = Run(torchgrad_jax)
+    gc.collect()
+    gc.disable()
+    try:
+        for line in lines(FREED):
+            assert run.do(line) is None
+        tensors = [weakref.ref(run.space[name]) for name in "xvy"]
+        nodes = [weakref.ref(run.space[name].grad_fn) for name in "xvy"]
+        storages = [weakref.ref(run.space[name]._storage) for name in "xv"]
+        run.do("del x, v, y")
+        assert [r() for r in tensors + nodes + storages] == [None] * 8
+    finally:
+        gc.enable()
