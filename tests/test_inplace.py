@@ -256,6 +256,16 @@ def test_detach_in_place_ends_the_graph():
     """)
 
 
+def test_refusals_of_views_of_one_node_come_before_those_of_outdated_views():
+    same("""
+        x = leaf(4)
+        a, b, c, d = x.unbind()
+        with torch.no_grad(): d.mul_(2)
+        d[...] = 0.5
+        d.mul_(d)
+    """)
+
+
 FREED = """
     a = leaf(4)
     x = a * 1

@@ -349,3 +349,12 @@ def test_full_slice_is_a_slice_by_itself_and_an_alias_among_others():
         x = leaf(4, 2)
         a, b, c, d = x[:], x[:, :], x[...], x[0:4]
     """)
+
+
+def test_backward_twice_through_views_alone_needs_nothing_retained():
+    same("""
+        x = leaf(4)
+        v = x[1:].view(3, 1)[0]
+        v.sum().backward()
+        v.sum().backward()
+    """)

@@ -15,6 +15,7 @@ from torchgrad_jax.tensor.views import squeeze, unsqueeze
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
 
+Ints = tuple[int, ...]
 _CONVOLUTION = registry["convolution"]
 
 
@@ -24,7 +25,8 @@ def _numbers(name: str, value: Any, count: int) -> tuple[int, ...]:
         return found * count
     if len(found) != count:
         raise RuntimeError(
-            f"expected {name} to be a single integer value or a list of {count} values to match the convolution dimensions, but got {name}={list(found)}"
+            f"expected {name} to be a single integer value or a list of {count} values to match the convolution dimensions, "
+            f"but got {name}={list(found)}"
         )
     return found
 
@@ -90,17 +92,22 @@ def _conv(
 
 
 def _conv_transpose(
-    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
-) -> Tensor:
+    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
     _check_tensors(name, input, weight, bias)
-    numbers = [_numbers(n, v, count) for n, v in (("stride", stride), ("padding", padding), ("dilation", dilation), ("output_padding", output_padding))]
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+    numbers = [_numbers(n, v, count) for n, v in given.items()]
     return _convolve(name, count, input, weight, bias, *numbers, groups, True)
 
 
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Tensor:
-    """The cross-correlation of (N, C, L) or (C, L) with (O, C / groups, K). `padding`: a number, "valid" or "same". RuntimeError for what does not fit."""
+    """The cross-correlation of (N, C, L) or (C, L) with (O, C / groups, K).
+
+    `padding`: a number, "valid" or "same". RuntimeError for what does not fit.
+    """
     return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -150,8 +157,8 @@ def _pair(value: int | Sequence[int]) -> tuple[int, int]:
     return found * 2 if len(found) == 1 else found  # type: ignore[return-value]
 
 
-def _block_counts(sizes: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
-    return _operators.output_sizes(tuple(sizes), tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+def _block_counts(sizes: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Ints:
+    return _operators.output_sizes(sizes, kernel, stride, padding, dilation)
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
@@ -165,8 +172,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     counts = _block_counts(shape[-2:], kernel, dilated, padded, strides)
     if min(counts) < 1:
         raise RuntimeError(
-            f"Given input with spatial size {shape[-2:]}, kernel_size={kernel}, dilation={dilated}, padding={padded}, calculated shape of the array of "
-            f"sliding blocks as {counts}, but its components must be at least one."
+            f"Given input with spatial size {shape[-2:]}, kernel_size={kernel}, dilation={dilated}, padding={padded}, "
+            f"calculated shape of the array of sliding blocks as {counts}, but its components must be at least one."
         )
     bound = registry["im2col"].bind((ARRAY, Static(kernel), Static(dilated), Static(padded), Static(strides)))
     return apply(bound, (input,))
@@ -188,8 +195,9 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     counts = _block_counts(size, kernel, dilated, padded, strides)
     if math.prod(counts) != shape[-1]:
         raise RuntimeError(
-            f"Given output_size={size}, kernel_size={kernel}, dilation={dilated}, padding={padded}, stride={strides}, expected size of input's dimension 2 "
-            f"to match the calculated number of sliding blocks {counts[0]} * {counts[1]} = {math.prod(counts)}, but got input.size(2)={shape[-1]}."
+            f"Given output_size={size}, kernel_size={kernel}, dilation={dilated}, padding={padded}, stride={strides}, "
+            f"expected size of input's dimension 2 to match the calculated number "
+            f"of sliding blocks {counts[0]} * {counts[1]} = {math.prod(counts)}, but got input.size(2)={shape[-1]}."
         )
     bound = registry["col2im"].bind((ARRAY, Static(size), Static(kernel), Static(dilated), Static(padded), Static(strides)))
     return apply(bound, (input,))

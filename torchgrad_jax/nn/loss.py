@@ -180,15 +180,19 @@ def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
-    """target * (log(target) - input) where `input` is a logarithm; "batchmean" divides the sum by the first size. ValueError for an unknown reduction."""
+    """target * (log(target) - input) where `input` is a logarithm; "batchmean" divides the sum by the first size.
+
+    ValueError for an unknown reduction.
+    """
     x: Any = input
     t: Any = target
     if size_average is not None or reduce is not None:
         reduction = _reduction(reduction, size_average, reduce)
     if reduction == "mean":
         warnings.warn(
-            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns "
-            "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
+            "the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same "
+            "as 'batchmean' in the next major release.",
             UserWarning,
             stacklevel=2,
         )
@@ -221,8 +225,8 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-    pos_weight: Tensor | None = None,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """`binary_cross_entropy` of sigmoid(input), stable for large inputs. ValueError for another size of the target."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -233,7 +237,8 @@ def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weigh
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
     if not dtypes.is_float(target._aval.dtype):
-        raise RuntimeError(f"result type {dtypes.of(input._aval.dtype).title} can't be cast to the desired output type {dtypes.of(target._aval.dtype).title}")
+        given, wanted = (dtypes.of(x._aval.dtype).title for x in (target, input))
+        raise RuntimeError(f"result type {wanted} can't be cast to the desired output type {given}")
     if pos_weight is not None:
         broadcast_shapes(pos_weight._aval.shape, target._aval.shape)
     return _call("binary_cross_entropy_with_logits", (input, target, weight, pos_weight), reduction)
@@ -464,7 +469,8 @@ def cosine_embedding_loss(
     wanted = t._aval.ndim + 1
     if x._aval.ndim != wanted or y._aval.ndim != wanted:
         raise RuntimeError(
-            f"{wanted - 1}D target tensor expects {wanted}D input tensors, but found inputs with sizes {list(x._aval.shape)} and {list(y._aval.shape)}."
+            f"{wanted - 1}D target tensor expects {wanted}D input tensors, but found inputs with sizes {list(x._aval.shape)} and "
+            f"{list(y._aval.shape)}."
         )
     axis = wanted - 1
     eps = 1e-12  # PyTorch's guard of this loss: added to the squared norms.
@@ -490,8 +496,8 @@ def multi_margin_loss(
         raise RuntimeError(f"inconsistent weight size, expected {a[-1]} but got {list(weight._aval.shape)}")
     if len(a) == 2 and b != a[:1]:
         raise RuntimeError(
-            f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [{a[0]}], "
-            f"but got {list(b)}. Input has shape {list(a)}."
+            f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
+            f"Expected target size [{a[0]}], but got {list(b)}. Input has shape {list(a)}."
         )
     return _call("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
 

@@ -26,8 +26,8 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(amounts)}")
     if len(amounts) > 2 * len(shape):
         raise RuntimeError(
-            f"Padding length should be less than or equal to two times the input dimension but got padding length {len(amounts)} and input of dimension "
-            f"{len(shape)}"
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(amounts)} and input of dimension {len(shape)}"
         )
     for i in range(len(amounts) // 2):
         n, before, after = shape[-1 - i], amounts[2 * i], amounts[2 * i + 1]
@@ -114,7 +114,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         n = input._aval.shape[axis]
         if n % downscale_factor:
             raise RuntimeError(
-                f"pixel_unshuffle expects {label} to be divisible by downscale_factor, but input.size({axis})={n} is not divisible by {downscale_factor}"
+                f"pixel_unshuffle expects {label} to be divisible by downscale_factor, but "
+                f"input.size({axis})={n} is not divisible by {downscale_factor}"
             )
     return apply(registry["pixel_unshuffle"].bind((ARRAY, Static(downscale_factor))), (input,))
 
@@ -153,8 +154,8 @@ def _scaled(input: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...
         label, letter = ("output size", "o") if size is not None else ("scale_factor", "s")
         word = "output size of" if size is not None else "scale_factor of shape"
         raise ValueError(
-            f"Input and {'output' if size is not None else label} must have the same number of spatial dimensions, but got input with spatial dimensions of "
-            f"{spatial} and {word} {given}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {label} in "
+            f"Input and {'output' if size is not None else label} must have the same number of spatial dimensions, but got input with "
+            f"spatial dimensions of {spatial} and {word} {given}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {label} in "
             f"({letter}1, {letter}2, ...,{letter}K) format."
         )
     if size is not None:

@@ -279,7 +279,8 @@ def _check_adaptive(name: str, count: int, input: Tensor, mark: str) -> None:
     for i in range(start, len(shape)):
         if not shape[i]:
             raise RuntimeError(
-                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(shape)} with dimension {i} being empty"
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(shape)} with "
+                f"dimension {i} being empty"
             )
 
 

@@ -79,8 +79,8 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     if input._aval.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found offsets of "
-                f"type {type(offsets)}"
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
+                f"However, found offsets of type {type(offsets)}"
             )
         count, length = input._aval.shape
         return np.repeat(np.arange(count), length), count
@@ -90,7 +90,9 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
         raise ValueError("offsets has to be a 1D Tensor but got None" if offsets is None else "offsets has to be a 1D Tensor")
     starts = np.asarray(offsets._concrete())
     if starts.size and starts[0] != 0:
-        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}")
+        raise RuntimeError(
+            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}"
+        )
     if starts.size and starts[-1] > input._aval.size:
         raise RuntimeError(
             f"offsets[-1] can not be greater than input's length({input._aval.size}), but got offsets[-1] of {starts[-1]}"
@@ -118,8 +120,8 @@ def embedding_bag(
             )
         if per_sample_weights._aval.shape != input._aval.shape:
             raise ValueError(
-                f"embedding_bag: If per_sample_weights ({list(per_sample_weights._aval.shape)}) is not None, it must have the same shape as the input "
-                f"({list(input._aval.shape)})"
+                f"embedding_bag: If per_sample_weights ({list(per_sample_weights._aval.shape)}) is not None, it must have the same shape "
+                f"as the input ({list(input._aval.shape)})"
             )
         per_sample_weights = reshape(per_sample_weights, (-1,))
     bags, count = _bags(input, offsets, include_last_offset)

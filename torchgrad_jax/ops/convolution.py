@@ -168,7 +168,9 @@ def _check_convolution(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {size} instead"
         )
     if size[0] % groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size [{size}] instead")
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size [{size}] instead"
+        )
     out = size[1] * groups if transposed else size[0]
     wanted = size[0] if transposed else size[1] * groups
     lead = f"transposed={transposed:d}" if transposed else f"groups={groups}"
@@ -196,8 +198,8 @@ def _check_convolution(
 def _check_types(x: Aval, weight: Aval, bias: Aval | None) -> None:
     if weight.dtype != x.dtype:
         raise RuntimeError(
-            f"Input type (torch.{dtypes.of(x.dtype).title}Tensor) and weight type (torch.{dtypes.of(weight.dtype).title}Tensor) should be the same or "
-            "input should be a MKLDNN tensor and weight is a dense tensor"
+            f"Input type (torch.{dtypes.of(x.dtype).title}Tensor) and weight type (torch.{dtypes.of(weight.dtype).title}Tensor) should be "
+            "the same or input should be a MKLDNN tensor and weight is a dense tensor"
         )
     if bias is not None and bias.dtype != x.dtype:
         from torchgrad_jax.ops.declare import _c_name

@@ -59,7 +59,8 @@ def _smooth_l1_slope(d: Any, beta: float) -> Any:
 
 
 @op(
-    "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False, node="SmoothL1LossBackward0",
+    "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False,
+    node="SmoothL1LossBackward0",
     grads={"self": lambda grad, self, target, reduction, beta: spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta),
            "target": lambda grad, self, target, reduction, beta: -spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta)},
 )  # fmt: skip
@@ -189,7 +190,7 @@ def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) ->
     classes, weights = _class_weights(x, target, weight, ignore_index)
     found = jnp.take_along_axis(x, jnp.expand_dims(classes, axis), axis, mode="clip").squeeze(axis)
     # An infinite log-probability of an ignored target does not count.
-    losses = jnp.where(weights == 0, jnp.zeros((), x.dtype), -found * weights) if weight is None else -jnp.where(target != ignore_index, found, 0) * weights
+    losses = -jnp.where(target != ignore_index, found, jnp.zeros((), x.dtype)) * weights
     if reduction == "none":
         return losses
     total = losses.sum(dtype=x.dtype)

@@ -250,7 +250,9 @@ def _unfold_write(x: Any, src: Any, dimension: int, size: int, step: int) -> Any
     return jnp.moveaxis(moved.at[index].set(jnp.moveaxis(src, (dimension, -1), (0, 1))), 0, dimension)
 
 
-def _unfold_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dimension: int, size: int, step: int) -> tuple[tuple[int, ...], int]:
+def _unfold_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dimension: int, size: int, step: int
+) -> tuple[tuple[int, ...], int]:
     if not shape:
         return (1,), offset
     return (*_put(strides, dimension, strides[dimension] * step), strides[dimension]), offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from sys import getrefcount
@@ -23,6 +23,8 @@ from torchgrad_jax.runtime.value import Value
 BACKGROUND_OPS = 400
 # What XLA's CPU compiler takes, in milliseconds: for any executable, and for each operation in it.
 COMPILE_ANY, COMPILE_OPERATION = 25.0, 1.2
+# Up to this many bytes of results, stepping through a program does not work out when each can be dropped.
+KEEP_BYTES = 1 << 25
 # Operations that were compiled into this many programs which did not come back are compiled by themselves, for good.
 TRIED_WHOLE = 3
 
@@ -39,7 +41,7 @@ class Program:
         self.checked = any(s.signature.check is not None for s in self.steps)
         self.outputs = [slot for slot, wanted in enumerate(alive) if wanted]
         self.inputs = _inputs(self.steps)
-        self.donated = _donated(self, donated, leaves, alive, step)
+        self.donated = _donated(self, donated, leaves) if any(donated) else set()
         self.seen = 0
         self.function: Callable[..., Any] | None = None
         self.compiling: Future[Any] | None = None
@@ -124,7 +126,7 @@ def _only_ours(leaves: list[Value]) -> bytes:
     return bytes(held)
 
 
-def _donated(program: Program, donated: bytes, leaves: list[Value], alive: bytes, step: Step) -> set[int]:
+def _donated(program: Program, donated: bytes, leaves: list[Value]) -> set[int]:
     """Those of the donatable inputs that some output can take: same shape and dtype, each output once."""
     room = Counter(_aval_of_slot(program.steps)[slot] for slot in program.outputs)
     chosen = set()
@@ -144,14 +146,14 @@ def _needed(step: Step | None, alive: bytes) -> list[Step]:
     """The operations that living outputs and checks depend on, in order."""
     wanted = {slot for slot, flag in enumerate(alive) if flag}
     found = []
-    at = 0
     while step is not None:
         sig = step.signature
-        if sig is not None and (sig.check is not None or any(s in wanted for s in range(step.slot, step.end))):
-            wanted.update(a for a in step.args if type(a) is int and a >= 0)
-            found.append(step)
+        if sig is not None:
+            slot, end = step.slot, step.end
+            if slot in wanted or sig.check is not None or (end - slot > 1 and not wanted.isdisjoint(range(slot, end))):
+                wanted.update([a for a in step.args if type(a) is int])
+                found.append(step)
         step = step.parent
-        at += 1
     found.reverse()
     return found
 
@@ -279,7 +281,6 @@ def _workers() -> ThreadPoolExecutor:
 def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as one JAX function of its number arrays and inputs."""
     steps, inputs, outputs = program.steps, program.inputs, program.outputs
-    places = _number_places(program)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         import jax.numpy as jnp
@@ -287,10 +288,8 @@ def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
         numbers = dict(zip(kinds, arguments, strict=False))
         env: dict[int, Any] = {-1 - index: a for index, a in zip(inputs, arguments[len(kinds) :], strict=True)}
         flags = []
-        for step, place in zip(steps, places, strict=True):
-            at = iter(place)
-            operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
-            _store(env, step, step.signature.function(*operands), flags)
+        for step in steps:
+            _store(env, step, step.signature.function(*_operands(env, numbers, step)), flags)
         outs = [env[slot] for slot in outputs]
         if flags:
             code = jnp.zeros(2, jnp.int64)
@@ -310,58 +309,56 @@ def _store(env: dict[int, Any], step: Step, outs: tuple[Any, ...], flags: list[A
         env[step.slot + i] = out
 
 
-def _number_at(numbers: dict[str, Any], place: tuple[str, int]) -> Any:
-    return numbers[place[0]][place[1]]
-
-
-def _number_places(program: Program) -> list[list[tuple[str, int]]]:
-    """For each needed operation, where each of its Python numbers stands in the program's number arrays."""
-    needed = set(program.steps)
-    chain: list[Step] = []
-    step = program.steps[-1] if program.steps else None
-    while step is not None:
-        if step.signature is not None:
-            chain.append(step)
-        step = step.parent
-    counts: Counter[str] = Counter()
+def _operands(env: dict[int, Any], numbers: dict[str, Any], step: Step) -> list[Any]:
+    if not step.numbers:
+        return [env[a] for a in step.args]
+    places = iter(step.numbers)
     found = []
-    for step in reversed(chain):
-        place = []
-        for kind in step.args:
-            if type(kind) is not int:
-                array = _KIND[kind]
-                place.append((array, counts[array]))
-                counts[array] += 1
-        if step in needed:
-            found.append(place)
+    for a in step.args:
+        if type(a) is int:
+            found.append(env[a])
+        else:
+            kind, place = next(places)
+            found.append(numbers[kind][place])
     return found
-
-
-_KIND = {float: "f", int: "i", bool: "i", complex: "c"}
 
 
 def _step_by_step(program: Program, arguments: list[Any]) -> list[Any]:
     """Run the program one operation at a time, each through its own jitted function."""
+    where = _device(program)
+    if where is None or is_default(where):
+        return _step_on_device(program, arguments)
+    import jax
+
+    with jax.default_device(jax_device(where)):
+        return _step_on_device(program, arguments)
+
+
+def _step_on_device(program: Program, arguments: list[Any]) -> list[Any]:
     head = len(arguments) - len(program.inputs)
     # From a device array each number would cost an operation of its own.
     numbers = {a.dtype.kind: np.asarray(a) for a in arguments[:head]}
     env: dict[int, Any] = {-1 - index: a for index, a in zip(program.inputs, arguments[head:], strict=True)}
-    places = _number_places(program) if numbers else [[]] * len(program.steps)
+    steps = program.steps
+    dying = _last_uses(program) if steps and steps[-1].nbytes > KEEP_BYTES else None
     flags: list[Any] = []
-    for step, place, dying in zip(program.steps, places, _last_uses(program), strict=True):
+    for i, step in enumerate(steps):
         sig = step.signature
-        at = iter(place)
-        operands = [env[a] if type(a) is int else _number_at(numbers, next(at)) for a in step.args]
         if not sig.warm:
             sig.warm = True
             counters.compiled_ops += 1
-        _store(env, step, _call(program, sig.function, operands), flags)
-        for slot in dying:
-            env.pop(slot, None)
-    outs = [env[slot] for slot in program.outputs]
+        outs = sig.function(*_operands(env, numbers, step))
+        if sig.single and sig.check is None:
+            env[step.slot] = outs[0]
+        else:
+            _store(env, step, outs, flags)
+        if dying is not None:
+            for slot in dying[i]:
+                env.pop(slot, None)
+    results = [env[slot] for slot in program.outputs]
     if flags:
-        outs.append(_first_failure(flags))
-    return outs
+        results.append(_first_failure(flags))
+    return results
 
 
 def _first_failure(flags: list[Any]) -> np.ndarray:
@@ -372,7 +369,7 @@ def _first_failure(flags: list[Any]) -> np.ndarray:
     return np.zeros(2, np.int64)
 
 
-def _last_uses(program: Program) -> Iterator[list[int]]:
+def _last_uses(program: Program) -> list[list[int]]:
     """For each operation, the slots that nothing after it reads."""
     kept = set(program.outputs)
     last: dict[int, int] = {}
@@ -386,7 +383,7 @@ def _last_uses(program: Program) -> Iterator[list[int]]:
     for slot, i in last.items():
         if slot not in kept:
             dying[i].append(slot)
-    return iter(dying)
+    return dying
 
 
 # ---------------------------------------------------------------------- failure

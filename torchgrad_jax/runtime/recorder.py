@@ -15,7 +15,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.device import CPU, device, is_default, put
-from torchgrad_jax.runtime.operation import BoundOp, Signature, signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
 from torchgrad_jax.runtime.value import Aval, Epoch, Value, is_tracer
 
 # Past SOFT_LIMIT pending outputs (or bytes of inputs) a program is cut where it comes back to its first operation,
@@ -39,10 +39,11 @@ class DeviceChange(Exception):
 class Step:
     """One operation, or one more input, at one place of a program.
 
-    slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input.
+    slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
+    the operands, its place in the program's numbers of that dtype. counts, nbytes: of all numbers and outputs up to here.
     """
 
-    __slots__ = ("next", "parent", "first", "signature", "args", "aval", "slot", "end", "programs")
+    __slots__ = ("next", "parent", "first", "signature", "args", "aval", "slot", "end", "numbers", "counts", "nbytes", "programs")
 
     def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
         self.next: dict[Any, Step] = {}
@@ -54,6 +55,23 @@ class Step:
         self.slot = slot
         self.end = end
         self.programs: dict[Any, Any] | None = None
+        self.numbers: tuple[tuple[str, int], ...] = ()
+        self.counts: dict[str, int] = {} if parent is None else parent.counts
+        self.nbytes: int = 0 if parent is None else parent.nbytes
+        if sig is not None:
+            self.nbytes += sum(a.nbytes for a in sig.avals)
+            if any(type(a) is not int for a in args):
+                self._place_numbers()
+
+    def _place_numbers(self) -> None:
+        counts = dict(self.counts)
+        places = []
+        for kind in self.args:
+            if type(kind) is not int:
+                array = NUMBER_DTYPES[kind].kind
+                places.append((array, counts.get(array, 0)))
+                counts[array] = counts.get(array, 0) + 1
+        self.numbers, self.counts = tuple(places), counts
 
 
 _roots: dict[device, Step] = {}

@@ -210,8 +210,10 @@ class OpNode(Node):
 
     def release(self) -> None:
         """See Node."""
-        if self.saved:
-            self.saved = None
+        for v in self.saved or ():
+            if type(v) is Value:  # numbers may be used again
+                self.saved = None
+                break
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in self.plan.saved_names:
