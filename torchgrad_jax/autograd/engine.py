@@ -105,9 +105,10 @@ class _Task:
         return self._results()
 
     def _make_tape(self, print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Tensor]) -> tape.Tape:
-        scratch = tape.ScratchRecorder(self.calculus.recorder, print_.operands)
+        scratch = tape.ScratchRecorder(self.calculus.recorder)
         pass_ = _Rehearsal(False, True, self.captures, self.accumulate)
         pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_saved, False)
+        pass_.calculus.placed = tape.placed(print_, roots)
         pass_.run(roots, grads)
         made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index)
         tape.keep(print_, made)

@@ -14,7 +14,7 @@ from typing import Any
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.node import Edge, Node, OpNode
+from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
@@ -64,15 +64,14 @@ class Tape:
 class ScratchRecorder(Recorder):
     """Records a pass without running it: every Value that it has not made itself is an input, pending or not."""
 
-    __slots__ = ("number_places", "_operands")
+    __slots__ = ("number_places",)
 
-    def __init__(self, rec: Recorder, operands: Sequence[Any]) -> None:
+    def __init__(self, rec: Recorder) -> None:
         super().__init__()
         self.device = rec.device
         self.step = Step(None, None, (), None, 0, 0)
         self.limit = 1 << 62
         self.number_places: list[int] = []
-        self._operands = operands
 
     def enter(self, value: Value) -> int:
         """The input slot of a Value."""
@@ -83,17 +82,21 @@ class ScratchRecorder(Recorder):
         return slot
 
     def number(self, number: Any) -> None:
-        """Note which operand a number is: saved numbers are told apart by identity."""
-        self.number_places.append(next(i for i, o in enumerate(self._operands) if o is number))
+        """Nothing: `call` has noted which operand the number is."""
 
     def close(self) -> None:
         """Let go of the values of the pass that was rehearsed: recorders and their epochs refer to each other, so they would stay."""
-        self._operands = ()
         self.clear()
 
     def call(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """`Calculus.call` on this recorder."""
-        return record(self, bound, operands)
+        plain = []
+        for o in operands:
+            if type(o) is Placed:
+                self.number_places.append(o.place)
+                o = o.number
+            plain.append(o)
+        return record(self, bound, tuple(plain))
 
 
 def _steps_to(step: Step | None) -> list[Step]:
@@ -172,6 +175,27 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
                 return None
             parts += (index[node], nr, "captured")
     return Fingerprint(tuple(parts), operands, index)
+
+
+def placed(print_: Fingerprint, roots: Sequence[Edge]) -> dict[Node, Any]:
+    """`Calculus.placed` for a rehearsal: each node's numbers with the operands they are, in the fingerprint's order of nodes."""
+    places = iter([i for i, o in enumerate(print_.operands) if type(o) is not Value])
+    found: dict[Node, Any] = {}
+    seen = {node for node, _ in roots}
+    stack = [node for node in dict.fromkeys(node for node, _ in roots) if type(node) is not AccumulateGrad]
+    while stack:
+        node = stack.pop()
+        described = (None, node.saved) if isinstance(node, OpNode) else node.describe()
+        assert described is not None
+        values = described[1]
+        assert values is not None
+        found.update(node.place([v if type(v) is Value else Placed(v, next(places)) for v in values]))
+        for target, _ in node.next:
+            if target not in seen:
+                seen.add(target)
+                if type(target) is not AccumulateGrad:
+                    stack.append(target)
+    return found
 
 
 def _place(place: dict[Value, int], operands: list[Any], value: Value) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jax import numpy as jnp
@@ -11,7 +12,7 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import make_node, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name
-from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, write_through
+from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import Tensor
 
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
@@ -272,11 +273,17 @@ class CopySlices(Node):
         numbers = [n for x in self.links for n in x.numbers]
         return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
 
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """See Node."""
+        count = sum(len(x.numbers) for x in self.links)
+        return {self: with_numbers(self.links, values[:count]), **self.inner.place(values[count:])}
+
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         rec, call = calculus.recorder, calculus.call
+        links = self.links if calculus.placed is None else calculus.placed[self]
         grad = grads[0]
-        part = read_through(rec, self.links, grad, call)
+        part = read_through(rec, links, grad, call)
         through = self.inner.run(calculus, [part])
         rest = through[1:] if self.through_self else through
         if not self.has_base:
@@ -284,7 +291,7 @@ class CopySlices(Node):
         own = through[0] if self.through_self else None
         if own is None:
             own = call(ZEROS_LIKE, (part,))
-        return (write_through(rec, self.links, grad, own, call), *rest)
+        return (write_through(rec, links, grad, own, call), *rest)
 
     def release(self) -> None:
         """See Node."""

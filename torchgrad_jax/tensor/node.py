@@ -27,9 +27,12 @@ FREED_MESSAGE = (
 
 
 class Calculus:
-    """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, extending the graph)."""
+    """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, extending the graph).
 
-    __slots__ = ("recorder", "call", "add", "unpack", "tensors")
+    placed: while a pass is rehearsed, what each node uses in place of its saved values or links: its numbers are `Placed`.
+    """
+
+    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "placed")
 
     def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool) -> None:
         self.recorder: Recorder = rec
@@ -37,6 +40,21 @@ class Calculus:
         self.add: Callable[[Any, Any], Any] = add
         self.unpack: Callable[[Node, int], Any] = unpack
         self.tensors: bool = tensors
+        self.placed: dict[Node, Any] | None = None
+
+
+class Placed:
+    """A Python number that knows which operand of a whole backward pass it is: equal numbers may be one object."""
+
+    __slots__ = ("number", "place")
+
+    def __init__(self, number: Any, place: int) -> None:
+        self.number, self.place = number, place
+
+
+def kind_of(number: Any) -> type:
+    """The type of a number, placed or not."""
+    return type(number.number) if type(number) is Placed else type(number)
 
 
 class Node:
@@ -80,6 +98,10 @@ class Node:
     def describe(self) -> tuple[list[Any], Sequence[Any]] | None:
         """What tells this node from others, apart from values, and the values; None where `run` runs the user's Python."""
         return None
+
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """What `Calculus.placed` holds for this node, given what `describe` gave with its numbers placed."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """Drop what was saved for backward."""
@@ -186,7 +208,7 @@ class OpNode(Node):
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         plan = self.plan
-        saved = self.saved
+        saved = self.saved if calculus.placed is None else calculus.placed[self]
         if saved is None:
             raise RuntimeError(FREED_MESSAGE)
         if plan.passes:
@@ -207,6 +229,10 @@ class OpNode(Node):
             defined = tuple([g is not None for g in grads])
             outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
         return outs if type(outs) is tuple else (outs,)
+
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """See Node."""
+        return {self: tuple(values)}
 
     def release(self) -> None:
         """See Node."""
@@ -264,7 +290,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
-        "with torch.autograd.set_detect_anomaly(True)."
+        "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
 
 

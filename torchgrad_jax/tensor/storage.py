@@ -4,6 +4,7 @@ new Value into the storage and counts its version up."""
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
@@ -123,6 +124,12 @@ class View:
     def from_base(self) -> tuple[Link, ...]:
         """The operations from the base to the view."""
         return self.links[self.skip :] if self.skip else self.links
+
+
+def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link, ...]:
+    """The same operations with other numbers, given in order."""
+    given = iter(numbers)
+    return tuple(Link(x.read, x.write, tuple(next(given) for _ in x.numbers)) for x in links)
 
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:

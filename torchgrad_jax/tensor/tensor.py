@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchgrad_jax.ops import dtypes
@@ -11,8 +12,8 @@ from torchgrad_jax.runtime.checks import examine
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.node import Edge, HookList, Node
-from torchgrad_jax.tensor.storage import Storage, View, read_through
+from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
+from torchgrad_jax.tensor.storage import Storage, View, read_through, with_numbers
 
 if TYPE_CHECKING:
     from torchgrad_jax.tensor.declared import Declared as _Base
@@ -395,6 +396,10 @@ class Nowhere(Node):
         """See Node."""
         return [Nowhere], []
 
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """See Node."""
+        return {}
+
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         return ()
@@ -425,6 +430,10 @@ class ViewOfBase(Node):
         """See Node."""
         return [ViewOfBase, self.base_aval, *(x.read for x in self.links)], [n for x in self.links for n in x.numbers]
 
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """See Node."""
+        return {self: with_numbers(self.links, values)}
+
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         from torchgrad_jax.ops.derivative import plan
@@ -432,12 +441,13 @@ class ViewOfBase(Node):
 
         signatures = []
         aval = self.base_aval
-        for link in self.links:
-            sig = signature(link.read, (aval, *(type(n) for n in link.numbers)))
+        links = self.links if calculus.placed is None else calculus.placed[self]
+        for link in links:
+            sig = signature(link.read, (aval, *(kind_of(n) for n in link.numbers)))
             signatures.append(sig)
             aval = sig.avals[0]
         grad = grads[0]
-        for sig, link in zip(reversed(signatures), reversed(self.links), strict=True):
+        for sig, link in zip(reversed(signatures), reversed(links), strict=True):
             found = plan(sig, (0,))
             assert found is not None and found.vjp is not None
             grad = calculus.call(found.vjp, (grad, *link.numbers))
