@@ -84,7 +84,7 @@ class Run:
         return found
 
 
-def _asked(question):
+def asked(question):
     """A property's value, or the error it raises."""
     try:
         return question()
@@ -93,10 +93,10 @@ def _asked(question):
 
 
 def _seen(x, names, values):
-    base, node = x._base, _asked(lambda: x.grad_fn)
+    base, node = x._base, asked(lambda: x.grad_fn)
     seen = {
         "shape": tuple(x.shape), "dtype": str(x.dtype), "version": x._version, "base": None if base is None else names.get(id(base), "unnamed"),
-        "requires_grad": x.requires_grad, "is_leaf": _asked(lambda: x.is_leaf),
+        "requires_grad": x.requires_grad, "is_leaf": asked(lambda: x.is_leaf),
         "grad_fn": node if node is None or isinstance(node, str) else node.name(), "output_nr": x.output_nr,
         "offset": x.storage_offset(), "strides": tuple(s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1) if x.numel() else None,
         "contiguous": x.is_contiguous(),

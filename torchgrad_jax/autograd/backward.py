@@ -268,12 +268,6 @@ def _get_grad(self: Tensor) -> Tensor | None:
     return found
 
 
-_C_NAMES = {
-    "float64": "double", "float32": "float", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int16": "short int",
-    "int32": "int", "int8": "signed char", "uint8": "unsigned char", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-}  # fmt: skip
-
-
 def _set_grad(self: Tensor, grad: Tensor | None) -> None:
     if grad is None:
         if self._extra is not None:
@@ -286,7 +280,7 @@ def _set_grad(self: Tensor, grad: Tensor | None) -> None:
     a, b = self._aval, grad._aval
     if a.dtype != b.dtype:
         raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{_C_NAMES.get(b.dtype.name, b.dtype.name)}' to a tensor with grad_dtype "
+            f"attempting to assign a gradient with dtype '{grad.dtype.word}' to a tensor with grad_dtype "
             f"'{self.dtype.title}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's "
             "grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor "
             "and its gradient may break downstream systems that assume they match."

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from torchgrad_jax.autograd import tape
+from torchgrad_jax.autograd.hooks import call_tensor_hooks, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import per_thread, record2
@@ -128,12 +129,16 @@ class _Task:
                 self._accumulate(node)
         for node in order:
             received = buffers.pop(node, None) or [None]
-            if node.hooks is not None:
-                received = _pre_hooks(calculus, node, received)
+            runs = needed is None or node in needed
             if node in wanted:
+                # PyTorch takes the gradient of a node that must run as it comes in, of one that need not after its tensors' hooks.
+                if node.hooks is not None and not runs:
+                    received = tensor_pre_hooks(calculus, node, received)
                 self._capture(node, received)
-            if needed is not None and node not in needed:
+            if not runs:
                 continue
+            if node.hooks is not None:
+                received = node_pre_hooks(calculus, node, tensor_pre_hooks(calculus, node, received))
             outs = self._run_node(node, received)
             if not retain:
                 node.release()
@@ -159,7 +164,7 @@ class _Task:
         else:
             outs = node.run(self.calculus, received)
         if node.hooks is not None and node.hooks.post:
-            outs = _post_hooks(self.calculus, node, outs, received)
+            outs = node_post_hooks(self.calculus, node, outs, received)
         return outs
 
     def _order(self, roots: Sequence[Edge]) -> list[Node]:
@@ -197,11 +202,8 @@ class _Task:
     def _capture(self, node: Node, received: list[Any]) -> None:
         for nr in self.wanted[node]:
             grad = received[nr] if nr < len(received) else None
-            if grad is None:
-                continue
-            if self.accumulate:
-                _retain(self.calculus, node, nr, grad)
-            self.captured[node, nr] = grad
+            if grad is not None:
+                self.captured[node, nr] = grad
 
     def _accumulate(self, node: Node) -> None:
         received = self.buffers.pop(node, None)
@@ -213,23 +215,21 @@ class _Task:
         grad = received[0]
         extra = node.variable._extra
         if extra is not None and extra.hooks:
-            grad = _call_tensor_hooks(self.calculus, extra.hooks, grad)
+            grad = call_tensor_hooks(self.calculus, extra.hooks, grad)
         if node in self.wanted:
             self.captured[node, 0] = grad
             if not self.accumulate:
                 return
         if node.hooks is not None:
-            received = _pre_hooks(self.calculus, node, [grad])
-            grad = received[0]
+            grad = node_pre_hooks(self.calculus, node, [grad])[0]
         accumulate_grad(self.calculus, node.variable, grad)
-        if node.hooks is not None and node.hooks.post:
-            _post_hooks(self.calculus, node, (), [grad])
         if extra is None:
             extra = node.variable._extra
         if extra is not None and extra.post_hooks:
             for hook in list(extra.post_hooks.values()):
-                if hook(node.variable) is not None:
-                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+                hook(node.variable)
+        if node.hooks is not None and node.hooks.post:
+            node_post_hooks(self.calculus, node, (), [grad])
 
     def _as_tensor(self, grad: Any) -> Tensor:
         # Two inputs may share one gradient Value: each result is a tensor of its own.
@@ -289,78 +289,3 @@ def _add_values(a: Value, b: Value) -> Value:
 
 def _add_tensors(a: Tensor, b: Tensor) -> Tensor:
     return apply(ADD, (a, b))
-
-
-# ---------------------------------------------------------------------- hooks
-
-
-def _lifted(calculus: Calculus, grad: Any) -> Any:
-    return grad if calculus.tensors or grad is None else wrap(calculus.recorder.alias(grad))
-
-
-def _lowered(calculus: Calculus, grad: Any) -> Any:
-    return grad if calculus.tensors or grad is None else grad._read()
-
-
-def _call_tensor_hooks(calculus: Calculus, hooks: Any, grad: Any) -> Any:
-    lifted = _lifted(calculus, grad)
-    for hook in list(hooks.values()):
-        replaced = hook(lifted)
-        if replaced is not None:
-            if not isinstance(replaced, Tensor):
-                raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
-            lifted = replaced
-    return _lowered(calculus, lifted)
-
-
-def _pre_hooks(calculus: Calculus, node: Node, received: list[Any]) -> list[Any]:
-    """Hooks of the node's output tensors, tensors that retain their gradient, then the node's own pre-hooks."""
-    hooks = node.hooks
-    assert hooks is not None
-    received = received + [None] * (max([-1, *hooks.tensor, *hooks.retain]) + 1 - len(received))
-    for nr, registered in list(hooks.tensor.items()):
-        if received[nr] is not None:
-            received[nr] = _call_tensor_hooks(calculus, registered, received[nr])
-    for nr, keep in list(hooks.retain.items()):
-        if received[nr] is not None:
-            keep(_lifted(calculus, received[nr]))
-    for hook in list(hooks.pre.values()):
-        lifted = tuple(_lifted(calculus, g) for g in received)
-        replaced = hook(lifted)
-        if replaced is not None:
-            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-            if len(replaced) != len(lifted):
-                raise RuntimeError(f"hook has returned an incorrect number of values (got {len(replaced)}, but expected {len(lifted)})")
-            received = [_lowered(calculus, g) for g in replaced]
-    return received
-
-
-def _post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: list[Any]) -> tuple[Any, ...]:
-    assert node.hooks is not None
-    outputs = tuple(_lifted(calculus, g) for g in received)
-    inputs, places = _by_input(node, outs)
-    lifted: tuple[Any, ...] = tuple(_lifted(calculus, g) for g in inputs)
-    for hook in list(node.hooks.post.values()):
-        replaced = hook(lifted, outputs)
-        if replaced is not None:
-            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-            if len(replaced) != len(lifted):
-                raise RuntimeError(f"hook has returned an incorrect number of values (got {len(replaced)}, but expected {len(lifted)})")
-            lifted = replaced
-    return tuple(_lowered(calculus, lifted[i]) for i in places)
-
-
-def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
-    """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
-    plan = getattr(node, "plan", None)
-    if plan is None:
-        return list(outs), list(range(len(outs)))
-    laid: list[Any] = [None] * plan.arity
-    for i, g in zip(plan.inputs, outs, strict=True):
-        laid[i] = g
-    return laid, list(plan.inputs)
-
-
-def _retain(calculus: Calculus, node: Node, nr: int, grad: Any) -> None:
-    """`backward(inputs=[non-leaf])`: the gradient goes into that tensor's `.grad`."""
-    # The tensor is known to the caller, who reads `captured`; see autograd.backward.

@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.nn.dropout import check_probability, draw_mask
 from torchgrad_jax.ops import attention as ops_attention  # noqa: F401 - declares the operators used here
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply
@@ -55,7 +56,7 @@ def scaled_dot_product_attention(
 
 def _check_inputs(q: Any, k: Any, v: Any) -> None:
     if not q.dtype == k.dtype == v.dtype:
-        a, b, c = (_c_name(x.dtype) for x in (q, k, v))
+        a, b, c = (dtypes.of(x.dtype).word for x in (q, k, v))
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {a} key.dtype: {b} and value.dtype: {c} instead."
         )
@@ -70,16 +71,11 @@ def _check_mask(q: Any, attn_mask: Tensor) -> None:
     mask = attn_mask._aval
     if mask.dtype not in (np.bool_, np.float32) and mask.dtype != q.dtype:
         raise RuntimeError(
-            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {_c_name(mask.dtype)} "
-            f"and  query.dtype: {_c_name(q.dtype)} instead."
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {dtypes.of(mask.dtype).word} "
+            f"and  query.dtype: {dtypes.of(q.dtype).word} instead."
         )
     if mask.ndim < 2:
         raise IndexError(f"Dimension out of range (expected to be in range of [-{max(mask.ndim, 1)}, {max(mask.ndim, 1) - 1}], but got -2)")
-
-
-def _c_name(dtype: np.dtype) -> str:
-    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
-            "int32": "int", "bool": "bool"}.get(dtype.name, dtype.name)  # fmt: skip
 
 
 def _is_fused(q: Any, k: Any, v: Any, attn_mask: Tensor | None, dropout_p: float, enable_gqa: bool) -> bool:

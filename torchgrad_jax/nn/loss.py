@@ -76,9 +76,13 @@ def _same_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return expand(input, shape), expand(target, shape)
 
 
-def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+def _check_weights(losses: Tensor, weight: Tensor) -> None:
     if losses._aval.shape != weight._aval.shape:
         raise ValueError("Inputs and weights must have the same size.")
+
+
+def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    _check_weights(losses, weight)
     losses = losses * weight  # type: ignore[operator]
     return losses.sum() / weight.sum() if reduction == "mean" else _reduced(losses, reduction)  # type: ignore[attr-defined]
 
@@ -124,7 +128,9 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
-        return _weighted(_call("huber_loss", (input, target), "none", float(delta)), weight, reduction)
+        losses = _call("huber_loss", (input, target), "none", float(delta))
+        _check_weights(losses, weight)
+        return _reduced(losses * weight, reduction)  # type: ignore[operator]
     return _call("huber_loss", (input, target), reduction, float(delta))
 
 

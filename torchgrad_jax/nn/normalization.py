@@ -95,7 +95,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
         raise NotImplementedError(f"\"rms_norm\" not implemented for '{dtypes.of(dtype).title}'")
     if weight is not None and weight._aval.dtype != dtype:
         warnings.warn(
-            f"Mismatch dtype between input and weight: input dtype = {_c_name(dtype)}, weight dtype = {_c_name(weight._aval.dtype)}, "
+            f"Mismatch dtype between input and weight: input dtype = {dtypes.of(dtype).word}, weight dtype = {dtypes.of(weight._aval.dtype).word}, "
             "Cannot dispatch to fused implementation.",
             stacklevel=2,
         )
@@ -108,10 +108,6 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     if weight is not None:
         made = made * weight
     return cast(made, input.dtype) if half else made
-
-
-def _c_name(dtype: np.dtype) -> str:
-    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}.get(dtype.name, dtype.name)
 
 
 # ---------------------------------------------------------------------- over groups of channels

@@ -33,10 +33,11 @@ def wide(x: Any) -> Any:
 def floating_only(kernel: str, complex_too: bool = False) -> Callable[..., None]:
     """The `validate` of an operator that PyTorch implements for floating point alone. NotImplementedError."""
 
-    def validate(self: Any, *others: Any, **statics: Any) -> None:
+    def validate(self: Any, *others: Any, dim: int = -1, **statics: Any) -> None:
         category = dtypes.category(self.dtype)
         if category != dtypes.FLOAT and not (complex_too and category == dtypes.COMPLEX):
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(self.dtype).title}'")
+            name = kernel.replace("softmax_kernel", "softmax_lastdim_kernel") if dim % max(self.ndim, 1) == self.ndim - 1 else kernel
+            raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(self.dtype).title}'")
 
     return validate
 

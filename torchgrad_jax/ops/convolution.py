@@ -202,10 +202,8 @@ def _check_types(x: Aval, weight: Aval, bias: Aval | None) -> None:
             "the same or input should be a MKLDNN tensor and weight is a dense tensor"
         )
     if bias is not None and bias.dtype != x.dtype:
-        from torchgrad_jax.ops.declare import _c_name
-
         raise RuntimeError(
-            f"Input type ({_c_name(dtypes.of(x.dtype))}) and bias type ({_c_name(dtypes.of(bias.dtype))}) should be the same"
+            f"Input type ({dtypes.of(x.dtype).word}) and bias type ({dtypes.of(bias.dtype).word}) should be the same"
         )
 
 

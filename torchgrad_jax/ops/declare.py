@@ -314,20 +314,13 @@ def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[
         if s.dtype != tensors[0].dtype:
             a, b = dtypes.of(tensors[0].dtype), dtypes.of(s.dtype)
             if bound.name in _MATRIX_NAMES:
-                raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_c_name(a)} != {_c_name(b)}")
+                raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.word} != {b.word}")
             raise RuntimeError(f"expected scalar type {a.title} but found {b.title}")
     target = tensors[0].dtype
     return lambda arrays: [convert(a, target) if isinstance(s, type) else a for a, s in zip(arrays, specs, strict=True)]
 
 
 _MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear"))
-_C_NAMES = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
-            "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
-            "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}  # fmt: skip
-
-
-def _c_name(d: dtypes.dtype) -> str:
-    return _C_NAMES.get(d.name, d.name)
 
 
 def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:

@@ -14,6 +14,8 @@ from typing import Protocol
 import ml_dtypes
 import numpy as np
 
+from torchgrad_jax.ops import dtypes
+
 Shape = tuple[int, ...]
 
 _F32 = np.dtype(np.float32)
@@ -25,26 +27,6 @@ _REAL_OF = {np.dtype(np.complex64): _F32, np.dtype(np.complex128): _F64}
 _WIDE_UNSIGNED = (np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64))
 # Significand bits: every integer up to 2**digits is represented.
 _DIGITS = {_F16: 11, _BF16: 8, _F32: 24, _F64: 53}
-
-# dtype: (scalar type name, C++ type name), as PyTorch's messages have them.
-_NAMES = {
-    "bool": ("Bool", "bool"),
-    "uint8": ("Byte", "unsigned char"),
-    "int8": ("Char", "signed char"),
-    "int16": ("Short", "short int"),
-    "int32": ("Int", "int"),
-    "int64": ("Long", "long int"),
-    "uint16": ("UInt16", "short unsigned int"),
-    "uint32": ("UInt32", "unsigned int"),
-    "uint64": ("UInt64", "long unsigned int"),
-    "float16": ("Half", "c10::Half"),
-    "bfloat16": ("BFloat16", "c10::BFloat16"),
-    "float32": ("Float", "float"),
-    "float64": ("Double", "double"),
-    "complex64": ("ComplexFloat", "c10::complex<float>"),
-    "complex128": ("ComplexDouble", "c10::complex<double>"),
-}
-
 
 class Draws(Protocol):
     """A stream of 32-bit draws with the cached normal sample that belongs to its state."""
@@ -59,11 +41,11 @@ class Draws(Protocol):
 
 
 def _name(dtype: np.dtype) -> str:
-    return _NAMES[dtype.name][0]
+    return dtypes.of(dtype).title
 
 
 def _cpp_name(dtype: np.dtype) -> str:
-    return _NAMES[dtype.name][1]
+    return dtypes.of(dtype).word
 
 
 def _unsupported(kernel: str, dtype: np.dtype) -> NotImplementedError:

@@ -13,14 +13,16 @@ BOOL, INT, FLOAT, COMPLEX = range(4)
 class dtype:
     """An element type by PyTorch's name. The members are the module's `float32`, `int64` and so on."""
 
-    __slots__ = ("name", "np", "category", "title")
+    __slots__ = ("name", "np", "category", "title", "word")
     name: str
     np: np.dtype
     category: int
+    # What PyTorch's errors call it: its scalar type, or the type's name in C++.
     title: str
+    word: str
 
-    def __init__(self, name: str, array_type: Any, category: int, title: str) -> None:
-        self.name, self.np, self.category, self.title = name, np.dtype(array_type), category, title
+    def __init__(self, name: str, array_type: Any, category: int, title: str, word: str) -> None:
+        self.name, self.np, self.category, self.title, self.word = name, np.dtype(array_type), category, title, word
 
     @property
     def is_floating_point(self) -> bool:
@@ -57,21 +59,21 @@ class dtype:
         return self.name
 
 
-bool_ = dtype("bool", np.bool_, BOOL, "Bool")
-uint8 = dtype("uint8", np.uint8, INT, "Byte")
-int8 = dtype("int8", np.int8, INT, "Char")
-int16 = dtype("int16", np.int16, INT, "Short")
-int32 = dtype("int32", np.int32, INT, "Int")
-int64 = dtype("int64", np.int64, INT, "Long")
-uint16 = dtype("uint16", np.uint16, INT, "UInt16")
-uint32 = dtype("uint32", np.uint32, INT, "UInt32")
-uint64 = dtype("uint64", np.uint64, INT, "UInt64")
-float16 = dtype("float16", np.float16, FLOAT, "Half")
-bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, FLOAT, "BFloat16")
-float32 = dtype("float32", np.float32, FLOAT, "Float")
-float64 = dtype("float64", np.float64, FLOAT, "Double")
-complex64 = dtype("complex64", np.complex64, COMPLEX, "ComplexFloat")
-complex128 = dtype("complex128", np.complex128, COMPLEX, "ComplexDouble")
+bool_ = dtype("bool", np.bool_, BOOL, "Bool", "bool")
+uint8 = dtype("uint8", np.uint8, INT, "Byte", "unsigned char")
+int8 = dtype("int8", np.int8, INT, "Char", "signed char")
+int16 = dtype("int16", np.int16, INT, "Short", "short int")
+int32 = dtype("int32", np.int32, INT, "Int", "int")
+int64 = dtype("int64", np.int64, INT, "Long", "long int")
+uint16 = dtype("uint16", np.uint16, INT, "UInt16", "short unsigned int")
+uint32 = dtype("uint32", np.uint32, INT, "UInt32", "unsigned int")
+uint64 = dtype("uint64", np.uint64, INT, "UInt64", "long unsigned int")
+float16 = dtype("float16", np.float16, FLOAT, "Half", "c10::Half")
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, FLOAT, "BFloat16", "c10::BFloat16")
+float32 = dtype("float32", np.float32, FLOAT, "Float", "float")
+float64 = dtype("float64", np.float64, FLOAT, "Double", "double")
+complex64 = dtype("complex64", np.complex64, COMPLEX, "ComplexFloat", "c10::complex<float>")
+complex128 = dtype("complex128", np.complex128, COMPLEX, "ComplexDouble", "c10::complex<double>")
 
 ALL = (
     bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64, complex128,
@@ -88,7 +90,7 @@ def of(array_type: np.dtype) -> dtype:
     """The torch dtype of a NumPy dtype. TypeError with PyTorch's text where there is none."""
     found = _BY_NUMPY.get(array_type)
     if found is None:
-        raise TypeError(f"can't convert np.ndarray of type {array_type}. The only supported types are: "
+        raise TypeError(f"can't convert np.ndarray of type {array_type.type.__module__}.{array_type.type.__name__}. The only supported types are: "
                         "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")  # fmt: skip
     return found
 

@@ -95,7 +95,7 @@ def _bce_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) ->
 
 
 def _bce_target_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) -> Any:
-    found = spread(grad, self, reduction) * (_log(1 - self) - _log(self))
+    found = spread(grad, self, reduction) * (jnp.log1p(-self) - jnp.log(self))
     return found if weight is None else found * weight
 
 

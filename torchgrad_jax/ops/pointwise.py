@@ -345,9 +345,14 @@ _bitwise("bitwise_or", lax.bitwise_or, "The bits set in one.")
 _bitwise("bitwise_xor", lax.bitwise_xor, "The bits set in just one.")
 
 
-@op("bitwise_not(Tensor self)", inplace=True, differentiable=False)
+def _integers_only(a: Any) -> None:
+    if a.dtype.kind not in "biu":
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+
+
+@op("bitwise_not(Tensor self)", inplace=True, differentiable=False, validate=_integers_only)
 def bitwise_not(x: Any) -> Any:
-    """The bits inverted."""
+    """The bits inverted. TypeError for floating point."""
     return lax.bitwise_not(x)
 
 
@@ -406,12 +411,8 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """`value` where `mask` is true, else self."""
     if mask.dtype != np.bool_:
-        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + _lower_title(mask))
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + dtypes.of(np.dtype(mask.dtype)).word)
     return jnp.where(mask, convert(value, np.dtype(x.dtype)), x)
-
-
-def _lower_title(x: Any) -> str:
-    return {"int64": "long int", "float32": "float", "uint8": "unsigned char"}.get(np.dtype(x.dtype).name, np.dtype(x.dtype).name)
 
 
 # ---------------------------------------------------------------------- conversion

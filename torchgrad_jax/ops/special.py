@@ -140,12 +140,7 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
     for label, a in (("end", end), ("weight", weight)):
         if not isinstance(a, type) and a.dtype != x.dtype:
-            raise RuntimeError(f"expected dtype {_word(x)} for `{label}` but got dtype {_word(a)}")
-
-
-def _word(a: Any) -> str:
-    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
-            "int32": "int"}.get(np.dtype(a.dtype).name, np.dtype(a.dtype).name)  # fmt: skip
+            raise RuntimeError(f"expected dtype {dtypes.of(np.dtype(x.dtype)).word} for `{label}` but got dtype {dtypes.of(np.dtype(a.dtype)).word}")
 
 
 _LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight), "end": lambda grad, weight: grad * weight}

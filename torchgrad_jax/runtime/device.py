@@ -38,6 +38,8 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}'")
             index = int(number)
+        if not kind.replace("_", "").isalpha():
+            raise RuntimeError(f"Invalid device string: '{type}'")
         if kind not in PLATFORMS:
             if kind in _KNOWN.split(", "):
                 raise RuntimeError(f"device type '{kind}' has no JAX platform here; use one of {', '.join(PLATFORMS)}")

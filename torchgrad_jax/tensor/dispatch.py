@@ -21,6 +21,7 @@ from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
 _new = object.__new__
 NO_PLAN: Any = object()
+MISSING: Any = object()
 
 
 def plan_of(sig: Signature, mask: int) -> Any:
@@ -96,11 +97,11 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
 def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
     """The function of an operator of a tensor and a second one, or a Python number. `otherwise` is its general form."""
 
-    def call(self: Tensor, other: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Tensor, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         kind = type(other)
         rec = per_thread.recorder
         if args or kwargs or rec.rare or type(self) is not Tensor:
-            return otherwise(self, other, *args, **kwargs)
+            return otherwise(self, *(() if other is MISSING else (other,)), *args, **kwargs)
         a = self._value if self._storage is None else self._read()
         if kind is Tensor:
             b = other._value if other._storage is None else other._read()
@@ -108,6 +109,8 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Ca
         elif kind is float or kind is int:
             b = other
             mask = self._rg if rec.grad_enabled else 0
+        elif other is MISSING:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "other"')
         else:
             return otherwise(self, other)
         try:

@@ -153,6 +153,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where `mask` is true, in one dimension. Looks at the mask."""
     from torchgrad_jax.tensor.indexing import getitem
 
+    if mask._aval.dtype != np.bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(input._aval.shape, mask._aval.shape)
     return getitem(_to_shape(input, shape), _to_shape(mask, shape))
 

@@ -123,7 +123,7 @@ def _install_dunders() -> None:
         "eq": Tensor.eq, "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
         "and": Tensor.bitwise_and, "or": Tensor.bitwise_or, "xor": Tensor.bitwise_xor,
     }.items():  # fmt: skip
-        setattr(Tensor, f"__{name}__", _operator(function))
+        setattr(Tensor, f"__{name}__", _operator(function, name != "matmul"))
     for name, function in {"neg": Tensor.neg, "abs": Tensor.abs, "invert": Tensor.bitwise_not}.items():
         setattr(Tensor, f"__{name}__", function)
     for name, function in {"add": functions.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
@@ -139,8 +139,10 @@ def _install_dunders() -> None:
         setattr(Tensor, name, function)
 
 
-def _operator(function: Any) -> Any:
-    """A dunder: an operand that is no tensor and no number is left to the other side."""
+def _operator(function: Any, numbers: bool = True) -> Any:
+    """A dunder: an operand that is no tensor (and no number, where one would do) is left to the other side."""
+    if not numbers:
+        return lambda self, other: function(self, other) if isinstance(other, Tensor) else NotImplemented
 
     def dunder(self: Tensor, other: Any) -> Any:
         kind = type(other)

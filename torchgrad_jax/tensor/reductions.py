@@ -30,11 +30,15 @@ def _bind(name: str, *statics: Any) -> Any:
     return registry[name].bind((ARRAY, *(Static(s) for s in statics)))
 
 
-def _dims(dim: Any) -> tuple[int, ...] | None:
+def _dims(dim: Any, name: str = "sum") -> tuple[int, ...] | None:
     """`dim` as a tuple of ints."""
     if dim is None:
         return None
-    return tuple(d.__index__() for d in dim) if isinstance(dim, (tuple, list)) else (dim.__index__(),)
+    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    for d in dims:
+        if not hasattr(d, "__index__"):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (dim={type(dim).__name__}), but dim must be an int or a tuple of ints")
+    return tuple([d.__index__() for d in dims])
 
 
 def _check_input(name: str, input: Any) -> None:

@@ -258,19 +258,26 @@ class Tensor(_Base):
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
+        if not isinstance(flag, bool):
+            raise RuntimeError("requires_grad must be a bool")
         if not flag and self.grad_fn is not None:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
                 "that doesn't require differentiation use var_no_grad = var.detach()."
             )
         if flag and not dtypes.is_float(self._aval.dtype):
-            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self._rg = bool(flag)
         if self._view is not None:
             self._view.asked = self._rg
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` in place and return the tensor."""
+        if not isinstance(requires_grad, bool):
+            given = type(requires_grad).__name__
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
+        if requires_grad and not dtypes.is_float(self._aval.dtype):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self.requires_grad = requires_grad
         return self
 

@@ -119,6 +119,9 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
+    for position, (label, dim) in enumerate((("dim0", dim0), ("dim1", dim1)), 1):
+        if not hasattr(dim, "__index__"):
+            raise TypeError(f"transpose(): argument '{label}' (position {position}) must be int, not {type(dim).__name__}")
     ndim = input._aval.ndim
     dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
     return _view("transpose", input, dim0, dim1)
@@ -179,7 +182,7 @@ def infer_size(size: Sequence[int], numel: int) -> tuple[int, ...]:
                 raise RuntimeError("only one dimension can be inferred")
             unknown = i
         elif n < 0:
-            raise RuntimeError(f"invalid shape dimension {n}")
+            raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {list(size)}")
         else:
             known *= n
     if unknown is None:

@@ -1,0 +1,121 @@
+"""Calling the user's hooks: they see Tensors, whatever the pass computes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.tensor.conversion import type_
+from torchgrad_jax.tensor.node import Calculus, Node
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+
+def lifted(calculus: Calculus, grad: Any) -> Any:
+    """A gradient as a Tensor; None as it is."""
+    return grad if calculus.tensors or grad is None else wrap(calculus.recorder.alias(grad))
+
+
+def lowered(calculus: Calculus, grad: Any) -> Any:
+    """What a hook left, as the pass computes on it."""
+    return grad if calculus.tensors or grad is None else grad._read()
+
+
+def call_tensor_hooks(calculus: Calculus, hooks: Any, grad: Any) -> Any:
+    """`Tensor.register_hook`: each hook may replace the gradient by one of the same type and size. TypeError, RuntimeError as PyTorch."""
+    value = lifted(calculus, grad)
+    for hook in list(hooks.values()):
+        replaced = hook(value)
+        if replaced is not None:
+            _check_tensor(replaced)
+            value = _checked(hook, value, replaced)
+    return lowered(calculus, value)
+
+
+def tensor_pre_hooks(calculus: Calculus, node: Node, received: list[Any]) -> list[Any]:
+    """Hooks of the node's output tensors, then tensors that retain their gradient."""
+    hooks = node.hooks
+    assert hooks is not None
+    received = _padded(node, received)
+    for nr, registered in list(hooks.tensor.items()):
+        if registered:
+            received[nr] = call_tensor_hooks(calculus, registered, received[nr])
+    for nr, keep in list(hooks.retain.items()):
+        if received[nr] is not None:
+            keep(lifted(calculus, received[nr]))
+    return received
+
+
+def node_pre_hooks(calculus: Calculus, node: Node, received: list[Any]) -> list[Any]:
+    """`Node.register_prehook`."""
+    assert node.hooks is not None
+    received = _padded(node, received)
+    for hook in list(node.hooks.pre.values()):
+        given = tuple([lifted(calculus, g) for g in received])
+        replaced = hook(given)
+        if replaced is not None:
+            received = [lowered(calculus, g) for g in _replacement(hook, given, replaced)]
+    return received
+
+
+def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: list[Any]) -> tuple[Any, ...]:
+    """`Node.register_hook`: hooks see and may replace the gradients laid out as `next_functions` is."""
+    assert node.hooks is not None
+    outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
+    inputs, places = _by_input(node, outs)
+    given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
+    for hook in list(node.hooks.post.values()):
+        replaced = hook(given, outputs)
+        if replaced is not None:
+            given = _replacement(hook, given, replaced)
+    return tuple([lowered(calculus, given[i]) for i in places])
+
+
+def _padded(node: Node, received: list[Any]) -> list[Any]:
+    missing = len(node.output_avals) - len(received)
+    return received + [None] * missing if missing > 0 else list(received)
+
+
+def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+    """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
+    plan = getattr(node, "plan", None)
+    if plan is None:
+        return list(outs), list(range(len(outs)))
+    laid: list[Any] = [None] * plan.arity
+    for i, g in zip(plan.inputs, outs, strict=True):
+        laid[i] = g
+    return laid, list(plan.inputs)
+
+
+# ---------------------------------------------------------------------- what a hook may return
+
+
+def _replacement(hook: Any, given: tuple[Any, ...], replaced: Any) -> tuple[Any, ...]:
+    if isinstance(replaced, Tensor) and len(given) == 1:
+        replaced = (replaced,)
+    if not isinstance(replaced, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(replaced).__name__}'")
+    if len(replaced) != len(given):
+        raise RuntimeError(f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(replaced)}, but expected {len(given)})")
+    for old, new in zip(given, replaced, strict=True):
+        if new is not None:
+            _check_tensor(new)
+            if old is not None:
+                _checked(hook, old, new)
+    return replaced
+
+
+def _check_tensor(replaced: Any) -> None:
+    if not isinstance(replaced, Tensor):
+        raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
+
+
+def _checked(hook: Any, old: Tensor | None, new: Tensor) -> Tensor:
+    if old is not None:
+        if old._aval.dtype != new._aval.dtype:
+            raise RuntimeError(f"hook '{_name(hook)}' has changed the type of value (was {type_(old)} got {type_(new)})")
+        if old._aval.shape != new._aval.shape:
+            raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
+    return new
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__name__", "<unknown>")
