@@ -259,6 +259,8 @@ class _Rehearsal(_Task):
 
 def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
     """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`."""
+    if not variable._rg:  # it was asked not to require a gradient since
+        return
     extra = variable._own_extra()
     old = extra.grad
     if calculus.tensors:

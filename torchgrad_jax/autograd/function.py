@@ -12,6 +12,7 @@ from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import turn
 from torchgrad_jax.tensor.inplace import VIEW_OF_LEAF, detached, overwrite, rebase
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Node
+from torchgrad_jax.tensor.storage import present
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 __all__ = ["Function", "FunctionCtx"]
@@ -178,7 +179,9 @@ def _unpack(node: FunctionNode, saved: Any) -> Any:
         return saved
     value: Value = saved.value
     if value.counter is not None and value.counter.version != value.version:
-        _raise_modified(node, saved)
+        value = present(value)
+        if value.counter.version != value.version:
+            _raise_modified(node, saved)
     if isinstance(saved.source, Tensor):
         return saved.source
     t = wrap(value if value.counter is None else per_thread.recorder.alias(value))

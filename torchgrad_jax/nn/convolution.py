@@ -97,8 +97,8 @@ def _conv_transpose(
 ) -> Tensor:  # fmt: skip
     _check_tensors(name, input, weight, bias)
     given = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
-    numbers = [_numbers(n, v, count) for n, v in given.items()]
-    return _convolve(name, count, input, weight, bias, *numbers, groups, True)
+    stride, padding, dilation, output_padding = (_numbers(n, v, count) for n, v in given.items())
+    return _convolve(name, count, input, weight, bias, stride, padding, dilation, output_padding, groups, True)
 
 
 def conv1d(

@@ -220,7 +220,8 @@ def instance_norm(
     samples, channels, *space = input._aval.shape
     as_batch = reshape(input, (1, samples * channels, *space))
     repeated = [None if p is None else _repeat(p, samples) for p in (running_mean, running_var, weight, bias)]
-    out = _batch_norm(as_batch, *repeated, use_input_stats, momentum, eps)
+    mean, var, scale, shift = repeated
+    out = _batch_norm(as_batch, mean, var, scale, shift, use_input_stats, momentum, eps)
     if use_input_stats:
         for old, new in zip((running_mean, running_var), repeated, strict=False):
             if old is not None and new is not None:

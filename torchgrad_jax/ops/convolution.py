@@ -80,6 +80,7 @@ def _by_shifts(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, grou
             number = w[(slice(None), slice(None), slice(None), i, *k)]
             term = jnp.broadcast_to(part, shape) * lax.expand_dims(number, range(3, 3 + len(sizes)))
             total = term if total is None else total + term
+    assert total is not None
     return lax.reshape(total, (n, out, *sizes))
 
 

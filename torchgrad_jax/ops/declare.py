@@ -70,9 +70,7 @@ class Operator:
         layout: list[Any] = []
         operands: list[Any] = []
         schema = self.schema
-        position = 0
-        for p, value in zip(schema.parameters, schema.arguments(args, kwargs), strict=True):
-            position += 1
+        for position, (p, value) in enumerate(zip(schema.parameters, schema.arguments(args, kwargs), strict=True), 1):
             if p.is_tensor or p.is_number:
                 layout.append(_operand(schema, p, value, position, operands, is_tensor))
             else:

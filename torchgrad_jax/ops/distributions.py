@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -118,7 +118,7 @@ def _fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
     return th + _round_odd_sum(tl, ul)
 
 
-def _scale_shift(a: np.ndarray, scale: float, shift: float) -> np.ndarray:
+def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
     """a * scale + shift with the fused multiply-add that PyTorch's vectorised kernels compile to."""
     if scale == 1 and shift == 0:
         return a

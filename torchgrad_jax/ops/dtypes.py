@@ -90,7 +90,8 @@ def of(array_type: np.dtype) -> dtype:
     """The torch dtype of a NumPy dtype. TypeError with PyTorch's text where there is none."""
     found = _BY_NUMPY.get(array_type)
     if found is None:
-        raise TypeError(f"can't convert np.ndarray of type {array_type.type.__module__}.{array_type.type.__name__}. The only supported types are: "
+        kind = array_type.type
+        raise TypeError(f"can't convert np.ndarray of type {kind.__module__}.{kind.__name__}. The only supported types are: "
                         "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")  # fmt: skip
     return found
 

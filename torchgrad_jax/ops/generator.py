@@ -98,7 +98,8 @@ class Generator:
 
     def get_state(self) -> np.ndarray:
         """The state as a uint8 array of 5056 bytes, in the layout of `torch.Generator.get_state` (CPU)."""
-        key, pos = self._engine.get_state()[1:3]
+        state: Any = self._engine.get_state()
+        key, pos = state[1:3]
         if pos == _MT_WORDS:
             left, following = 1, 0 if self._fresh else _MT_WORDS
         else:
@@ -133,7 +134,7 @@ class Generator:
         _, cached, _, valid, float_normal, float_valid = _STATE_TAIL.unpack_from(data, _STATE_SIZE - _STATE_TAIL.size)
         self._seed = seed
         self._fresh = following == 0
-        self._engine.set_state(("MT19937", key, _MT_WORDS if left == 1 else following))
+        self._engine.set_state(("MT19937", key, _MT_WORDS if left == 1 else following, 0, 0.0))
         self._next_normal = cached if valid else None
         self._next_float_normal = (float_normal, float_valid)
 
@@ -236,7 +237,7 @@ class Generator:
         if from_ is None and to is None:
             return _d.random_full(self, dims, dt)
         if to is None:
-            return _d.random_from(self, dims, dt, int(from_))
+            return _d.random_from(self, dims, dt, int(from_ or 0))
         return _d.random_from_to(self, dims, dt, 0 if from_ is None else from_, to)
 
     def randperm(self, n: int, dtype: Any = np.int64) -> np.ndarray:

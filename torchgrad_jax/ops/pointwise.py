@@ -11,6 +11,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import SAME, convert, op
 
+
 def _refuse_bool_sub(a: Any, b: Any, **_: Any) -> None:
     if _is_bool(a) and _is_bool(b):
         raise RuntimeError(
@@ -146,7 +147,7 @@ def _power(x: Any, exponent: Any) -> Any:
 
 
 @op("pow_scalar(Tensor self, any exponent)", inplace=True, method=False, toplevel=False, node="PowBackward0",
-    grads={"self": lambda grad, self, exponent: jnp.zeros_like(self) if exponent == 0 else grad * (exponent * _power(self, exponent - 1)).conj()})  # fmt: skip
+    grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * _power(self, exponent - 1)).conj())})  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
     from torchgrad_jax.ops.promotion import result_type

@@ -108,7 +108,8 @@ def _window_indices(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, di
 
 def flat_windows(spatial: Ints, coordinates: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """From the coordinates (windows, elements) along each dimension: flat indices of shape (all windows, all elements), and which are inside."""
-    flat, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    flat: Any = np.zeros((1, 1), np.int64)
+    inside: Any = np.ones((1, 1), bool)
     for n, at in zip(spatial, coordinates, strict=True):
         ok = (at >= 0) & (at < n)
         shape = (flat.shape[0] * at.shape[0], flat.shape[1] * at.shape[1])

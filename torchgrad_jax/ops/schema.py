@@ -1,8 +1,8 @@
 """Operator schemas: ``"sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"``.
 
-Types: Tensor, Tensor[] (a sequence of them), Scalar (a Python number, given to programs at run time), Tensor|Scalar, Index (a run-time
-int that keeps its type), and the static ones int, float, bool, str, int[], dtype, any. `?` after a type allows None. ``int...`` is a sequence of ints that may also
-be spelt as separate arguments.
+Types: Tensor, Tensor[] (a sequence of them), Scalar (a Python number, given to programs at run time), Tensor|Scalar, Index (a run-time int
+that keeps its type), and the static ones int, float, bool, str, int[], dtype, any. `?` after a type allows None. ``int...`` is a sequence
+of ints that may also be spelt as separate arguments.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def static(schema: Schema, p: Parameter, value: Any, position: int) -> Any:
         found = value
     elif kind == "dtype" and isinstance(value, dtypes.dtype):
         found = value.np
-    elif kind == "float" and hasattr(value, "item"):
-        found = float(value.item())
+    elif kind == "float" and value is not None and not isinstance(value, (bool, str)) and hasattr(value, "__float__"):
+        found = float(value)  # a 0-dim tensor
     else:
         found = None
     if found is None:

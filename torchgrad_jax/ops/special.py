@@ -303,7 +303,8 @@ def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
 @op("mvlgamma(Tensor self, int p)", promote="float", inplace=True, aliases=("special_multigammaln",), grads={"self": _mvlgamma_grad})
 def mvlgamma(x: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`."""
-    return (sum(lax.lgamma(x - i / 2) for i in range(p)) + p * (p - 1) / 4 * math.log(math.pi)).astype(x.dtype)
+    total: Any = sum(lax.lgamma(x - i / 2) for i in range(p))
+    return (total + p * (p - 1) / 4 * math.log(math.pi)).astype(x.dtype)
 
 
 # ---------------------------------------------------------------------- parts of floating point numbers

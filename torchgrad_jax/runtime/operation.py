@@ -43,7 +43,8 @@ class BoundOp(Protocol):
 class Signature:
     """A BoundOp specialized to input avals: its output avals, and its function under `jax.jit`.
 
-    `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it was compiled into.
+    `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it
+    was compiled into.
     `plans` belongs to the layer that differentiates.
     """
 

@@ -136,7 +136,8 @@ def moved_value(value: Any, where: device) -> Any:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies."""
     dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
-    kwargs.pop("non_blocking", None), kwargs.pop("memory_format", None)
+    for unneeded in ("non_blocking", "memory_format"):  # every array is row-major, every copy asynchronous
+        kwargs.pop(unneeded, None)
     if "other" in kwargs:
         args = (kwargs.pop("other"), *args)
     if kwargs or not (dtype is None or isinstance(dtype, dtypes.dtype)):
@@ -213,9 +214,8 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     memo[id(self)] = made
     grad = self.grad
     if grad is not None:
-        made.grad = copy.deepcopy(grad, memo)
-    if self.__dict__:
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        made._own_extra().grad = copy.deepcopy(grad, memo)
+    vars(made).update(copy.deepcopy(vars(self), memo))
     return made
 
 
@@ -231,7 +231,7 @@ def _rebuild(cls: type, array: np.ndarray, where: str, requires_grad: bool, attr
     made = wrap(from_data(array, None, where))
     made.__class__ = cls
     made._rg = requires_grad
-    made.__dict__.update(attributes)
+    vars(made).update(attributes)
     return made
 
 

@@ -445,7 +445,9 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
     kind = np.float64 if target.kind not in "c" else np.complex128
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     index = np.arange(steps)
-    array = np.where(index < steps // 2, kind(start) + kind(step) * index, kind(end) - kind(step) * (steps - 1 - index)) if steps > 1 else np.full(steps, start, kind)  # fmt: skip
+    # From both ends inwards, as PyTorch counts.
+    from_start, from_end = kind(start) + kind(step) * index, kind(end) - kind(step) * (steps - 1 - index)
+    array = np.where(index < steps // 2, from_start, from_end) if steps > 1 else np.full(steps, start, kind)
     return _from_host(array.astype(target), device, requires_grad)
 
 

@@ -211,7 +211,7 @@ def _format_cells(values: np.ndarray, options: _PrintOptions) -> tuple[list[str]
     return [text.rjust(width) for text in texts], width
 
 
-def _format_complex(values: np.ndarray, options: _PrintOptions) -> tuple[list[str], int]:
+def _format_complex(values: Any, options: _PrintOptions) -> tuple[list[str], int]:
     reals, real_width = _format_floats(values.real.astype(np.float64).tolist(), options)
     imags, imag_width = _format_floats(values.imag.astype(np.float64).tolist(), options)
     cells = []

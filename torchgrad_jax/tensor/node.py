@@ -249,7 +249,9 @@ class OpNode(Node):
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
 
-unpack_saved: Callable[[Node, int], Any]  # set by dispatch, which knows Tensor
+def unpack_saved(node: Node, i: int) -> Any:
+    """What `node` saved at place `i`, as the user sees it. Dispatch, which knows Tensor, puts its own in this place."""
+    raise NotImplementedError
 
 
 def operation_name(name: str) -> str:

@@ -37,7 +37,8 @@ def _dims(dim: Any, name: str = "sum") -> tuple[int, ...] | None:
     dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     for d in dims:
         if not hasattr(d, "__index__"):
-            raise TypeError(f"{name}() received an invalid combination of arguments - got (dim={type(dim).__name__}), but dim must be an int or a tuple of ints")
+            given = type(dim).__name__
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (dim={given}), but dim must be an int or a tuple of ints")
     return tuple([d.__index__() for d in dims])
 
 

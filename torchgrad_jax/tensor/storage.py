@@ -76,10 +76,10 @@ class Storage:
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
         made = Storage(per_thread.recorder.alias(self.value))
-        living = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
+        living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
         living.append(weakref.ref(made))
         for reference in living:
-            storage = reference()
+            storage: Any = reference()
             if storage is not None:
                 storage.siblings = living
         return made

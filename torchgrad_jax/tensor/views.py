@@ -205,7 +205,7 @@ def view(input: Tensor, *size: Any) -> Tensor:
     if len(size) == 1 and isinstance(size[0], dtype):
         if size[0] is input.dtype:
             return _view("alias", input)
-        raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype), or jax.lax.bitcast on to_jax values.")
+        raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
     aval = input._aval
     return _view("view", input, infer_size(as_dims(size), aval.size))
 
@@ -372,7 +372,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     dim = wrap_dim(dim, len(shape))
     n = shape[dim]
     if isinstance(split_size_or_sections, NUMBERS):
-        size = split_size_or_sections
+        size = int(split_size_or_sections.real)
         if size < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
         if size == 0 and n:
