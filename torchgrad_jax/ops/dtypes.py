@@ -91,8 +91,10 @@ def of(array_type: np.dtype) -> dtype:
     found = _BY_NUMPY.get(array_type)
     if found is None:
         kind = array_type.type
-        raise TypeError(f"can't convert np.ndarray of type {kind.__module__}.{kind.__name__}. The only supported types are: "
-                        "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")  # fmt: skip
+        raise TypeError(
+            f"can't convert np.ndarray of type {kind.__module__}.{kind.__name__}. The only supported types are: float64, float32, float16, "
+            "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
+        )
     return found
 
 
