@@ -16,7 +16,7 @@ from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import per_thread, record2
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.dispatch import apply, call_tensors, call_values, unpack_saved
+from torchgrad_jax.tensor.dispatch import apply, call_values, unpack_all
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
@@ -63,9 +63,9 @@ class _Task:
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
         if create_graph:
-            self.calculus = Calculus(rec, call_tensors, _add_tensors, unpack_saved, True)
+            self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True)
         else:
-            self.calculus = Calculus(rec, call_values, _add_values, unpack_saved, False)
+            self.calculus = Calculus(rec, call_values, _add_values, unpack_all, False)
         self.captures = captures
         self.captured: dict[Edge, Any] = {}
         self.wanted: dict[Node, list[int]] = {}
@@ -108,7 +108,7 @@ class _Task:
     def _make_tape(self, print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Tensor]) -> tape.Tape:
         scratch = tape.ScratchRecorder(self.calculus.recorder)
         pass_ = _Rehearsal(False, True, self.captures, self.accumulate)
-        pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_saved, False)
+        pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
         pass_.calculus.placed = tape.placed(print_, roots)
         pass_.run(roots, grads)
         made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index)
@@ -139,7 +139,12 @@ class _Task:
                 continue
             if node.hooks is not None:
                 received = node_pre_hooks(calculus, node, tensor_pre_hooks(calculus, node, received))
-            outs = self._run_node(node, received)
+            if received[0] is None and received.count(None) == len(received) and not node.runs_without_gradient:
+                outs: tuple[Any, ...] = (None,) * len(node.next)
+            else:
+                outs = node.run(calculus, received)
+            if node.hooks is not None and node.hooks.post:
+                outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
                 node.release()
             for (target, nr), grad in zip(node.next, outs, strict=True):
@@ -157,15 +162,6 @@ class _Task:
 
     def _results(self) -> list[Tensor | None]:
         return [None if g is None else self._as_tensor(g) for g in (self.captured.get(e) for e in self.captures or ())]
-
-    def _run_node(self, node: Node, received: list[Any]) -> tuple[Any, ...]:
-        if received.count(None) == len(received) and not node.runs_without_gradient:
-            outs: tuple[Any, ...] = (None,) * len(node.next)
-        else:
-            outs = node.run(self.calculus, received)
-        if node.hooks is not None and node.hooks.post:
-            outs = node_post_hooks(self.calculus, node, outs, received)
-        return outs
 
     def _order(self, roots: Sequence[Edge]) -> list[Node]:
         """All nodes that can be reached, later ones first; leaves apart, with the number of gradients they wait for."""
@@ -275,8 +271,10 @@ def _leading_to(order: list[Node], wanted: set[Node]) -> set[Node]:
     """The nodes that have a wanted one among their descendants."""
     found: set[Node] = set()
     for node in reversed(order):  # earlier nodes first: descendants are known
-        if any(target in wanted or target in found for target, _ in node.next):
-            found.add(node)
+        for target, _ in node.next:
+            if target in wanted or target in found:
+                found.add(node)
+                break
     return found
 
 

@@ -8,6 +8,7 @@ is one dict lookup that also yields its output avals. This is what makes a loop 
 from __future__ import annotations
 
 import threading
+from functools import cache
 from sys import getrefcount
 from typing import Any
 
@@ -144,7 +145,7 @@ class Recorder:
         if type(array) is np.ndarray:
             if value.epoch is not None or not is_default(aval.device):  # used before: from now on it stays on the device
                 array = value.array = put(array, aval.device)
-        elif is_tracer(array):
+        elif type(array) is not _array_class() and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
@@ -181,6 +182,10 @@ class Recorder:
         global _steps
         _steps += 1
         return self.step.next.setdefault(key, step)
+
+    def operand(self, operand: Any) -> Any:
+        """What stands in a key for an operand that is not of this program so far: a new input's slot, a number's type."""
+        return self.enter(operand) if type(operand) is Value else type(operand)
 
     def number(self, number: Any) -> None:
         """Make a Python number an input of the program; its type stands for it in the key."""
@@ -238,6 +243,14 @@ class Recorder:
         self.flush("device")
         self.device = where
         self.clear()
+
+
+@cache
+def _array_class() -> type:
+    """The class of JAX's concrete arrays, to tell them from tracers at the price of one comparison."""
+    import jax.numpy as jnp
+
+    return type(jnp.zeros(()))
 
 
 class _PerThread(threading.local):
@@ -307,24 +320,15 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """Record an operation of any operands. Returns its Value, or the tuple of its Values if it has several outputs."""
     epoch = rec.epoch
-    slots = []
-    numbers = None
-    for o in operands:
-        if type(o) is Value:
-            slots.append(o.slot if o.epoch is epoch else rec.enter(o))
-        else:
-            slots.append(type(o))
-            if numbers is None:
-                numbers = []
-            numbers.append(o)
-    args = tuple(slots)
-    key = (bop, *args)
+    slots = [o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
+    key = (bop, *slots)
     step = rec.step.next.get(key)
     if step is None:
-        step = rec.extend(bop, args, key, operands)
-    if numbers is not None:
-        for n in numbers:
-            rec.number(n)
+        step = rec.extend(bop, tuple(slots), key, operands)
+    if step.numbers:  # after the last thing that can fail: numbers and steps stay in line
+        for o in operands:
+            if type(o) is not Value:
+                rec.number(o)
     rec.step = step
     aval = step.aval
     values = rec.values

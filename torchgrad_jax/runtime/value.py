@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,11 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
 
 def is_tracer(array: Any) -> bool:
     """Whether `array` stands for a value inside a JAX transformation."""
+    return isinstance(array, _tracer_class())
+
+
+@cache
+def _tracer_class() -> type:
     from jax.core import Tracer
 
-    return isinstance(array, Tracer)
+    return Tracer

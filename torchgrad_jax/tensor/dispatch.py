@@ -214,15 +214,27 @@ def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def apply(bound: Any, operands: Sequence[Any]) -> Any:
     """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
     rec = per_thread.recorder
-    values = tuple([o._read() if isinstance(o, Tensor) else o for o in operands])
-    mask = 0
-    if rec.grad_enabled:
-        for i, o in enumerate(operands):
-            if isinstance(o, Tensor) and o._rg:
-                mask |= 1 << i
-        if mask and rec.turned:
+    found = []
+    mask, bit = 0, 1
+    for o in operands:
+        if isinstance(o, Tensor):
+            found.append(o._value if o._storage is None else o._read())
+            if o._rg:
+                mask |= bit
+        else:
+            found.append(o)
+        bit <<= 1
+    if mask:
+        if not rec.grad_enabled:
+            mask = 0
+        elif rec.turned:
             turn(rec)
-    outs, sig = run(rec, bound, values)
+    values = tuple(found)
+    try:
+        outs = record(rec, bound, values)
+        sig: Any = rec.step.signature or rec.last
+    except (TracedInput, DeviceChange):
+        outs, sig = run(rec, bound, values)
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
     if type(outs) is Value:
         return result(outs, node, 0)
@@ -234,17 +246,18 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
 
 def result(value: Value, node: Node | None, nr: int) -> Tensor:
     """A new tensor, the `nr`-th result of `node` if there is one."""
-    t = wrap(value)
-    if node is not None:
-        t._rg = True
-        t._node = node
-        t._nr = nr
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._extra = None
+    t._rg = node is not None
+    t._node = node
+    t._nr = nr
     return t
 
 
 def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any], values: Sequence[Any], outs: Any) -> OpNode | None:
     """The node of an operation whose operands need gradients as `mask` says; None where the result has none."""
-    p: Plan = plan_of(sig, mask)
+    p: Plan = sig.plans.get(mask) or plan_of(sig, mask)
     if p is NO_PLAN:
         return None
     node: OpNode = _new(p.node_class)
@@ -259,11 +272,6 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     rec.sequence += 1
     node.hooks = None
     return node
-
-
-def call_tensors(bound: Any, operands: tuple[Any, ...]) -> Any:
-    """`Calculus.call` on Tensors."""
-    return apply(bound, operands)
 
 
 def call_values(bound: Any, values: tuple[Any, ...]) -> Any:
@@ -292,6 +300,26 @@ def unpack_saved(node: Node, i: int) -> Any:
         if isinstance(source, AccumulateGrad):
             return source.variable
     return result(value if value.counter is None else per_thread.recorder.alias(value), source, nr)
+
+
+def unpack_all(node: OpNode) -> tuple[Any, ...]:
+    """`unpack_saved` of all that `node` saved. RuntimeError where it was freed."""
+    if node.saved is None:
+        raise RuntimeError(nodes.FREED_MESSAGE)
+    found = []
+    for i, (value, origin) in enumerate(zip(node.saved, node.plan.origins, strict=True)):
+        if type(value) is not Value:
+            found.append(value)
+        elif value.counter is not None:
+            found.append(unpack_saved(node, i))
+        elif origin is None:
+            found.append(result(value, None, 0))
+        elif origin < 0:
+            found.append(result(value, node, -1 - origin))
+        else:
+            source, nr = node.next[origin]
+            found.append(source.variable if type(source) is AccumulateGrad else result(value, source, nr))
+    return tuple(found)
 
 
 nodes.unpack_saved = unpack_saved

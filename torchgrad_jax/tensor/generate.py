@@ -87,12 +87,13 @@ class Understood:
     """Calls of one operator, each kind worked out once: which bound operator, and which arguments are its operands. Working out what the
     arguments of a call mean costs more than recording it."""
 
-    __slots__ = ("_operator", "_dynamic", "_by_name", "_known", "_fixed")
+    __slots__ = ("_operator", "_dynamic", "_typed", "_by_name", "_known", "_fixed")
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         parameters = operator.schema.parameters
         self._dynamic = tuple(p.is_tensor or p.is_number for p in parameters)
+        self._typed = all(self._dynamic)
         self._by_name = {p.name: i for i, p in enumerate(parameters)}
         self._fixed = not any(p.type in ("Tensor[]", "int...") for p in parameters)
         self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
@@ -116,6 +117,8 @@ class Understood:
         return bound, operands
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self._typed:
+            return (len(args), *map(type, args), *kwargs, *map(type, kwargs.values()))
         # 1, 1.0 and True are equal, but not the same argument: static ones are told apart by type, too.
         key: list[Any] = [type(a) if dynamic else (type(a), a) for a, dynamic in zip(args, self._dynamic, strict=False)]
         key.append(len(args))

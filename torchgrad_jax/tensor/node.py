@@ -38,7 +38,7 @@ class Calculus:
         self.recorder: Recorder = rec
         self.call: Callable[[Any, tuple[Any, ...]], Any] = call
         self.add: Callable[[Any, Any], Any] = add
-        self.unpack: Callable[[Node, int], Any] = unpack
+        self.unpack: Callable[[OpNode], tuple[Any, ...]] = unpack
         self.tensors: bool = tensors
         self.placed: dict[Node, Any] | None = None
 
@@ -215,7 +215,7 @@ class OpNode(Node):
             return (grads[0],) * len(self.next)
         if saved:
             if calculus.tensors:
-                saved = tuple([calculus.unpack(self, i) for i in range(len(saved))])
+                saved = calculus.unpack(self)
             else:
                 for v in saved:
                     if type(v) is Value and v.counter is not None and v.counter.version != v.version:
