@@ -320,7 +320,7 @@ def _outputs(node: FunctionNode, found: Any, tensors: list[Tensor], differentiab
             if out._node is not None or out._extra is not None:
                 out = outs[i] = detached(out)
             out._rg, out._node, out._nr = True, node, i
-    node._avals = tuple(avals)  # type: ignore[assignment]
+    node._avals = tuple(avals)
     if differentiable:
         node._saved = tuple([_Saved(t, node) if isinstance(t, Tensor) else t for t in node._to_save])
     node._to_save = node._dirty = node._non_differentiable = ()

@@ -258,22 +258,22 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """input / (1 + abs(input))."""
-    return input / (input.abs() + 1)  # type: ignore[attr-defined]
+    return input / (input.abs() + 1)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input)."""
-    return input - input.tanh()  # type: ignore[attr-defined]
+    return input - input.tanh()
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-input))."""
-    return input.sigmoid()  # type: ignore[attr-defined]
+    return input.sigmoid()
 
 
 def tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
-    return input.tanh()  # type: ignore[attr-defined]
+    return input.tanh()
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -320,7 +320,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-input)."""
-    return _along("softmax", -input, _implicit_dim("softmin", input.dim(), _stacklevel) if dim is None else dim, dtype)  # type: ignore[operator]
+    return _along("softmax", -input, _implicit_dim("softmin", input.dim(), _stacklevel) if dim is None else dim, dtype)
 
 
 _MISSING: Any = object()

@@ -153,8 +153,9 @@ def conv_transpose3d(
 
 
 def _pair(value: int | Sequence[int]) -> tuple[int, int]:
-    found = (value, value) if isinstance(value, int) else tuple(value)
-    return found * 2 if len(found) == 1 else found  # type: ignore[return-value]
+    if isinstance(value, int):
+        return value, value
+    return value[0], value[-1]  # one number in a sequence stands for both
 
 
 def _block_counts(sizes: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Ints:

@@ -149,7 +149,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     rows = math.prod(a.shape[:-1])
     made = apply(_TRILINEAR, (reshape(input1, (rows, a.shape[-1])), weight, reshape(input2, (rows, b.shape[-1]))))
     made = reshape(made, (*a.shape[:-1], w.shape[0]))
-    return made if bias is None else made + bias  # type: ignore[operator]
+    return made if bias is None else made + bias
 
 
 TOPLEVEL: dict[str, Any] = {"bilinear": bilinear}

@@ -40,7 +40,7 @@ def _reduction(reduction: str, size_average: bool | None = None, reduce: bool | 
 
 
 def _reduced(x: Tensor, reduction: str) -> Tensor:
-    return x.mean() if reduction == "mean" else x.sum() if reduction == "sum" else x  # type: ignore[attr-defined]
+    return x.mean() if reduction == "mean" else x.sum() if reduction == "sum" else x
 
 
 def _clamp_min(x: Tensor, least: float) -> Tensor:
@@ -83,8 +83,8 @@ def _check_weights(losses: Tensor, weight: Tensor) -> None:
 
 def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
     _check_weights(losses, weight)
-    losses = losses * weight  # type: ignore[operator]
-    return losses.sum() / weight.sum() if reduction == "mean" else _reduced(losses, reduction)  # type: ignore[attr-defined]
+    losses = losses * weight
+    return losses.sum() / weight.sum() if reduction == "mean" else _reduced(losses, reduction)
 
 
 def mse_loss(
@@ -104,7 +104,7 @@ def l1_loss(
     """The absolute differences; their mean or sum. ValueError for an unknown reduction."""
     input, target = _same_size(input, target)
     reduction = _reduction(reduction, size_average, reduce)
-    losses = (input - target).abs()  # type: ignore[operator]
+    losses = (input - target).abs()
     return _reduced(losses, reduction) if weight is None else _weighted(losses, weight, reduction)
 
 
@@ -117,7 +117,7 @@ def smooth_l1_loss(
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
-        return _reduced((input - target).abs(), reduction)  # type: ignore[operator]
+        return _reduced((input - target).abs(), reduction)
     return _call("smooth_l1_loss", (input, target), reduction, float(beta))
 
 
@@ -130,7 +130,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     if weight is not None:
         losses = _call("huber_loss", (input, target), "none", float(delta))
         _check_weights(losses, weight)
-        return _reduced(losses * weight, reduction)  # type: ignore[operator]
+        return _reduced(losses * weight, reduction)
     return _call("huber_loss", (input, target), reduction, float(delta))
 
 
@@ -160,8 +160,8 @@ def gaussian_nll_loss(
     if not isinstance(v, Tensor):
         if v < 0:
             raise ValueError("var has negative entry/entries")
-        v = v * x.new_ones(x._aval.shape)  # type: ignore[attr-defined]
-    elif bool((v < 0).any()):  # type: ignore[operator]
+        v = v * x.new_ones(x._aval.shape)
+    elif bool((v < 0).any()):
         raise ValueError("var has negative entry/entries")
     shape, given = x._aval.shape, v._aval.shape
     if given != shape:
@@ -172,8 +172,8 @@ def gaussian_nll_loss(
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
     # Gradients pass to var as if it had not been raised to eps.
-    raised = v + (_clamp_min(v.detach(), eps) - v.detach())  # type: ignore[operator]
-    loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)  # type: ignore[operator]
+    raised = v + (_clamp_min(v.detach(), eps) - v.detach())
+    loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduced(loss, reduction)
@@ -419,11 +419,11 @@ def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, 
         if weight is None:
             uniform = each.sum() / (~ignored).sum().to(logs.dtype)
         else:
-            chosen = weight[target.masked_fill(ignored, 0)].masked_fill(ignored, 0)  # type: ignore[index]
+            chosen = weight[target.masked_fill(ignored, 0)].masked_fill(ignored, 0)
             uniform = each.sum() / chosen.sum()
     else:
         uniform = _reduced(each, reduction)
-    return _mul_number(exact, 1 - smoothing) + _mul_number(uniform, smoothing / logs._aval.shape[axis])  # type: ignore[operator]
+    return _mul_number(exact, 1 - smoothing) + _mul_number(uniform, smoothing / logs._aval.shape[axis])
 
 
 # ---------------------------------------------------------------------- margins
@@ -460,7 +460,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return _reduced(_clamp_min(-target * (input1 - input2) + margin, 0), reduction)  # type: ignore[operator]
+    return _reduced(_clamp_min(-target * (input1 - input2) + margin, 0), reduction)
 
 
 def cosine_embedding_loss(
@@ -480,11 +480,11 @@ def cosine_embedding_loss(
         )
     axis = wanted - 1
     eps = 1e-12  # PyTorch's guard of this loss: added to the squared norms.
-    cosine: Any = (x * y).sum(axis) / (((x * x).sum(axis) + eps) * ((y * y).sum(axis) + eps)).sqrt()  # type: ignore[operator]
+    cosine: Any = (x * y).sum(axis) / (((x * x).sum(axis) + eps) * ((y * y).sum(axis) + eps)).sqrt()
     zero = cosine.detach() * 0
     together = where(t == 1, 1 - cosine, zero)
     apart = where(t == -1, _clamp_min(cosine - margin, 0), zero)
-    return _reduced(together + apart, reduction)  # type: ignore[operator]
+    return _reduced(together + apart, reduction)
 
 
 def multi_margin_loss(
@@ -526,7 +526,7 @@ def multilabel_soft_margin_loss(
 
     reduction = _reduction(reduction, size_average, reduce)
     t: Any = target
-    losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))  # type: ignore[operator]
+    losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
     return _reduced(losses.sum(-1) / input._aval.shape[-1], reduction)
@@ -537,7 +537,7 @@ def multilabel_soft_margin_loss(
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps over the last dimension."""
-    return _call("_pairwise_norm", (x1 - x2 + eps,), float(p), bool(keepdim))  # type: ignore[operator]
+    return _call("_pairwise_norm", (x1 - x2 + eps,), float(p), bool(keepdim))
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -550,7 +550,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
     axis = wrap_dim(dim, len(shape))
     a, b = (_unit(cast(expand(x, shape), common), axis, eps) for x in (x1, x2))
-    return (a * b).sum(axis)  # type: ignore[operator]
+    return (a * b).sum(axis)
 
 
 def _unit(x: Any, axis: int, eps: float) -> Any:
@@ -560,7 +560,7 @@ def _unit(x: Any, axis: int, eps: float) -> Any:
     norm = _call("_pairwise_norm", (last,), 2.0, True)
     norm = transpose(norm, axis, -1) if axis != x._aval.ndim - 1 else norm
     # The norm is raised to eps outside of the graph: its gradient stays that of the norm.
-    return x / (norm + (_clamp_min(norm.detach(), eps) - norm.detach()))  # type: ignore[operator]
+    return x / (norm + (_clamp_min(norm.detach(), eps) - norm.detach()))
 
 
 def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:

@@ -198,7 +198,7 @@ def batch_norm(
         _check_more_than_one("batch_norm", (size[0], size[1], *size[2:]), size)
     if not input._aval.size and dtypes.category(input._aval.dtype) == dtypes.FLOAT and input._aval.ndim > 1:
         _check_channels(input._aval.shape[1], running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-        return input.clone()  # type: ignore[attr-defined]
+        return input.clone()
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -225,7 +225,7 @@ def instance_norm(
     if use_input_stats:
         for old, new in zip((running_mean, running_var), repeated, strict=False):
             if old is not None and new is not None:
-                overwrite(old, reshape(new, (samples, channels)).mean(0).detach()._read())  # type: ignore[attr-defined]
+                overwrite(old, reshape(new, (samples, channels)).mean(0).detach()._read())
     return reshape(out, tuple(input._aval.shape))
 
 
@@ -241,7 +241,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     dims = tuple(dim) if isinstance(dim, (tuple, list)) else (int(dim),)
     norm = apply(registry["_norm_kept"].bind((ARRAY, Static(float(p)), Static(dims))), (input,))
     bounded = apply(registry["_at_least"].bind((ARRAY, Static(float(eps)))), (norm,))
-    made = input / expand(bounded, tuple(input._aval.shape))  # type: ignore[operator]
+    made = input / expand(bounded, tuple(input._aval.shape))
     if out is None:
         return made
     from torchgrad_jax.tensor.generate import write_out

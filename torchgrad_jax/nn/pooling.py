@@ -235,8 +235,8 @@ def _lp_pool(count: int, input: Tensor, norm_type: float, kernel_size: Any, stri
     """(sum of x ** p) ** (1 / p) over windows, from the mean as PyTorch makes it: sign(m) * relu(|m|) * size."""
     pool = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[count]
     size = int(np.prod(_numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)))
-    mean = pool(input**norm_type, kernel_size, stride, 0, ceil_mode)  # type: ignore[operator]
-    return ((mean.sign() * mean.abs()) * size) ** (1.0 / norm_type)  # type: ignore[attr-defined]
+    mean = pool(input**norm_type, kernel_size, stride, 0, ceil_mode)
+    return ((mean.sign() * mean.abs()) * size) ** (1.0 / norm_type)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
@@ -289,7 +289,7 @@ def _adaptive_avg(name: str, count: int, input: Tensor, output_size: Any) -> Ten
     sizes = _output_size(name, output_size, input._aval.shape[-count:])
     _check_adaptive(name, count, input, "")
     if set(sizes) == {1}:
-        return input.mean(tuple(range(-count, 0)), keepdim=True)  # type: ignore[attr-defined]
+        return input.mean(tuple(range(-count, 0)), keepdim=True)
     return apply(registry[f"_adaptive_avg_pool{count}d"].bind((ARRAY, Static(sizes))), (input,))
 
 

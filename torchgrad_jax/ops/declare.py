@@ -93,12 +93,12 @@ class Static(tuple[Any]):
     """A static argument in a layout. Its type is part of it: 1, 1.0 and True are different programs."""
 
     def __new__(cls, value: Any) -> Static:
-        return super().__new__(cls, (type(value), value))  # type: ignore[arg-type]
+        return super().__new__(cls, (type(value), value))
 
     @property
     def value(self) -> Any:
         """The argument itself."""
-        return self[1]  # type: ignore[misc]
+        return self[1]
 
 
 def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: list[Any], is_tensor: Callable[[Any], bool]) -> Any:

@@ -101,7 +101,7 @@ class Vjp:
 def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
     """The Plan of a recorded operation for the operands `inputs` that need a gradient; None where the result has none."""
     bound: Any = sig.bop
-    differentiable = [i for i in inputs if isinstance(sig.specs[i], Aval) and dtypes.is_float(sig.specs[i].dtype)]  # type: ignore[union-attr]
+    differentiable = [i for i in inputs if isinstance(sig.specs[i], Aval) and dtypes.is_float(sig.specs[i].dtype)]
     if not bound.differentiable or not any(dtypes.is_float(a.dtype) for a in sig.avals):
         return None
     formulas = bound.formulas() if isinstance(bound, BoundOperator) else None

@@ -175,7 +175,8 @@ def _as_int(value: Any) -> int | None:
 
 def _as_ints(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, (tuple, list)):
-        found = tuple(_as_int(v) for v in value)
-        return None if None in found else found  # type: ignore[return-value]
+        found = [_as_int(v) for v in value]
+        ints = tuple([n for n in found if n is not None])
+        return ints if len(ints) == len(found) else None
     one = None if isinstance(value, bool) else _as_int(value)
     return None if one is None else (one,)

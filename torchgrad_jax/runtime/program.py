@@ -274,7 +274,7 @@ def _compile_in_background(program: Program, arguments: list[Any]) -> Future[Any
     counters.compiled += 1
 
     def compile_it() -> Callable[..., Any]:
-        function.lower(*shapes).compile()  # type: ignore[attr-defined]
+        function.lower(*shapes).compile()
         return function
 
     return _workers().submit(compile_it)

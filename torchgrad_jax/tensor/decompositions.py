@@ -24,7 +24,7 @@ from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
 def _named(name: str, *fields: str) -> Any:
-    return namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - made from data
+    return namedtuple(name, fields)  # noqa: PYI024 - made from data
 
 
 def _info(t: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
     """X with A X = B (X A = B unless left). LinAlgError for a singular matrix."""
-    return with_out("linalg_solve", out, call("linalg_solve", A, B, bool(left))[0])  # type: ignore[index]
+    return with_out("linalg_solve", out, call("linalg_solve", A, B, bool(left))[0])
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
@@ -123,7 +123,7 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
 
 def det(A: Tensor, *, out: Any = None) -> Tensor:
     """The determinant."""
-    return with_out("linalg_det", out, call("linalg_det", A)[0])  # type: ignore[index]
+    return with_out("linalg_det", out, call("linalg_det", A)[0])
 
 
 def _slogdet(name: str) -> Callable[..., Any]:
@@ -131,7 +131,7 @@ def _slogdet(name: str) -> Callable[..., Any]:
 
     def slogdet(A: Tensor, *, out: Any = None) -> Any:
         """(sign, logabsdet) of the determinant."""
-        return with_out(name, out, named(*call("linalg_slogdet", A)[:2]))  # type: ignore[index]
+        return with_out(name, out, named(*call("linalg_slogdet", A)[:2]))
 
     return slogdet
 
@@ -176,7 +176,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
     check_square("linalg.eigvalsh", A._aval)
-    made = call("linalg_eigh", A, _upper(UPLO))[0] if _wants_gradient(A) else call("linalg_eigvalsh", A, _upper(UPLO))  # type: ignore[index]
+    made = call("linalg_eigh", A, _upper(UPLO))[0] if _wants_gradient(A) else call("linalg_eigvalsh", A, _upper(UPLO))
     return with_out("linalg_eigvalsh", out, made)
 
 
@@ -187,7 +187,7 @@ def eig(A: Tensor, *, out: Any = None) -> Any:
 
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
     """The eigenvalues, complex. On the host only."""
-    return with_out("linalg_eigvals", out, call("linalg_eig", A)[0])  # type: ignore[index]
+    return with_out("linalg_eigvals", out, call("linalg_eig", A)[0])
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
@@ -201,13 +201,13 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
         m, n = input._aval.shape[-2:]
         zeros = [wrap(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
         return _OLD_SVD(zeros[0], svdvals(input), zeros[1])
-    u, s, vh = call("linalg_svd", input, not some)  # type: ignore[misc]
+    u, s, vh = call("linalg_svd", input, not some)
     return with_out("svd", out, _OLD_SVD(u, s, _adjoint(vh)))
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
     """The singular values, descending."""
-    made = call("linalg_svd", A, False)[1] if _wants_gradient(A) else call("linalg_svdvals", A)  # type: ignore[index]
+    made = call("linalg_svd", A, False)[1] if _wants_gradient(A) else call("linalg_svdvals", A)
     return with_out("linalg_svdvals", out, made)
 
 
@@ -239,7 +239,7 @@ def _pivoting(name: str, pivot: bool) -> None:
 def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U."""
     _pivoting("linalg.lu", pivot)
-    permutation, lower, upper = call("linalg_lu", A)  # type: ignore[misc]
+    permutation, lower, upper = call("linalg_lu", A)
     return with_out("linalg_lu", out, _LU(call("permutation_matrix", permutation, A._aval.dtype), lower, upper))
 
 
@@ -264,7 +264,7 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """(P, L, U) of what lu_factor gave; those not asked for are empty."""
-    permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)  # type: ignore[misc]
+    permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)
     empty = wrap(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
     matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
     return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
@@ -318,7 +318,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     vector = B._aval.ndim == 1 or (B._aval.ndim == A._aval.ndim - 1 and B._aval.shape == A._aval.shape[:-1])
     if vector:
         B = views.unsqueeze(B, -1)
-    made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]  # type: ignore[index]
+    made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     solution = views.squeeze(made[0], -1) if vector else made[0]
     return _LSTSQ(solution, made[1], made[2], views.detach(made[3]))
 

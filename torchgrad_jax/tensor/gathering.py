@@ -42,7 +42,7 @@ class RunTime(tuple[Any]):
     """A number given to programs at run time."""
 
     def __new__(cls, value: Any) -> RunTime:
-        return super().__new__(cls, (value,))  # type: ignore[arg-type]
+        return super().__new__(cls, (value,))
 
 
 def with_out(name: str, out: Any, made: Any) -> Any:
@@ -237,7 +237,7 @@ index_fill, index_fill_ = _two_ways(_index_fill, "index_fill", "A number, or 0-d
 # ---------------------------------------------------------------------- scatter
 
 
-def _fits_scatter(self: Tensor, dim: int, index: Tensor, src: Tensor | None) -> Tensor | None:
+def _fits_scatter(self: Tensor, dim: int, index: Tensor, src: Any) -> Any:
     """`src` cut to the extent of `index`. RuntimeError with PyTorch's text for dtypes and shapes that do not fit."""
     if not index._aval.size:
         return src
@@ -286,7 +286,7 @@ def _scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
 
 def _scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     dim = wrap_dim(dim, self._aval.ndim)
-    src = _fits_scatter(self, dim, index, src)  # type: ignore[assignment]
+    src = _fits_scatter(self, dim, index, src)
     return _choose("scatter_add", index, _size(self, dim), dim), (self, dim, index, src)
 
 
@@ -294,7 +294,7 @@ def _scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     dim = wrap_dim(dim, self._aval.ndim)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
-    src = _fits_scatter(self, dim, index, src)  # type: ignore[assignment]
+    src = _fits_scatter(self, dim, index, src)
     return _choose("scatter_reduce", index, _size(self, dim), dim), (self, dim, index, src, reduce, bool(include_self))
 
 

@@ -140,7 +140,7 @@ class Understood:
 def _result_type(operator: Operator) -> Any:
     if operator.results is None:
         return None
-    return namedtuple(operator.name, operator.results)  # type: ignore[misc]  # noqa: PYI024 - made from data
+    return namedtuple(operator.name, operator.results)  # noqa: PYI024 - made from data
 
 
 def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:

@@ -151,7 +151,8 @@ def _power(a: Tensor, n: int) -> Tensor:
         return _power(decompositions.inv(a), -n) if n < -1 else decompositions.inv(a)
     if n == 1:
         return views.clone(a)
-    made, square = None, a
+    made: Any = None
+    square = a
     if n == 3:
         return functions.matmul(functions.matmul(a, a), a)
     while True:
@@ -159,7 +160,7 @@ def _power(a: Tensor, n: int) -> Tensor:
             made = square if made is None else functions.matmul(made, square)
         n >>= 1
         if not n:
-            return made  # type: ignore[return-value]
+            return made
         square = functions.matmul(square, square)
 
 

@@ -34,7 +34,8 @@ default_generator = Generator()
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator; the same seed gives PyTorch's CPU numbers."""
-    return default_generator.manual_seed(int(seed))  # type: ignore[return-value]
+    default_generator.manual_seed(int(seed))
+    return default_generator
 
 
 def seed() -> int:

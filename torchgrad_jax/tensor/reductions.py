@@ -133,7 +133,7 @@ def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any
 
 
 def _pair_type(name: str) -> Any:
-    return namedtuple(name, ("values", "indices"))  # type: ignore[misc]  # noqa: PYI024 - made from a name
+    return namedtuple(name, ("values", "indices"))  # noqa: PYI024 - made from a name
 
 
 def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ class Size(tuple[int, ...]):
         found = tuple.__getitem__(self, key)
         return Size(found) if isinstance(key, slice) else found
 
-    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
+    def __add__(self, other: tuple[int, ...]) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
     def __repr__(self) -> str:

@@ -27,12 +27,12 @@ class _Known:
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
         shape, strides = t._aval.shape, t._strides()
-        layout = [Static(a) for a in arguments]
+        layout: list[Any] = [Static(a) for a in arguments]
         if name in _FROM_A_NUMBER:
             dim, rest = arguments[0], arguments[1:]
             self.strides, self.offset = rule(shape, strides, 0, dim, 0, *rest)
             self.step = strides[dim]
-            layout.insert(1, ARRAY)  # type: ignore[arg-type] # a layout mixes both
+            layout.insert(1, ARRAY)
         else:
             self.strides, self.offset = rule(shape, strides, 0, *arguments)
             self.step = 0
