@@ -11,6 +11,8 @@ import torchgrad_jax as ours
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 MODULES = ("convolution", "pooling", "loss", "sparse", "padding")
 OURS = {name: function for module in MODULES for name, function in vars(importlib.import_module(f"torchgrad_jax.nn.{module}")).items()}
 

@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 import torchgrad_jax as tj  # noqa: E402 - PyTorch may be missing
 from torchgrad_jax.ops import cumulative, extreme, norm, sorting, special  # noqa: E402, F401 - declare operators
 from torchgrad_jax.ops.declare import registry  # noqa: E402

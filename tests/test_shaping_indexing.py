@@ -9,6 +9,8 @@ import torchgrad_jax
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 
 def installed():
     """The package with this family's hand-written functions, whether or not the package installs them itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -100,8 +101,11 @@ def run_copy(rec: Recorder, wanted: Value) -> None:
         if wanted.array is not None:
             return
         if wanted.epoch is not epoch:  # flushed meanwhile by its own thread, which is about to set the array
+            pending = wanted.epoch
             while wanted.array is None:
-                pass
+                if wanted.epoch is not pending:  # its program failed
+                    wanted.concrete()
+                time.sleep(1e-4)
             return
         alive = bytes(slot == wanted.slot for slot in range(step.end))
         program = Program(step, alive, bytes(len(leaves)), leaves)
