@@ -8,6 +8,7 @@ walked node by node; so is a pass that is itself differentiated.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
+# A graph that was among the last two passes is a loop's: its program is worth compiling at once. (Two, for loops that alternate.)
+RECENT = 2
 # A longer pass would be a program that takes too long to compile.
 MAX_NODES = 2000
 _SEEN_ONCE: Any = object()
+_recent: deque[Any] = deque(maxlen=RECENT)
 _tapes: dict[Any, Any] = {}
 
 
@@ -28,7 +32,8 @@ class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
     in `targets`, in the order in which the pass reaches them."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "targets", "_steps", "_slots", "_leaf_places", "_number_places")
+    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "steady", "targets",
+                 "_steps", "_slots", "_leaf_places", "_number_places")  # fmt: skip
 
     def __init__(self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int]) -> None:
         self.name, self.device, self.differentiable = "backward", None, False
@@ -36,6 +41,7 @@ class Tape:
         self.targets = [(index[node], nr) for (node, nr), _ in found]
         self._steps = _steps_to(scratch.step)
         self.weight = 1 + len(self._steps)
+        self.steady = False
         self._slots = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         self._leaf_places = [place[id(v)] for v in scratch.leaves]
@@ -59,6 +65,10 @@ class Tape:
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
+
+    def parts(self) -> list[Signature]:
+        """The operations that the pass is made of."""
+        return [step.signature for step in self._steps]
 
 
 class ScratchRecorder(Recorder):
@@ -213,9 +223,11 @@ def find(print_: Fingerprint) -> Any:
         if len(_tapes) >= MAX_TAPES:  # graphs that never come back must not pile up
             _tapes.clear()
         _tapes[print_.key] = _SEEN_ONCE
+        _recent.append(print_.key)
     return True if found is _SEEN_ONCE else found
 
 
 def keep(print_: Fingerprint, tape: Tape) -> None:
     """Remember the Tape of a graph."""
+    tape.steady = print_.key in _recent
     _tapes[print_.key] = tape

@@ -43,12 +43,13 @@ class BoundOp(Protocol):
 class Signature:
     """A BoundOp specialized to input avals: its output avals, and its function under `jax.jit`.
 
+    An operation made of others has them as `parts`; `stepwise` runs them one by one.
     `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it
     was compiled into.
     `plans` belongs to the layer that differentiates.
     """
 
-    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "plans")
+    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "parts", "stepwise", "plans")
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
@@ -56,6 +57,8 @@ class Signature:
         self.function, self.avals, self.single = _trace(bop, specs, self.check is not None)
         self.warm, self.compiled_in = False, 0
         self.weight: int = getattr(bop, "weight", 1)
+        self.parts: list[Signature] = getattr(bop, "parts")() if self.weight > 1 else [self]  # noqa: B009 - only those made of several have it 
+        self.stepwise = bop.specialize(specs) if self.weight > 1 else self.function
         self.plans: dict[Any, Any] = {}
 
 

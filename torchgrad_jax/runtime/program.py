@@ -20,8 +20,10 @@ from torchgrad_jax.runtime.device import CPU, is_default, jax_device, put
 from torchgrad_jax.runtime.recorder import UNHELD, Recorder, Step
 from torchgrad_jax.runtime.value import Value
 
-# Operations in a program from which it is compiled in the background while it still runs op by op.
-BACKGROUND_OPS = 400
+# Operations in a program from which it is compiled in the background while it still runs op by op, unless a loop repeats it at once.
+BACKGROUND_OPS = 150
+# How often such a program is met before it is worth the processor that compiling it takes from the running ones.
+SEEN_OFTEN = 8
 # What XLA's CPU compiler takes, in milliseconds: for any executable, and for each operation in it.
 COMPILE_ANY, COMPILE_OPERATION = 25.0, 1.2
 # Up to this many bytes of results, stepping through a program does not work out when each can be dropped.
@@ -38,7 +40,7 @@ _above_unheld = UNHELD.__lt__
 class Program:
     """A structure with its wanted outputs: how often it was met, and its compiled function."""
 
-    __slots__ = ("steps", "outputs", "inputs", "donated", "checked", "seen", "function", "compiling", "numbers")
+    __slots__ = ("steps", "outputs", "inputs", "donated", "checked", "seen", "function", "compiling", "numbers", "steady")
 
     def __init__(self, step: Step, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
         self.steps = _needed(step, alive)
@@ -50,6 +52,7 @@ class Program:
         self.function: Callable[..., Any] | None = None
         self.compiling: Future[Any] | None = None
         self.numbers: tuple[Any, list[Any] | None] = (None, None)
+        self.steady = False  # whether it was the program run just before: then a loop is at work
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -75,6 +78,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
     program = programs.get((alive, donated))
     if program is None:
         program = programs[alive, donated] = Program(step, alive, donated, leaves)
+    program.steady = step is rec.last_step
+    rec.last_step = step
     arguments = _arguments(program, leaves, floats, ints, complexes)
     leaves.clear()
     try:
@@ -232,11 +237,14 @@ def _decide(program: Program, arguments: list[Any]) -> None:
     """Compile the whole program, now or in the background, or leave it to be run op by op."""
     if modes.execution == "eager" or not program.steps:
         return
-    signatures = {s.signature for s in program.steps}
+    signatures = {part for s in program.steps for part in s.signature.parts}
+    size = sum(s.signature.weight for s in program.steps)
     if program.seen == 1:
-        if not _whole_at_once(program, signatures):
+        if not _whole_at_once(program, signatures, size):
             return
-    elif len(program.steps) >= BACKGROUND_OPS and all(s.warm for s in signatures):
+    elif size >= BACKGROUND_OPS and not program.steady and all(s.warm for s in signatures):
+        if program.seen < SEEN_OFTEN:
+            return
         if program.compiling is None:
             program.compiling = _compile_in_background(program, arguments)
             return
@@ -251,15 +259,15 @@ def _decide(program: Program, arguments: list[Any]) -> None:
         s.compiled_in += 1
 
 
-def _whole_at_once(program: Program, signatures: set[Any]) -> bool:
-    """Whether a structure that was never seen before is compiled whole: if that costs less than compiling its new operations one by one,
-    unless programs of these operations have not come back before."""
-    cold = [s for s in signatures if not s.warm]
-    if any(s.weight > 1 for s in cold):  # a whole backward pass: made for graphs that come back
+def _whole_at_once(program: Program, signatures: set[Any], size: int) -> bool:
+    """Whether a structure that was never seen before is compiled whole: if a loop is at work, or if that costs less than compiling its new
+    operations one by one, unless programs of these operations have not come back before."""
+    if any(getattr(s.signature.bop, "steady", False) for s in program.steps):
         return True
+    cold = [s for s in signatures if not s.warm]
     if not cold or all(s.compiled_in >= TRIED_WHOLE for s in cold):
         return False
-    return COMPILE_ANY + COMPILE_OPERATION * len(program.steps) <= COMPILE_ANY * len(cold)
+    return COMPILE_ANY + COMPILE_OPERATION * size <= COMPILE_ANY * len(cold)
 
 
 def _whole(program: Program, arguments: list[Any]) -> Callable[..., Any]:
@@ -274,11 +282,13 @@ def _compile_in_background(program: Program, arguments: list[Any]) -> Future[Any
     import jax
 
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments]
-    function = _whole(program, arguments)
+    function: Any = _whole(program, arguments)
     counters.compiled += 1
+    # Tracing is Python: in another thread it would take the interpreter from this one at every operation. XLA's part is not.
+    lowered = function.lower(*shapes)
 
     def compile_it() -> Callable[..., Any]:
-        function.lower(*shapes).compile()
+        lowered.compile()
         return function
 
     return _workers().submit(compile_it)
@@ -355,10 +365,11 @@ def _step_on_device(program: Program, arguments: list[Any]) -> list[Any]:
     flags: list[Any] = []
     for i, step in enumerate(steps):
         sig = step.signature
-        if not sig.warm:
-            sig.warm = True
-            counters.compiled_ops += 1
-        outs = sig.function(*_operands(env, numbers, step))
+        for part in sig.parts:
+            if not part.warm:
+                part.warm = True
+                counters.compiled_ops += 1
+        outs = sig.stepwise(*_operands(env, numbers, step))
         if sig.single and sig.check is None:
             env[step.slot] = outs[0]
         else:

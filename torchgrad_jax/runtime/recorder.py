@@ -100,7 +100,7 @@ class Recorder:
 
     __slots__ = (
         "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
-        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "rare", "sequence", "flags", "lock", "last",
+        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "rare", "sequence", "flags", "lock", "last", "last_step",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -113,6 +113,7 @@ class Recorder:
         self.flags: dict[str, Any] = {}
         self.failed_checks: list[Any] = []
         self.lock = threading.RLock()
+        self.last_step: Step | None = None  # where the last program ended
         self.last: Signature | None = None  # of the operation after which the program was run, while `step` is a root
         self.clear()
 
