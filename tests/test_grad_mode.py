@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 
@@ -12,51 +11,7 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
-
-def plain(x):
-    if isinstance(x, (torch.Tensor, tj.Tensor)):
-        return [str(x.dtype), list(x.shape), x.requires_grad, x.detach().tolist()]
-    return [plain(v) for v in x] if isinstance(x, (tuple, list)) else x
-
-
-def agree(a, b):
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(agree, a, b))
-    return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7) if isinstance(a, float) and isinstance(b, float) else a == b
-
-
-def error_of(call):
-    """The class and text of what `call` raises; None if it returns."""
-    try:
-        call()
-    except Exception as error:
-        return type(error).__name__, str(error)
-    return None
-
-
-def like_pytorch(program):
-    """A test that the program, given the library, returns the same (or raises and warns the same) with ours as with PyTorch."""
-
-    def outcome(m):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = []
-            raised = error_of(lambda: found.append(plain(program(m))))
-        # create_graph warns once in a process, so which test sees it depends on their order.
-        texts = [[w.category.__name__, str(w.message)] for w in caught if "create_graph=True" not in str(w.message)]
-        return [found, raised, texts]
-
-    def test():
-        ours, theirs = outcome(tj), outcome(torch)
-        assert agree(ours, theirs), f"\nours:   {ours}\ntheirs: {theirs}"
-
-    test.__name__, test.__doc__ = program.__name__, program.__doc__
-    return test
-
-
-def leaf(m, *values, dtype="float64"):
-    return m.tensor(list(values), dtype=getattr(m, dtype), requires_grad=True)
-
+from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
 
 MODES = ("no_grad", "enable_grad")
 

@@ -358,3 +358,13 @@ def test_backward_twice_through_views_alone_needs_nothing_retained():
         v.sum().backward()
         v.sum().backward()
     """)
+
+
+def test_a_view_made_under_no_grad_may_be_compared_after_its_base_was_written_but_not_extend_a_graph():
+    same("""
+        x = leaf(2, 2)
+        with torch.no_grad(): v = x.transpose(0, 0)
+        with torch.no_grad(): x.zero_()
+        y = v > 0
+        z = v * 2
+    """)
