@@ -94,7 +94,7 @@ def _root(where: device) -> Step:
 class Recorder:
     """What is pending in one thread, and the flags that the layers above keep per thread.
 
-    grad_enabled: grad mode. rare: a subclass, a mode or an observer is active, so that dispatch takes its long way.
+    grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes its long way.
     turned: a backward has finished, so the next operation that extends a graph begins a new program.
     """
 
@@ -108,7 +108,7 @@ class Recorder:
         self.thread = threading.get_ident()
         self.turned = False
         self.grad_enabled = True
-        self.rare = False
+        self.rare = 0
         self.sequence = 0
         self.flags: dict[str, Any] = {}
         self.failed_checks: list[Any] = []
