@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.autograd.graph import GradientEdge
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.node import Edge
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Size, Tensor, wrap
 
 NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
 UNUSED = (
@@ -22,6 +26,7 @@ CYCLE = (
     "We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad "
     "fields of your parameters to None after use to break the cycle and avoid the leak."
 )
+Target = Tensor | GradientEdge
 
 
 def backward(
@@ -34,39 +39,34 @@ def backward(
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the graph's leaves, or of `inputs` where given.
 
-    grad_tensors: the gradient of each tensor, of its shape; may be None for a scalar. RuntimeError where a tensor has no graph, a
-    gradient does not fit, or the graph was freed by an earlier call without `retain_graph`.
+    tensors, inputs: Tensors or GradientEdges, one or several. grad_tensors: the gradient of each tensor, of its shape; may be None for a scalar.
+    RuntimeError where a tensor has no graph, a gradient does not fit, or the graph was freed by an earlier call without `retain_graph`.
     """
     if grad_variables is not None:
-        import warnings
-
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
-    wanted: tuple[Tensor, ...] = () if inputs is None else _as_tuple(inputs)
+    wanted: tuple[Target, ...] = () if inputs is None else _as_tuple(inputs)
     if inputs is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     outputs = _as_tuple(tensors)
-    grads = _output_grads(outputs, _as_tuple(grad_tensors, len(outputs)), False)
+    grads = _output_grads(outputs, _as_tuple(grad_tensors, len(outputs)))
     roots = _roots(outputs)
     captures = None
     if inputs is not None:
         _check_inputs(wanted)
+        captures = []
         for t in wanted:
-            if not t.requires_grad:
-                raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-        captures = [_input_edge(t) for t in wanted]
+            if isinstance(t, Tensor):
+                retain_grad(t)
+            captures.append(_input_edge(t))
     retain = create_graph if retain_graph is None else retain_graph
     if create_graph:
         _warn_of_cycle()
-    found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures)
-    for t, g in zip(wanted, found, strict=True) if wanted else ():
-        if t._node is not None and g is not None:
-            extra = t._own_extra()
-            extra.grad = g if extra.grad is None else extra.grad + g
+    run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures)
 
 
 def grad(
@@ -82,30 +82,33 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, one for each input; no `.grad` is touched.
 
-    An input that the outputs do not depend on is an error, None under `allow_unused`, zeros under `materialize_grads`.
+    outputs, inputs: Tensors or GradientEdges, one or several. An input that the outputs do not depend on is an error, None under `allow_unused`,
+    zeros under `materialize_grads`. is_grads_batched: the first dimension of each of `grad_outputs` is a batch, and so it is in the results.
     """
     if not only_inputs:
-        import warnings
-
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True)", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the graph, please "
+            "use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
-    if is_grads_batched:
-        raise NotImplementedError("torchgrad_jax: is_grads_batched is not available yet; call grad once for each gradient")
     outs, wanted = _as_tuple(outputs), _as_tuple(inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     _check_inputs(wanted)
-    grads = _output_grads(outs, _as_tuple(grad_outputs, len(outs)), True)
+    grads = _output_grads(outs, _as_tuple(grad_outputs, len(outs)), is_grads_batched)
     roots = _roots(outs)
     captures = [_input_edge(t) for t in wanted]
+    run = run_batched if is_grads_batched else run_backward
     retain = create_graph if retain_graph is None else retain_graph
-    found = run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures, accumulate=False)
+    found = run(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures, accumulate=False)
     if len(captures) > 1:  # an input asked for twice gives one tensor twice
         first: dict[Edge, Any] = {}
         found = [first.setdefault(edge, g) for edge, g in zip(captures, found, strict=True)]
     if materialize_grads:
-        return tuple(zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True))
+        return tuple(_zeros_for(t, create_graph) if g is None else g for t, g in zip(wanted, found, strict=True))
     if not allow_unused:
         for i, g in enumerate(found):
             if g is None:
@@ -113,43 +116,49 @@ def grad(
     return tuple(found)
 
 
+def _zeros_for(t: Target, requires_grad: bool) -> Tensor:
+    if not isinstance(t, Tensor):
+        raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+    return zeros_like(t, requires_grad=requires_grad)
+
+
 @cache
 def _warn_of_cycle() -> None:
     """Warn once that `.grad` and its tensor will hold each other."""
-    import warnings
-
     warnings.warn(CYCLE, UserWarning, stacklevel=3)
 
 
 def _as_tuple(x: Any, count: int = 0) -> tuple[Any, ...]:
-    if isinstance(x, Tensor):
+    if isinstance(x, Target):
         return (x,)
     return (None,) * count if x is None else tuple(x)
 
 
-def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
+def _roots(outputs: Sequence[Target]) -> list[Edge]:
     for i, t in enumerate(outputs):
-        if not t.requires_grad:
+        if isinstance(t, Tensor) and not t.requires_grad:
             raise RuntimeError(NO_GRAPH.format(i))
-    return [t._edge() for t in outputs]
+    return [t._edge() if isinstance(t, Tensor) else (t.node, t.output_nr) for t in outputs]
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
     for t in inputs:
-        if not isinstance(t, Tensor):
+        if not isinstance(t, Target):
             raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
 
 
-def _input_edge(t: Tensor) -> Edge:
+def _input_edge(t: Target) -> Edge:
+    if not isinstance(t, Tensor):
+        return t.node, t.output_nr
     if not t.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     return t._edge()
 
 
-def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool) -> list[Tensor]:
-    """The gradients to begin with, checked against their tensors. RuntimeError, TypeError with PyTorch's text."""
+def _output_grads(outputs: Sequence[Any], grads: Sequence[Any], batched: bool = False) -> list[Tensor]:
+    """The gradients to begin with, checked against their outputs. RuntimeError, TypeError with PyTorch's text."""
     for out in outputs:
-        if not isinstance(out, Tensor):
+        if not isinstance(out, Target):
             raise AssertionError("Expected output to be a torch.Tensor")
     if len(grads) < len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
@@ -160,29 +169,46 @@ def _output_grads(outputs: Sequence[Tensor], grads: Sequence[Any], of_grad: bool
             continue
         if not isinstance(g, Tensor):
             raise TypeError("gradients can be either Tensors or None, but got " + type(g).__name__)
-        if g._aval.shape != out._aval.shape:
-            raise RuntimeError(
-                f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {out.shape}."
-            )  # fmt: skip
-        if out.is_complex() != g.is_complex():
+        aval = out._aval if isinstance(out, Tensor) else out.node.output_avals[out.output_nr]
+        shape, kind = Size(aval.shape), dtypes.of(aval.dtype)
+        if batched and not g._aval.ndim:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor "
+                             "to a number")  # fmt: skip
+        if batched and not len(g):
+            raise IndexError("index 0 is out of bounds for dimension 0 with size 0")
+        if (given := g.shape[1:] if batched else g.shape) != shape:
+            raise RuntimeError(_mismatch(i, given, shape, batched))
+        if kind.is_complex != g.is_complex():
             raise RuntimeError(
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a "
-                f"dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
+                f"dtype of {g.dtype} and output[{i}] has a dtype of {kind}."
             )
-        if g._aval.dtype != out._aval.dtype:
-            g = g.to(out.dtype)
-        found.append(g)
+        found.append(g if g._aval.dtype == aval.dtype else g.to(kind))
     return found
 
 
-def _implicit(out: Tensor, i: int) -> Tensor:
-    if not out.requires_grad:
-        raise RuntimeError(NO_GRAPH.format(i))
-    aval = out._aval
+def _mismatch(i: int, given: Size, shape: Size, batched: bool) -> str:
+    if not batched:
+        return f"Mismatch in shape: grad_output[{i}] has a shape of {given} and output[{i}] has a shape of {shape}."
+    return (
+        "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the remaining "
+        f"dimensions are expected to match the shape of corresponding output, but a mismatch was detected: grad_output[{i}] has a shape of "
+        f"{given[1:]} and output[{i}] has a shape of {shape}. If you only want some tensors in `grad_output` to be considered batched, consider "
+        "using vmap."
+    )
+
+
+def _implicit(out: Target, i: int) -> Tensor:
+    if isinstance(out, Tensor):
+        if not out.requires_grad:
+            raise RuntimeError(NO_GRAPH.format(i))
+        aval = out._aval
+    else:
+        aval = out.node.output_avals[out.output_nr]
     if aval.size != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if aval.dtype.kind == "c":
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtypes.of(aval.dtype)}")
     return wrap(run(per_thread.recorder, constant_op(aval.shape, 1, aval.dtype, aval.device), ())[0])
 
 
@@ -255,8 +281,6 @@ def _get_grad(self: Tensor) -> Tensor | None:
     extra = self._extra
     found = None if extra is None else extra.grad
     if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
-        import warnings
-
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
             "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf "

@@ -2,19 +2,23 @@
 
 Every edge leads to a node made earlier, so nodes in the descending order of their sequence numbers are ready when their turn
 comes: the order in which PyTorch's ready queue hands them out. An AccumulateGrad runs as soon as its last gradient is in.
+Where that does not say it all (hooks on several leaves, graphs made by several threads), the order is the ready queue's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import threading
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Any
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, node_post_hooks, node_pre_hooks, tensor_pre_hooks
+from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.recorder import per_thread, record2
+from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.dispatch import apply, call_values, unpack_all
 from torchgrad_jax.tensor.inplace import overwrite
@@ -22,6 +26,8 @@ from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
 _by_sequence = attrgetter("seq")
+# Of passes that run inside each other, each of them some ten Python frames deep.
+DEPTH_OF_A_THREAD = 30
 
 
 def run_backward(
@@ -35,31 +41,71 @@ def run_backward(
 ) -> list[Tensor | None]:
     """Push `grads` from `roots` through the graph.
 
-    captures: the edges whose gradients are wanted; only nodes that lead to one run. With `accumulate` a captured leaf's gradient
-    goes into its `.grad`, without it no leaf is touched and the gradients are returned, one for each capture (None: not reached).
+    captures: the edges whose gradients are wanted; only nodes that lead to one run. With `accumulate` their own nodes run too, so that a
+    leaf's gradient goes into its `.grad`; without it no leaf is touched and the gradients are returned, one for each capture (None: not reached).
     """
     rec = per_thread.recorder
+    outer: GraphTask | None = rec.flags.get("task")
+    task = GraphTask(create_graph, retain_graph, captures, accumulate)
+    if outer is not None:
+        task.depth = outer.depth + 1
+        if task.depth % DEPTH_OF_A_THREAD == 0:
+            return _on_a_fresh_stack(rec, lambda: _run_task(rec, task, roots, grads, outer))
+    return _run_task(rec, task, roots, grads, outer)
+
+
+def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
     before = rec.grad_enabled
-    nested = rec.flags.get("in_backward", False)
-    rec.flags["in_backward"] = True
-    rec.grad_enabled = create_graph
+    rec.flags["task"] = task
+    task.roots = roots
+    rec.grad_enabled = task.calculus.tensors
     try:
-        task = _Task(create_graph, retain_graph, captures, accumulate)
         found = task.replay(roots, grads)
         if found is None:
             found = task.run(roots, grads)
+        for callback in task.callbacks:  # one may add another
+            callback()
     finally:
         rec.grad_enabled = before
-        rec.flags["in_backward"] = nested
-    if not (create_graph or nested):
+        rec.flags["task"] = outer
+    if not (task.calculus.tensors or outer is not None):
         rec.turned = True
     return found
 
 
-class _Task:
-    """One backward pass."""
+def _on_a_fresh_stack(rec: Recorder, call: Callable[[], Any]) -> Any:
+    """Run in a new thread that takes over this one's recorder: backward passes within backward passes may be many, Python's stack is not deep."""
+    outcome: list[Any] = []
+
+    def target() -> None:
+        per_thread.recorder, rec.thread = rec, threading.get_ident()
+        try:
+            outcome.append(call())
+        except BaseException as error:  # noqa: B036 - raised again in the thread that waits
+            outcome.append(error)
+
+    here = rec.thread
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join()
+    rec.thread = here
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+class GraphTask:
+    """One backward pass.
+
+    id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
+    that run because they lead to a captured edge (None: all run).
+    """
+
+    _ids = itertools.count()
 
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
+        self.id, self.depth = next(GraphTask._ids), 0
+        self.callbacks: list[Callable[[], Any]] = []
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
         if create_graph:
@@ -71,8 +117,22 @@ class _Task:
         self.wanted: dict[Node, list[int]] = {}
         for node, nr in captures or ():
             self.wanted.setdefault(node, []).append(nr)
+        self.roots: Sequence[Edge] = ()
+        self.executed: set[Node] | None = None
+        self.needed: set[Node] | None = None
         self.buffers: dict[Node, list[Any]] = {}
         self.missing: dict[Node, int] = {}
+
+    def executes(self, node: Node) -> bool:
+        """Whether this pass runs `node`, or takes the gradient that arrives at it. RuntimeError for a leaf whose gradient is only taken."""
+        if node in self.wanted and type(node) is AccumulateGrad and not self.accumulate:
+            raise RuntimeError(
+                "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This is currently not supported."
+            )
+        if self.executed is None:
+            order = queue_order(self.roots, None)
+            self.executed = set(order) if self.captures is None else _leading_to(order, self.wanted.keys()) | self.wanted.keys()
+        return node in self.executed
 
     def replay(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None] | None:
         """Run the pass as one operation, if the graph is one that was walked before. None if it is not."""
@@ -86,7 +146,8 @@ class _Task:
             return None
         assert print_ is not None
         if found is True:
-            found = self._make_tape(print_, roots, grads)
+            found = rehearse(print_, roots, values, self.captures, self.accumulate)
+            tape.keep(print_, found)
         outs = calculus.call(found, tuple(print_.operands))
         nodes = list(print_.index)
         for (i, nr), grad in zip(found.targets, outs if type(outs) is tuple else (outs,), strict=True):
@@ -101,36 +162,27 @@ class _Task:
             else:
                 self.captured[node, nr] = grad
         if not self.retain_graph:
-            for node in nodes:
-                node.release()
+            for i in found.runs:
+                nodes[i].release()
         return self._results()
-
-    def _make_tape(self, print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Tensor]) -> tape.Tape:
-        scratch = tape.ScratchRecorder(self.calculus.recorder)
-        pass_ = _Rehearsal(False, True, self.captures, self.accumulate)
-        pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
-        pass_.calculus.placed = tape.placed(print_, roots)
-        pass_.run(roots, grads)
-        made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index)
-        tape.keep(print_, made)
-        scratch.close()
-        return made
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
         """Run the pass node by node."""
-        order = self._order(roots)
+        order = self._arrange(roots)
         calculus, buffers, missing = self.calculus, self.buffers, self.missing
-        retain, wanted = self.retain_graph, self.wanted
-        needed = None if self.captures is None else _leading_to(order, set(wanted))
+        retain, wanted, needed = self.retain_graph, self.wanted, self.needed
         for (node, nr), grad in zip(roots, grads, strict=True):
             self._put(node, nr, grad if calculus.tensors else grad._read())
         for node, _ in roots:
             if node in missing and missing[node] == 0 and node in buffers:
                 self._accumulate(node)
         for node in order:
+            if type(node) is AccumulateGrad:  # only where the order of leaves matters
+                self._accumulate(node)
+                continue
             received = buffers.pop(node, None) or [None]
             runs = needed is None or node in needed
-            if node in wanted:
+            if node in wanted and not self.accumulate:
                 # PyTorch takes the gradient of a node that must run as it comes in, of one that need not after its tensors' hooks.
                 if node.hooks is not None and not runs:
                     received = tensor_pre_hooks(calculus, node, received)
@@ -163,11 +215,37 @@ class _Task:
     def _results(self) -> list[Tensor | None]:
         return [None if g is None else self._as_tensor(g) for g in (self.captured.get(e) for e in self.captures or ())]
 
-    def _order(self, roots: Sequence[Edge]) -> list[Node]:
-        """All nodes that can be reached, later ones first; leaves apart, with the number of gradients they wait for."""
+    def _arrange(self, roots: Sequence[Edge]) -> Sequence[Node]:
+        """The nodes in the order in which they run; the leaves with them where their order can be seen, else apart in `missing`, which has the
+        number of gradients that each waits for."""
+        order, ordered = self._order(roots)
+        if not ordered:
+            order = [node for node in queue_order(roots, None) if type(node) is not AccumulateGrad]
+        if self.captures is not None:
+            self.needed = _leading_to(order, self.wanted.keys())
+            if self.accumulate:
+                self.needed |= self.wanted.keys()
+        if ordered and not self._sees_leaves():
+            return order
+        self.missing.clear()
+        return queue_order(roots, None if self.needed is None else self.needed | self.wanted.keys())
+
+    def _sees_leaves(self) -> bool:
+        """Whether hooks on several leaves see which comes first."""
+        hooked = 0
+        for node in self.missing:
+            assert isinstance(node, AccumulateGrad)
+            extra = node.variable._extra
+            hooked += bool(node.hooks is not None or (extra is not None and (extra.hooks or extra.post_hooks)))
+        return hooked > 1
+
+    def _order(self, roots: Sequence[Edge]) -> tuple[list[Node], bool]:
+        """All nodes that can be reached, later ones first; leaves apart, with the number of gradients they wait for. And whether
+        every edge leads to an earlier node, as it does unless several threads made the graph: they count for themselves."""
         missing = self.missing
         seen: set[Node] = set()
         stack: list[Node] = []
+        ordered = True
         for node, _ in roots:
             if type(node) is AccumulateGrad:
                 missing.setdefault(node, 0)
@@ -178,14 +256,18 @@ class _Task:
         while stack:
             node = stack.pop()
             order.append(node)
+            seq = node.seq
             for target, _ in node.next:
                 if type(target) is AccumulateGrad:
                     missing[target] = missing.get(target, 0) + 1
-                elif target not in seen:
-                    seen.add(target)
-                    stack.append(target)
+                else:
+                    if target.seq >= seq:
+                        ordered = False
+                    if target not in seen:
+                        seen.add(target)
+                        stack.append(target)
         order.sort(key=_by_sequence, reverse=True)
-        return order
+        return order, ordered
 
     def _put(self, node: Node, nr: int, grad: Any) -> None:
         buffer = self.buffers.get(node)
@@ -212,10 +294,9 @@ class _Task:
         extra = node.variable._extra
         if extra is not None and extra.hooks:
             grad = call_tensor_hooks(self.calculus, extra.hooks, grad)
-        if node in self.wanted:
+        if node in self.wanted and not self.accumulate:
             self.captured[node, 0] = grad
-            if not self.accumulate:
-                return
+            return
         if node.hooks is not None:
             grad = node_pre_hooks(self.calculus, node, [grad])[0]
         accumulate_grad(self.calculus, node.variable, grad)
@@ -232,12 +313,15 @@ class _Task:
         return grad if self.calculus.tensors else wrap(self.calculus.recorder.alias(grad))
 
 
-class _Rehearsal(_Task):
+class _Rehearsal(GraphTask):
     """A pass that only notes which gradients arrive where."""
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
         self.reached: list[tuple[Edge, Any]] = []
+
+    def _sees_leaves(self) -> bool:
+        return True  # hooks may be registered later
 
     def _accumulate(self, node: Node) -> None:
         received = self.buffers.pop(node, None)
@@ -253,21 +337,52 @@ class _Rehearsal(_Task):
         return []
 
 
+def rehearse(
+    print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Value], captures: Sequence[Edge] | None, accumulate: bool = False
+) -> tape.Tape:
+    """The pass over a graph as one operation."""
+    scratch = tape.ScratchRecorder(per_thread.recorder)
+    pass_ = _Rehearsal(False, True, captures, accumulate)
+    pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
+    pass_.calculus.placed = tape.placed(print_, roots)
+    pass_.run(roots, [wrap(g) for g in grads])
+    runs = [i for node, i in print_.index.items() if pass_.needed is None or node in pass_.needed]
+    made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index, runs)
+    scratch.close()
+    return made
+
+
+class ExecutionEngine:
+    """The engine as an object, as PyTorch shows it: `Variable._execution_engine`."""
+
+    def queue_callback(self, callback: Callable[[], Any]) -> None:
+        """Call `callback` at the end of the backward pass that runs in this thread. RuntimeError outside of one."""
+        task: GraphTask | None = per_thread.recorder.flags.get("task")
+        if task is None:
+            raise RuntimeError("Final callbacks can only be installed during backward pass.")
+        task.callbacks.append(callback)
+
+
 def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
     """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`."""
     if not variable._rg:  # it was asked not to require a gradient since
         return
     extra = variable._own_extra()
-    old = extra.grad
-    if calculus.tensors:
-        extra.grad = grad if old is None else old + grad
-    elif old is None:
-        extra.grad = wrap(calculus.recorder.alias(grad))
-    else:
-        overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+    with _accumulating:
+        old = extra.grad
+        if calculus.tensors:
+            extra.grad = apply(COPY, (wrap(grad._read()), grad)) if old is None else old + grad
+        elif old is None:
+            extra.grad = wrap(calculus.recorder.alias(grad))
+        else:
+            overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 
-def _leading_to(order: list[Node], wanted: set[Node]) -> set[Node]:
+# Passes of several threads may reach one leaf.
+_accumulating = threading.RLock()
+
+
+def _leading_to(order: list[Node], wanted: Collection[Node]) -> set[Node]:
     """The nodes that have a wanted one among their descendants."""
     found: set[Node] = set()
     for node in reversed(order):  # earlier nodes first: descendants are known
@@ -281,10 +396,14 @@ def _leading_to(order: list[Node], wanted: set[Node]) -> set[Node]:
 # ---------------------------------------------------------------------- computing on Values and on Tensors
 
 ADD = registry["add"].bind((ARRAY, ARRAY))
+COPY = registry["copy"].bind((ARRAY, ARRAY))
 
 
 def _add_values(a: Value, b: Value) -> Value:
-    return record2(per_thread.recorder, ADD, a, b)
+    try:
+        return record2(per_thread.recorder, ADD, a, b)
+    except (TracedInput, DeviceChange):
+        return call_values(ADD, (a, b))
 
 
 def _add_tensors(a: Tensor, b: Tensor) -> Tensor:

@@ -1,5 +1,131 @@
-"""`torch.autograd.graph`: the nodes of the graph."""
+"""`torch.autograd.graph`: the nodes of the graph, the edges between them, and hooks on several tensors at once."""
 
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from torchgrad_jax.autograd.engine import GraphTask
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.node import Node
+from torchgrad_jax.tensor.tensor import Tensor
 
-__all__ = ["Node"]
+__all__ = ["GradientEdge", "Node", "get_gradient_edge", "register_multi_grad_hook"]
+
+
+class GradientEdge(NamedTuple):
+    """Where a tensor's gradient goes: output `output_nr` of `node`. Stands for the tensor in `torch.autograd.grad` and `backward`.
+
+    ownership_token keeps alive what the node needs.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Any = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The edge that `tensor` stands for. RuntimeError where it does not require a gradient."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(*tensor._edge())
+
+
+def graph_task_id() -> int:
+    """The number of the backward pass that runs in this thread; -1 where none does."""
+    task: GraphTask | None = per_thread.recorder.flags.get("task")
+    return -1 if task is None else task.id
+
+
+def will_engine_execute_node(node: Any) -> bool:
+    """Whether the backward pass that runs in this thread reaches `node`. RuntimeError outside of a pass."""
+    if not isinstance(node, Node):
+        raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
+    task: GraphTask | None = per_thread.recorder.flags.get("task")
+    if task is None:
+        raise RuntimeError("_get_should_execute_nodes should only be called during the backward pass")
+    return task.executes(node)
+
+
+class MultiHandle:
+    """Removes the hooks that `register_multi_grad_hook` put on several tensors."""
+
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        """Remove them all."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all") -> MultiHandle:
+    """Call `fn` in every backward pass when gradients of `tensors` are there. Returns a handle that removes the hook.
+
+    mode "all": once all gradients that the pass computes are there, with a list of them (None for a tensor that the pass does not reach).
+    mode "any": at the first gradient, with it. What `fn` returns is not used. ValueError for another mode.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    nodes = [t._edge()[0] if t.requires_grad else None for t in tensors]
+    if None in nodes:
+        raise AssertionError("Expected gradient function to be set")
+    if mode == "any":
+        first = _first_of(fn)
+        return MultiHandle([t.register_hook(first) for t in tensors])
+    gathered = _Gathered(nodes, fn)
+    return MultiHandle([t.register_hook(gathered.hook(i)) for i, t in enumerate(tensors)])
+
+
+class _Gathered:
+    """The gradients that have come in, by backward pass."""
+
+    def __init__(self, nodes: Sequence[Any], fn: Callable[..., Any]) -> None:
+        self.nodes, self.fn = nodes, fn
+        self.lock = threading.Lock()
+        self.grads: dict[int, list[Any]] = {}
+        self.missing: dict[int, int] = {}
+
+    def hook(self, place: int) -> Callable[[Any], None]:
+        """The hook of the tensor at `place`."""
+
+        def gather(grad: Any) -> None:
+            task = graph_task_id()
+            with self.lock:
+                if task not in self.missing:
+                    self.missing[task] = sum(map(will_engine_execute_node, self.nodes))
+                    self.grads[task] = [None] * len(self.nodes)
+                self.grads[task][place] = grad
+                self.missing[task] -= 1
+                if self.missing[task]:
+                    return
+                found = self.grads.pop(task)
+                del self.missing[task]
+            self.fn(found)
+
+        return gather
+
+
+def _first_of(fn: Callable[..., Any]) -> Callable[[Any], None]:
+    """A hook that calls `fn` once in each backward pass."""
+    lock = threading.Lock()
+    last = -1
+
+    def hook(grad: Any) -> None:
+        nonlocal last
+        task = graph_task_id()
+        with lock:
+            if task == last:
+                return
+            last = task
+        fn(grad)
+
+    return hook

@@ -30,15 +30,18 @@ _tapes: dict[Any, Any] = {}
 
 class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
-    in `targets`, in the order in which the pass reaches them."""
+    in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "steady", "targets",
+    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "steady", "targets", "runs",
                  "_steps", "_slots", "_leaf_places", "_number_places")  # fmt: skip
 
-    def __init__(self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int]) -> None:
+    def __init__(
+        self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], runs: list[int]
+    ) -> None:
         self.name, self.device, self.differentiable = "backward", None, False
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.targets = [(index[node], nr) for (node, nr), _ in found]
+        self.runs = runs
         self._steps = _steps_to(scratch.step)
         self.weight = 1 + len(self._steps)
         self.steady = False

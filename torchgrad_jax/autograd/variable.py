@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.autograd.engine import ExecutionEngine
 from torchgrad_jax.tensor.inplace import detached
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -15,6 +16,8 @@ class _VariableMeta(type):
 
 class Variable(metaclass=_VariableMeta):
     """``Variable(tensor, requires_grad)`` gives a Tensor on the same memory; every Tensor is an instance."""
+
+    _execution_engine = ExecutionEngine()
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
         if not isinstance(data, Tensor):

@@ -19,11 +19,13 @@ class Plan:
     inputs: the operands that get a gradient, in order. saves: what backward keeps: an operand's index, or -1, -2 ... for the
     first, second ... result. origins: for each of these, the index in `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
-    outputs: which outputs carry a gradient. node_class belongs to the layer above.
+    outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
+    node_class belongs to the layer above.
     """
 
     __slots__ = (
-        "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "_make", "_vjps", "vjp", "node_class"
+        "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
+        "node_class",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -50,6 +52,8 @@ class Plan:
             self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
             self._make = lambda defined: _from_jax(sig, inputs, defined)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
+        roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * self.arity
+        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or roles[i] for i in self.saves)
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
 
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.device import CPU, device
-from torchgrad_jax.runtime.value import aval_of, constant
+from torchgrad_jax.runtime.value import aval_of, constant, is_tracer
 from torchgrad_jax.tensor import formatting
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
@@ -22,12 +22,20 @@ def item(self: Tensor) -> Any:
     aval = self._aval
     if aval.size != 1:
         raise RuntimeError(f"a Tensor with {aval.size} elements cannot be converted to Scalar")
-    return self._concrete().item()
+    return _content(self, "item").item()
+
+
+def _content(self: Tensor, name: str) -> Any:
+    """The content, for an operation that must know it now. RuntimeError with PyTorch's text inside a mapped function."""
+    array = self._concrete()
+    if is_tracer(array):
+        raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
+    return array
 
 
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers."""
-    return np.asarray(self._concrete()).tolist()
+    return np.asarray(_content(self, "item")).tolist()
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
@@ -36,7 +44,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
-    return np.array(self._concrete())
+    return np.array(_content(self, "numpy"))
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -49,13 +57,13 @@ def __bool__(self: Tensor) -> bool:
     if size != 1:
         what = "no values" if size == 0 else "more than one value"
         raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
-    return bool(item(self))
+    return bool(_content(self, "is_nonzero").item())
 
 
 def _only_element(self: Tensor) -> Any:
     if self._aval.size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
-    return self._concrete().item()
+    return _content(self, "item").item()
 
 
 def __float__(self: Tensor) -> float:
@@ -94,9 +102,9 @@ def __repr__(self: Tensor) -> str:
     where = self.device
     node = self.grad_fn
     return formatting.tensor_str(
-        np.asarray(self._concrete()),
+        np.asarray(_content(self, "is_nonzero")),
         requires_grad=self.requires_grad,
-        grad_fn_name=None if node is None else node.name(),
+        grad_fn_name=None if node is None else type(node).__name__,
         device_suffix=None if where is CPU else f"device='{where}'",
         default_dtype=dtypes.get_default_dtype().name,
     )

@@ -121,7 +121,7 @@ class Node:
         return self.hooks
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
 
 class HookList(dict[int, Callable[..., Any]]):
@@ -236,10 +236,8 @@ class OpNode(Node):
 
     def release(self) -> None:
         """See Node."""
-        for v in self.saved or ():
-            if type(v) is Value:  # numbers may be used again
-                self.saved = None
-                break
+        if self.plan.frees:
+            self.saved = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in self.plan.saved_names:

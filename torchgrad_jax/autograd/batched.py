@@ -1,0 +1,135 @@
+"""`is_grads_batched`: many backward passes over one graph at once, by `jax.vmap`.
+
+A graph of operators is one function of the gradients and of what the nodes saved: that function is mapped over the gradients, and recorded as one
+operation. A graph with the user's Python in it is walked once with traced gradients, so that each hook sees a gradient of the ordinary shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from torchgrad_jax.autograd import tape
+from torchgrad_jax.autograd.engine import rehearse, run_backward
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.value import Aval, Epoch, Value, aval_of, constant
+from torchgrad_jax.tensor.node import Edge
+from torchgrad_jax.tensor.shaping import stack
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+
+MAX_KEPT = 256
+_kept: dict[Any, BatchedTape] = {}
+
+
+def run_batched(
+    roots: Sequence[Edge], grads: Sequence[Tensor], *, retain_graph: bool, create_graph: bool, captures: Sequence[Edge], accumulate: bool
+) -> list[Tensor | None]:
+    """`run_backward` for gradients whose first dimension is a batch; so is the results'. ValueError where their sizes differ."""
+    size = _batch_size(grads)
+    options = {"retain_graph": retain_graph, "captures": captures, "accumulate": accumulate}
+    if create_graph:
+        return _one_by_one(roots, grads, size, captures, retain_graph, accumulate)
+    found = _as_operation(roots, grads, captures, retain_graph)
+    return _traced(roots, grads, options) if found is None else found
+
+
+def _batch_size(grads: Sequence[Tensor]) -> int:
+    for g in grads:
+        if not g._aval.ndim:
+            raise ValueError(
+                "vmap(vjp, in_dims=0, ...)(<inputs>): Got in_dim=0 for some input, but that input is a Tensor of dimensionality 0 so expected "
+                "in_dim to satisfy 0 <= in_dim < 0."
+            )
+    sizes = [g._aval.shape[0] for g in grads]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
+    return sizes[0] if sizes else 0
+
+
+# ---------------------------------------------------------------------- as one operation
+
+
+class BatchedTape:
+    """A Tape mapped over its first operands, the gradients: a BoundOp."""
+
+    __slots__ = ("name", "device", "signatures", "differentiable", "tape", "grads")
+
+    def __init__(self, whole: tape.Tape, grads: frozenset[int]) -> None:
+        self.name, self.differentiable = "batched_backward", False
+        self.device: device | None = None
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        self.tape, self.grads = whole, grads
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        axes = tuple(0 if i in self.grads else None for i in range(len(specs)))
+        return jax.vmap(self.tape.specialize(specs), in_axes=axes)
+
+    def check(self, specs: Sequence[ArgSpec]) -> None:
+        """Backward operations check nothing of their own."""
+
+
+def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge], retain_graph: bool) -> list[Tensor | None] | None:
+    """The pass as one recorded operation; None where the user's Python must run."""
+    singles = [_single(g._aval) for g in grads]
+    print_ = tape.fingerprint(roots, singles, captures, False)
+    if print_ is None:
+        return None
+    places = [next(i for i, o in enumerate(print_.operands) if o is single) for single in singles]
+    found = _kept.get(print_.key)
+    if found is None:
+        if len(_kept) >= MAX_KEPT:
+            _kept.clear()
+        found = _kept[print_.key] = BatchedTape(rehearse(print_, roots, singles, captures), frozenset(places))
+    operands = list(print_.operands)
+    for place, g in zip(places, grads, strict=True):
+        operands[place] = g._read()
+    outs: Any = record(per_thread.recorder, found, tuple(operands)) if found.tape.targets else ()
+    nodes = list(print_.index)
+    reached = {(nodes[i], nr): g for (i, nr), g in zip(found.tape.targets, outs if type(outs) is tuple else (outs,), strict=True)}
+    if not retain_graph:
+        for i in found.tape.runs:
+            nodes[i].release()
+    return [None if (g := reached.get(edge)) is None else wrap(per_thread.recorder.alias(g)) for edge in captures]
+
+
+def _single(aval: Aval) -> Value:
+    """Stands for one gradient of a batch: it has no content and is never computed."""
+    value = Value()
+    value.aval, value.array, value.slot, value.epoch = aval_of(aval.shape[1:], aval.dtype, aval.device), None, 0, Epoch(None)
+    value.counter, value.version = None, 0
+    return value
+
+
+# ---------------------------------------------------------------------- by Python
+
+
+def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor | None]:
+    """Walk the graph once with gradients that stand for all of a batch. They are there only while the pass runs."""
+    avals = [_single(g._aval).aval for g in grads]
+    reached: list[bool] = []
+
+    def one(*arrays: Any) -> list[Any]:
+        given = [wrap(constant(array, aval)) for array, aval in zip(arrays, avals, strict=True)]
+        found = run_backward(roots, given, create_graph=False, **options)
+        reached.extend(g is not None for g in found)
+        return [g._concrete() for g in found if g is not None]
+
+    outs = iter(jax.vmap(one)(*[g._concrete() for g in grads]))
+    return [wrap(constant(next(outs))) if there else None for there in reached]
+
+
+def _one_by_one(
+    roots: Sequence[Edge], grads: Sequence[Tensor], size: int, captures: Sequence[Edge], retain_graph: bool, accumulate: bool
+) -> list[Tensor | None]:
+    """A pass for each gradient, stacked: the results are part of a graph, which may not hold what exists only inside a mapped function."""
+    rows = []
+    for i in range(size):
+        retain = retain_graph or i < size - 1
+        given = [g[i] for g in grads]
+        rows.append(run_backward(roots, given, retain_graph=retain, create_graph=True, captures=captures, accumulate=accumulate))
+    return [None if column[0] is None else stack(column) for column in zip(*rows, strict=True)]
