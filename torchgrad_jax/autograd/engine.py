@@ -98,7 +98,7 @@ class GraphTask:
     """One backward pass.
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
-    that run because they lead to a captured edge (None: all run).
+    that run because they lead to a captured edge (None: all run). notes: what others keep for as long as the pass runs.
     """
 
     _ids = itertools.count()
@@ -106,6 +106,7 @@ class GraphTask:
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
         self.id, self.depth = next(GraphTask._ids), 0
         self.callbacks: list[Callable[[], Any]] = []
+        self.notes: dict[Any, Any] = {}
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
         if create_graph:

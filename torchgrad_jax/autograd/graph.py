@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,17 +31,28 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(*tensor._edge())
 
 
+def graph_task() -> GraphTask | None:
+    """The backward pass that runs in this thread."""
+    return per_thread.recorder.flags.get("task")
+
+
 def graph_task_id() -> int:
     """The number of the backward pass that runs in this thread; -1 where none does."""
-    task: GraphTask | None = per_thread.recorder.flags.get("task")
+    task = graph_task()
     return -1 if task is None else task.id
+
+
+def graph_task_keeps_graph() -> bool:
+    """Whether the backward pass that runs in this thread keeps the graph; True where none does."""
+    task = graph_task()
+    return task is None or task.retain_graph
 
 
 def will_engine_execute_node(node: Any) -> bool:
     """Whether the backward pass that runs in this thread reaches `node`. RuntimeError outside of a pass."""
     if not isinstance(node, Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
-    task: GraphTask | None = per_thread.recorder.flags.get("task")
+    task = graph_task()
     if task is None:
         raise RuntimeError("_get_should_execute_nodes should only be called during the backward pass")
     return task.executes(node)
@@ -75,57 +85,47 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     tensors = tuple(tensors)
-    nodes = [t._edge()[0] if t.requires_grad else None for t in tensors]
-    if None in nodes:
+    if not all(t.requires_grad for t in tensors):
         raise AssertionError("Expected gradient function to be set")
     if mode == "any":
         first = _first_of(fn)
         return MultiHandle([t.register_hook(first) for t in tensors])
-    gathered = _Gathered(nodes, fn)
+    gathered = _Gathered([t._edge()[0] for t in tensors], fn)
     return MultiHandle([t.register_hook(gathered.hook(i)) for i, t in enumerate(tensors)])
 
 
 class _Gathered:
-    """The gradients that have come in, by backward pass."""
+    """Collects the gradients of a backward pass, in the pass's notes."""
 
-    def __init__(self, nodes: Sequence[Any], fn: Callable[..., Any]) -> None:
+    def __init__(self, nodes: Sequence[Node], fn: Callable[..., Any]) -> None:
         self.nodes, self.fn = nodes, fn
-        self.lock = threading.Lock()
-        self.grads: dict[int, list[Any]] = {}
-        self.missing: dict[int, int] = {}
 
     def hook(self, place: int) -> Callable[[Any], None]:
         """The hook of the tensor at `place`."""
 
         def gather(grad: Any) -> None:
-            task = graph_task_id()
-            with self.lock:
-                if task not in self.missing:
-                    self.missing[task] = sum(map(will_engine_execute_node, self.nodes))
-                    self.grads[task] = [None] * len(self.nodes)
-                self.grads[task][place] = grad
-                self.missing[task] -= 1
-                if self.missing[task]:
-                    return
-                found = self.grads.pop(task)
-                del self.missing[task]
-            self.fn(found)
+            task = graph_task()
+            assert task is not None
+            found = task.notes.get(self)
+            if found is None:
+                found = task.notes[self] = ([None] * len(self.nodes), [sum(map(task.executes, self.nodes))])
+            grads, missing = found
+            grads[place] = grad
+            missing[0] -= 1
+            if not missing[0]:
+                self.fn(grads)
 
         return gather
 
 
 def _first_of(fn: Callable[..., Any]) -> Callable[[Any], None]:
     """A hook that calls `fn` once in each backward pass."""
-    lock = threading.Lock()
-    last = -1
 
     def hook(grad: Any) -> None:
-        nonlocal last
-        task = graph_task_id()
-        with lock:
-            if task == last:
-                return
-            last = task
-        fn(grad)
+        task = graph_task()
+        assert task is not None
+        if hook not in task.notes:
+            task.notes[hook] = True
+            fn(grad)
 
     return hook

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torchgrad_jax.autograd.engine import ExecutionEngine
 from torchgrad_jax.tensor.inplace import detached
 from torchgrad_jax.tensor.tensor import Tensor
+
+
+def volatile(self: Tensor) -> bool:
+    """False: what `no_grad` does now was once an attribute."""
+    warnings.warn("volatile was removed (Variable.volatile is always False)", UserWarning, stacklevel=2)
+    return False
 
 
 class _VariableMeta(type):
@@ -25,3 +32,6 @@ class Variable(metaclass=_VariableMeta):
         made = detached(data)
         made.requires_grad = requires_grad
         return made
+
+
+setattr(Tensor, "volatile", property(volatile))  # noqa: B010 - Tensor's own attributes are declared in its class

@@ -9,11 +9,13 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant, is_tracer
 from torchgrad_jax.tensor import formatting
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
+from torchgrad_jax.tensor.legacy import tensortype
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
@@ -40,7 +42,7 @@ def tolist(self: Tensor) -> Any:
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad."""
-    if self.requires_grad and not force:
+    if self.requires_grad and not force and per_thread.recorder.grad_enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
@@ -185,6 +187,8 @@ def type_(self: Tensor, dtype: Any = None) -> Any:
         if found is None:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = found
+    elif isinstance(dtype, tensortype):
+        dtype = dtype.dtype
     elif isinstance(dtype, type):
         raise ValueError(f"invalid type: '{dtype.__name__}'")
     elif not isinstance(dtype, dtypes.dtype):

@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.tensor import gathering, views
-from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
 
@@ -22,6 +22,14 @@ def _tensors(name: str, tensors: Any) -> list[Tensor]:
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     return list(tensors)
+
+
+def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
+    """A tensor of this size and these strides whose content does not matter (it is zero). Keywords: dtype, device, requires_grad."""
+    size, stride = views.as_dims((size,)), views.as_dims((stride,))
+    requires_grad = kwargs.pop("requires_grad", False)
+    last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
+    return views.as_strided(zeros(last + 1, **kwargs), size, stride).detach().requires_grad_(requires_grad)
 
 
 # ---------------------------------------------------------------------- joining
@@ -400,7 +408,7 @@ TOPLEVEL = {
     "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud, "roll": roll, "rot90": rot90, "tile": tile,
     "repeat_interleave": repeat_interleave, "diag": diag, "diag_embed": diag_embed, "diagflat": diagflat, "tril_indices": tril_indices,
     "triu_indices": triu_indices, "meshgrid": meshgrid, "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
-    "cartesian_prod": cartesian_prod, "combinations": combinations,
+    "empty_strided": empty_strided, "cartesian_prod": cartesian_prod, "combinations": combinations,
     "concat": cat, "concatenate": cat, "row_stack": vstack,
 }  # fmt: skip
 METHODS = {
