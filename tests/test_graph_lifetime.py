@@ -1,0 +1,121 @@
+"""Long graphs, and what is freed without the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import jax
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import execution_mode, recorder
+
+torch = pytest.importorskip("torch")
+
+@pytest.fixture
+def short_programs(monkeypatch):
+    """Programs of 200 operations: one of 2000 takes ten seconds to compile, and the subject here is the graph."""
+    monkeypatch.setattr(recorder, "SOFT_LIMIT", 200)
+    with execution_mode("fused"):
+        yield
+
+
+def chain(length):
+    x = tj.tensor(1.0, dtype=tj.float64, requires_grad=True)
+    y = x
+    for _ in range(length):
+        y = -y
+    y.backward()
+    assert x.grad.item() == 1.0
+    return weakref.ref(y.grad_fn)
+
+
+def test_a_chain_of_200000_nodes_runs_and_is_dropped_without_recursion(short_programs):
+    assert chain(200_000)() is None
+
+
+@pytest.mark.slow
+def test_a_chain_of_1000000_nodes_runs_and_is_dropped_without_recursion(short_programs):
+    assert chain(1_000_000)() is None
+
+
+def test_a_long_chain_that_is_never_run_is_dropped_without_recursion(short_programs):
+    y = tj.tensor(1.0, requires_grad=True)
+    for _ in range(100_000):
+        y = -y
+    node = weakref.ref(y.grad_fn)
+    del y
+    assert node() is None
+
+
+@pytest.fixture
+def without_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_graph_and_arrays_go_with_their_last_reference(without_collector):
+    x = tj.ones(3, requires_grad=True)
+    h = x.exp()
+    loss = (h * h).sum()
+    loss.item()
+    gone = [weakref.ref(o) for o in (h, h.grad_fn, loss, loss.grad_fn, h._read().concrete())]
+    del h, loss
+    assert [r() for r in gone] == [None] * 5
+
+
+def test_backward_frees_what_it_saved(without_collector):
+    x = tj.ones(3, requires_grad=True)
+    h = x.exp()
+    h.sum().item()
+    array = weakref.ref(h._read().concrete())
+    loss = (h * h).sum()
+    del h
+    loss.backward()
+    loss.item()
+    assert array() is None
+
+
+def test_double_backward_leaves_nothing_behind(without_collector):
+    x = tj.ones(3, requires_grad=True)
+    y = (x * x * x).sum()
+    (g,) = tj.autograd.grad(y, x, create_graph=True)
+    (second,) = tj.autograd.grad(g.sum(), x)
+    second.tolist()
+    gone = [weakref.ref(o) for o in (y, y.grad_fn, g, g.grad_fn, second)]
+    del y, g, second
+    assert [r() for r in gone] == [None] * 5
+
+
+def count_of_ours():
+    # JAX's and the cache's own objects come and go; what a step makes are tensors, nodes and values.
+    modules = ("torchgrad_jax.tensor", "torchgrad_jax.runtime", "torch.autograd.graph")
+    return sum(str(type(o).__module__).startswith(modules) for o in gc.get_objects())
+
+
+@pytest.mark.parametrize("with_hooks", [False, True])
+def test_training_steps_leave_no_objects_and_no_arrays(without_collector, with_hooks):
+    w, x = tj.randn(4, 3, requires_grad=True), tj.randn(5, 4)
+
+    def step():
+        h = (x @ w).tanh()
+        if with_hooks:
+            h.register_hook(lambda g: g * 2)
+            h.retain_grad()
+        loss = (h * h).mean()
+        loss.backward()
+        with tj.no_grad():
+            w.sub_(0.01 * w.grad)
+        w.grad = None
+        return loss.item()
+
+    for _ in range(5):
+        step()
+    ours, arrays = count_of_ours(), len(jax.live_arrays())
+    for _ in range(200):
+        step()
+    assert count_of_ours() <= ours + 5
+    assert len(jax.live_arrays()) <= arrays + 5

@@ -1,0 +1,169 @@
+"""Graphs that were seen before are replayed: what may differ from one iteration to the next."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
+
+
+@like_pytorch
+def test_hooks_added_between_iterations_run(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        h = w * w
+        if i in (3, 4):
+            h.register_hook(lambda g: g * 10)
+            h.grad_fn.register_hook(lambda gi, go: seen.append(gi[0]))
+        (h * 3).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_leaf_hooks_added_between_iterations_run(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    handles = []
+    for i in range(8):
+        if i == 3:
+            handles.append(w.register_hook(lambda g: g * 10))
+        if i == 4:
+            handles.append(w.register_post_accumulate_grad_hook(lambda t: seen.append(("post", t.grad.clone()))))
+        if i == 6:
+            for h in handles:
+                h.remove()
+        (w * w).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_accumulator_hooks_added_between_iterations_run(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    held = (w * 1).grad_fn.next_functions[0][0]
+    for i in range(6):
+        if i == 3:
+            held.register_prehook(lambda go: (go[0] * 10,))
+            held.register_hook(lambda gi, go: seen.append((len(gi), go)))
+        (w * w).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_sharing_among_saved_tensors_may_differ_between_iterations(m):
+    a, b = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
+    seen = []
+    for i in range(8):
+        left, right = (a, a) if i % 2 else (a, b)
+        x = left.exp()
+        y = x if i % 3 else right.exp()
+        (x * y).sum().backward()
+        seen += [a.grad, b.grad]
+        a.grad = b.grad = None
+    return seen
+
+
+@like_pytorch
+def test_numbers_may_change_between_iterations(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        ((w * float(i)) ** 2 / (i + 1)).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_equal_numbers_in_different_places_do_not_mix(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        k = 2.0 if i % 2 else 3.0
+        (w.mul(2.0).exp() * k).mul(2.0).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_writing_to_a_saved_tensor_is_found_on_every_iteration(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        x = w.exp()
+        y = x * x
+        if i in (3, 5):
+            x.add_(1)
+        seen.append(error_of(y.sum().backward))
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_freed_graphs_are_refused_on_every_iteration(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for _ in range(4):
+        y = w.exp().sum()
+        y.backward()
+        seen.append(error_of(y.backward))
+    return seen, w.grad
+
+
+@like_pytorch
+def test_inputs_may_differ_between_iterations(m):
+    a, b, seen = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0), []
+    for i in range(8):
+        h = a * b
+        y = (h * h).sum()
+        seen.append(m.autograd.grad(y, [[a], [b], [h], [b, a, b]][i % 4]))
+    return seen, a.grad, b.grad
+
+
+@like_pytorch
+def test_retaining_grad_starts_and_stops_between_iterations(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        h = w * w
+        if i in (2, 3):
+            h.retain_grad()
+        h.sum().backward()
+        if i in (2, 3):
+            seen.append(h.grad)
+    return seen, w.grad
+
+
+@like_pytorch
+def test_views_written_between_iterations(m):
+    w, seen = leaf(m, 1.0, 2.0, 3.0), []
+    for i in range(6):
+        h = w * 1
+        h[i % 3 :].mul_(10.0)
+        (h * h).sum().backward()
+        seen.append(w.grad)
+        w.grad = None
+    return seen
+
+
+@like_pytorch
+def test_create_graph_after_the_graph_was_seen(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    for i in range(6):
+        y = (w * w * w).sum()
+        (g,) = m.autograd.grad(y, w, create_graph=i >= 3)
+        seen.append(g)
+        if i >= 3:
+            seen += m.autograd.grad(g.sum(), w)
+    return seen
+
+
+@like_pytorch
+def test_accumulating_over_many_iterations(m):
+    w = leaf(m, 1.0, 2.0)
+    for _ in range(5):
+        (w * w).sum().backward()
+    return w.grad
