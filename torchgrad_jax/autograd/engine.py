@@ -22,6 +22,7 @@ from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, 
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.dispatch import apply, call_values, unpack_all
 from torchgrad_jax.tensor.inplace import overwrite
+from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -372,11 +373,20 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
     with _accumulating:
         old = extra.grad
         if calculus.tensors:
-            extra.grad = apply(COPY, (wrap(grad._read()), grad)) if old is None else old + grad
+            extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
         elif old is None:
-            extra.grad = wrap(calculus.recorder.alias(grad))
+            extra.grad = _in_order_of(variable, wrap(calculus.recorder.alias(grad)))
         else:
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+
+
+def _in_order_of(variable: Tensor, grad: Tensor) -> Tensor:
+    """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps."""
+    view = variable._view
+    if view is None or variable.is_contiguous():
+        return grad
+    order = dense_order(variable._aval.shape, view.strides)
+    return grad if order is None else lay_out(grad, order)
 
 
 # Passes of several threads may reach one leaf.

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.tensor import creation, formatting, legacy, methods
+from torchgrad_jax.tensor import creation, formatting, layout, legacy, methods
 from torchgrad_jax.tensor.tensor import Size, Tensor
 
 
@@ -17,7 +17,8 @@ def public() -> dict[str, Any]:
     found: dict[str, Any] = {d.name: d for d in dtypes.ALL}
     found.update({n: d for n, d in dtypes.ALIASES.items()})
     found.update(methods.namespace)
-    found.update(legacy.classes(), inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
+    found.update(legacy.classes(), **layout.FORMATS, memory_format=layout.memory_format)
+    found.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     found.update(
         Tensor=Tensor, Size=Size, device=device, dtype=dtypes.dtype, set_printoptions=formatting.set_printoptions,
         get_default_dtype=dtypes.get_default_dtype, set_default_dtype=dtypes.set_default_dtype,

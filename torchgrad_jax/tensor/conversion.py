@@ -15,6 +15,7 @@ from torchgrad_jax.tensor import formatting
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
+from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.legacy import tensortype
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
@@ -146,8 +147,8 @@ def moved_value(value: Any, where: device) -> Any:
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies."""
     dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
-    for unneeded in ("non_blocking", "memory_format"):  # every array is row-major, every copy asynchronous
-        kwargs.pop(unneeded, None)
+    kwargs.pop("non_blocking", None)  # every copy is asynchronous
+    layout = kwargs.pop("memory_format", None)
     if "other" in kwargs:
         args = (kwargs.pop("other"), *args)
     if kwargs or not (dtype is None or isinstance(dtype, dtypes.dtype)):
@@ -170,11 +171,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         found = move(found, device(where))
     if dtype is not None:
         found = cast(found, dtype)
-    if force and found is self:
-        from torchgrad_jax.tensor.views import clone
-
-        found = clone(self)
-    return found
+    in_place = layout is None or layout is preserve_format or is_in(self, layout)
+    if found is self and (force or not in_place):  # PyTorch's node, and its name, is that of a conversion
+        found = apply(cast_to(self._aval.dtype), (self,))
+    return found if found is self or layout is None else lay_out_as(found, layout)
 
 
 def type_(self: Tensor, dtype: Any = None) -> Any:

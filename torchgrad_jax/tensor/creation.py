@@ -15,6 +15,7 @@ from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.layout import lay_out_as
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 _default_device: device = CPU
@@ -310,7 +311,8 @@ def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]
         from torchgrad_jax.tensor.generate import write_out
 
         return write_out(name, out, wrap(full_value(size, number, out._aval.dtype, out.device)))
-    return _requiring(wrap(full_value(size, number, target, as_device(options.get("device")))), options.get("requires_grad", False))
+    made = lay_out_as(wrap(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
+    return _requiring(made, options.get("requires_grad", False))
 
 
 def zeros(*size: Any, **kwargs: Any) -> Tensor:

@@ -108,7 +108,7 @@ def _install_conversions() -> None:
 
 def _caster(target: Any) -> Any:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        return conversion.cast(self, target)
+        return conversion.cast(self, target) if memory_format is None else conversion.to(self, target, memory_format=memory_format)
 
     convert.__doc__ = f"The tensor as {target!r}."
     return convert

@@ -203,7 +203,11 @@ class Tensor(_Base):
         return 0 if self._view is None else self._view.offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the strides are those of row-major storage."""
+        """Whether the strides are those of row-major storage, or of `memory_format`."""
+        if memory_format is not None:
+            from torchgrad_jax.tensor.layout import is_in
+
+            return is_in(self, memory_format)
         return self._view is None or is_contiguous(self._aval.shape, self._view.strides)
 
     def is_floating_point(self) -> bool:

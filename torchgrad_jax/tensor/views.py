@@ -11,6 +11,7 @@ from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import detached, make_view, writer
+from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.storage import Link
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -404,15 +405,20 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with memory of its own, part of the graph."""
-    return apply(_CLONE, (input,))
+    made = apply(_CLONE, (input,))
+    return made if memory_format is None else lay_out_as(made, memory_format)
 
 
 _CLONE = registry["clone"].bind((ARRAY,))
 
 
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if it is in row-major order, else a copy that is."""
-    return input if input.is_contiguous() else clone(input)
+    """The tensor itself if it is in row-major order (or the order of `memory_format`), else a copy that is."""
+    if input.is_contiguous() if memory_format is None else is_in(input, memory_format):
+        return input
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return clone(input, memory_format=memory_format)
 
 
 def detach(input: Tensor) -> Tensor:

@@ -1,0 +1,87 @@
+"""Memory formats. Arrays have no strides, so a tensor in another order than row-major is a view of a row-major array with its dimensions permuted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.inplace import writer
+from torchgrad_jax.tensor.storage import Link, Storage, View
+from torchgrad_jax.tensor.tensor import Tensor
+
+
+class memory_format:
+    """In which order a tensor's elements lie in memory. `dims`: the dimensions from the slowest to the fastest, None for row-major or any."""
+
+    __slots__ = ("name", "dims")
+
+    def __init__(self, name: str, dims: tuple[int, ...] | None = None) -> None:
+        self.name, self.dims = name, dims
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def order(self, ndim: int) -> tuple[int, ...]:
+        """`dims` for a tensor of `ndim` dimensions. RuntimeError where the format has another number of them."""
+        if self.dims is None:
+            return tuple(range(ndim))
+        if len(self.dims) != ndim:
+            raise RuntimeError(f"required rank {len(self.dims)} tensor to use {self.name} format")
+        return self.dims
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last", (0, 2, 3, 1)), memory_format("channels_last_3d", (0, 2, 3, 4, 1))
+FORMATS = {f.name: f for f in (contiguous_format, preserve_format, channels_last, channels_last_3d)}
+
+
+def strides_in(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of dimensions that lie in memory from slowest to fastest as `order` says."""
+    found, step = [1] * len(shape), 1
+    for d in reversed(order):
+        found[d] = step
+        step *= max(shape[d], 1)
+    return tuple(found)
+
+
+def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The dimensions from slowest to fastest; None where elements overlap or leave gaps."""
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d)))
+    dense = strides_in(shape, order)
+    return order if all(s == e or n == 1 for s, e, n in zip(strides, dense, shape, strict=True)) else None
+
+
+def is_in(t: Tensor, wanted: memory_format) -> bool:
+    """Whether the tensor's strides are those of a format."""
+    shape = t._aval.shape
+    if wanted.dims is not None and len(wanted.dims) != len(shape):
+        return False
+    dense = strides_in(shape, wanted.order(len(shape)))
+    return all(s == e or n == 1 for s, e, n in zip(t._strides(), dense, shape, strict=True))
+
+
+def lay_out(t: Tensor, order: tuple[int, ...]) -> Tensor:
+    """Give a tensor that nobody shares memory with the strides of `order`. Returns it."""
+    if t._storage is not None or order == tuple(range(len(order))):
+        return t
+    back = tuple(order.index(d) for d in range(len(order)))
+    permute = registry["permute"]
+    value = t._value
+    content, _ = run(per_thread.recorder, permute.bind((ARRAY, Static(order))), (value,))
+    storage = Storage(content)
+    read = permute.bind((ARRAY, Static(back)))
+    value.counter, value.version = storage.counter, 0
+    t._storage = storage
+    t._view = View(None, (Link(read, writer(read), ()),), 0, storage, strides_in(value.aval.shape, order), 0, "default")
+    return t
+
+
+def lay_out_as(t: Tensor, format: Any) -> Tensor:
+    """Give a new tensor the order of a format; None and `preserve_format` leave it. TypeError for what is no format."""
+    if format is None or format is preserve_format:
+        return t
+    if not isinstance(format, memory_format):
+        raise TypeError(f"argument 'memory_format' must be torch.memory_format, not {type(format).__name__}")
+    return lay_out(t, format.order(t._aval.ndim))
