@@ -327,3 +327,19 @@ def test_gradient_of_one_output_of_several(m):
 def test_integer_results_require_no_gradient(m):
     values, indices = leaf(m, 1.0, 5.0, 3.0).max(0)
     return values.requires_grad, indices.requires_grad, indices.grad_fn is None
+
+
+@like_pytorch
+def test_a_second_derivative_depends_only_on_what_the_first_is_made_of(m):
+    x, a = leaf(m, 0.5), leaf(m, 2.0)
+    (first,) = m.autograd.grad((x * a).sum(), x, m.ones((), dtype=m.float64), create_graph=True)
+    none = m.autograd.grad(first.sum(), x, create_graph=True, allow_unused=True)
+    zeros = m.autograd.grad(first.sum(), x, create_graph=True, materialize_grads=True)
+    return none, zeros, m.autograd.grad(zeros[0].sum(), x, materialize_grads=True), m.autograd.grad(first.sum(), a)
+
+
+@like_pytorch
+def test_second_derivatives_of_a_product_have_a_node_for_each_factor(m):
+    x, a = leaf(m, 0.5), leaf(m, 2.0)
+    first = m.autograd.grad((x * a).sum(), (x, a), create_graph=True)
+    return [[g.grad_fn.name(), g.grad_fn.next_functions[1][0].variable is t] for g, t in zip(first, (a, x), strict=True)]

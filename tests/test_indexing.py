@@ -204,3 +204,16 @@ def test_double_backward_through_get_and_set():
         g = plain(*grad(x.square().sum(), a, create_graph=True))
         g.sum().backward()
     """)
+
+
+@pytest.mark.parametrize("key", [[[0, 2]], [[0, 2], [1, 3]], [slice(None), [0, 3]], [..., [2, 3]], [[1, 2, 3]], [0, slice(None)], [[]], [range(2)]], ids=str)
+def test_a_list_of_indices_counts_as_a_tuple_with_a_warning(key):
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        ours = tj.arange(16.0).reshape(4, 4)[key]
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        theirs = torch.arange(16.0).reshape(4, 4)[key]
+    assert ours.tolist() == theirs.tolist()
+
+
+def test_a_range_indexes_as_a_list_of_numbers():
+    assert tj.arange(4.0)[range(1, 3)].tolist() == [1.0, 2.0]

@@ -225,8 +225,9 @@ class GraphTask:
             order = [node for node in queue_order(roots, None) if type(node) is not AccumulateGrad]
         if self.captures is not None:
             self.needed = _leading_to(order, self.wanted.keys())
+            self.calculus.needed = self.needed | self.wanted.keys()
             if self.accumulate:
-                self.needed |= self.wanted.keys()
+                self.needed = self.calculus.needed
         if ordered and not self._sees_leaves():
             return order
         self.missing.clear()

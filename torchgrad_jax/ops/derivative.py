@@ -25,7 +25,7 @@ class Plan:
 
     __slots__ = (
         "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
-        "node_class",
+        "node_class", "_sig", "_apart",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -37,6 +37,7 @@ class Plan:
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
         self._vjps: dict[Any, Vjp] = {}
+        self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         if formulas is not None:
             self._from_formulas(sig, bound, formulas)
@@ -54,6 +55,7 @@ class Plan:
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * self.arity
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or roles[i] for i in self.saves)
+        self._sig = sig
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
 
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
@@ -71,6 +73,13 @@ class Plan:
         self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
         self.passes = all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+
+    def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
+        """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
+        if self._apart is None:
+            plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
+            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
+        return self._apart
 
     def vjp_of(self, defined: tuple[bool, ...]) -> Vjp:
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,

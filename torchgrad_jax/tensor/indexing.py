@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -102,9 +103,20 @@ _COPY = registry["copy"].bind((ARRAY, ARRAY))
 def _as_tuple(key: Any) -> tuple[Any, ...]:
     if isinstance(key, tuple):
         return key
-    if isinstance(key, list) and any(isinstance(k, (slice, type(None), type(...), list, tuple, Tensor)) for k in key):
-        return tuple(key) if len(key) < 32 and not any(isinstance(k, (list, tuple)) for k in key) else (key,)
-    return (key,)
+    if not isinstance(key, (list, range)):
+        return (key,)
+    keys = list(key)
+    if len(keys) < 32 and any(isinstance(k, (slice, type(None), type(...), list, tuple, range, Tensor)) for k in keys):
+        warnings.warn(NON_TUPLE, UserWarning, stacklevel=4)
+        return tuple(keys)
+    return (keys,)
+
+
+NON_TUPLE = (
+    "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of "
+    "x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different "
+    "result"
+)
 
 
 def _consumes(k: Any) -> int:
@@ -192,6 +204,8 @@ def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
     if not isinstance(k, Tensor):
         if isinstance(k, str):
             raise TypeError("new(): invalid data type 'str'")
+        if isinstance(k, range):
+            k = list(k)
         if not isinstance(k, (list, tuple, np.ndarray)):
             raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + type(k).__name__ + ")"

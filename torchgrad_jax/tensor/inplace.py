@@ -284,7 +284,9 @@ class CopySlices(Node):
         links = self.links if calculus.placed is None else calculus.placed[self]
         grad = grads[0]
         part = read_through(rec, links, grad, call)
+        needed, calculus.needed = calculus.needed, None  # the inner node's first edge leads to what the written part was, not into the graph
         through = self.inner.run(calculus, [part])
+        calculus.needed = needed
         rest = through[1:] if self.through_self else through
         if not self.has_base:
             return rest

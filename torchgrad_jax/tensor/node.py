@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from torchgrad_jax.ops.derivative import Plan
@@ -30,9 +30,10 @@ class Calculus:
     """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, extending the graph).
 
     placed: while a pass is rehearsed, what each node uses in place of its saved values or links: its numbers are `Placed`.
+    needed: the nodes whose gradients the pass uses; None: all.
     """
 
-    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "placed")
+    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "placed", "needed")
 
     def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool) -> None:
         self.recorder: Recorder = rec
@@ -41,6 +42,7 @@ class Calculus:
         self.unpack: Callable[[OpNode], tuple[Any, ...]] = unpack
         self.tensors: bool = tensors
         self.placed: dict[Node, Any] | None = None
+        self.needed: Collection[Node] | None = None
 
 
 class Placed:
@@ -213,14 +215,12 @@ class OpNode(Node):
             raise RuntimeError(FREED_MESSAGE)
         if plan.passes:
             return (grads[0],) * len(self.next)
-        if saved:
-            if calculus.tensors:
-                saved = calculus.unpack(self)
-            else:
-                for v in saved:
-                    if type(v) is Value and v.counter is not None and v.counter.version != v.version:
-                        saved = tuple([unchanged(self, i) for i in range(len(saved))])
-                        break
+        if calculus.tensors:
+            return self._run_apart(calculus, grads)
+        for v in saved:
+            if type(v) is Value and v.counter is not None and v.counter.version != v.version:
+                saved = tuple([unchanged(self, i) for i in range(len(saved))])
+                break
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
         else:
@@ -229,6 +229,23 @@ class OpNode(Node):
             defined = tuple([g is not None for g in grads])
             outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
         return outs if type(outs) is tuple else (outs,)
+
+    def _run_apart(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """The gradients one by one, so that each depends in the new graph on nothing but what it is made of; only those that are needed."""
+        plan, needed = self.plan, calculus.needed
+        saved = calculus.unpack(self)
+        grads = grads + [None] * (len(plan.avals) - len(grads))
+        defined = tuple([g is not None for g in grads])
+        given = [g for g in grads if g is not None]
+        outs = []
+        for (one, places), (target, _) in zip(plan.apart(), self.next, strict=True):
+            if needed is not None and target not in needed:
+                outs.append(None)
+            elif one.passes:
+                outs.append(grads[0])
+            else:
+                outs.append(calculus.call(one.vjp_of(defined), (*given, *[saved[i] for i in places])))
+        return tuple(outs)
 
     def place(self, values: Sequence[Any]) -> dict[Node, Any]:
         """See Node."""
