@@ -60,6 +60,8 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     """`Node.register_hook`: hooks see and may replace the gradients laid out as `next_functions` is."""
     assert node.hooks is not None
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
+    if calculus.needed is not None and node.skips_unneeded:
+        outs = tuple([g if target in calculus.needed else None for g, (target, _) in zip(outs, node.next, strict=True)])
     inputs, places = _by_input(node, outs)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):
@@ -89,8 +91,6 @@ def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
 
 
 def _replacement(hook: Any, given: tuple[Any, ...], replaced: Any) -> tuple[Any, ...]:
-    if isinstance(replaced, Tensor) and len(given) == 1:
-        replaced = (replaced,)
     if not isinstance(replaced, tuple):
         raise TypeError(f"expected tuple, but hook returned '{type(replaced).__name__}'")
     if len(replaced) != len(given):
@@ -111,10 +111,14 @@ def _check_tensor(replaced: Any) -> None:
 def _checked(hook: Any, old: Tensor | None, new: Tensor) -> Tensor:
     if old is not None:
         if old._aval.dtype != new._aval.dtype:
-            raise RuntimeError(f"hook '{_name(hook)}' has changed the type of value (was {type_(old)} got {type_(new)})")
+            raise RuntimeError(f"hook '{_name(hook)}' has changed the type of value (was {_type_text(old)} got {_type_text(new)})")
         if old._aval.shape != new._aval.shape:
             raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
     return new
+
+
+def _type_text(t: Tensor) -> str:
+    return f"CPU{t.dtype.title}Type" if t.is_complex() and t.is_cpu else type_(t)
 
 
 def _name(hook: Any) -> str:

@@ -20,12 +20,12 @@ class Plan:
     first, second ... result. origins: for each of these, the index in `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
-    node_class belongs to the layer above.
+    lists: whether there is a sequence of tensors among the operands. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
-        "node_class", "_sig", "_apart",
+        "node_class", "lists", "_sig", "_apart",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -36,6 +36,7 @@ class Plan:
         self.arity = len(sig.specs)
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
+        self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None

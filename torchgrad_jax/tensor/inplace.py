@@ -237,6 +237,7 @@ class CopySlices(Node):
     straight on."""
 
     __slots__ = ("inner", "links", "aval", "through_self", "has_base")
+    skips_unneeded = True
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
         self.inner, self.aval = inner, base._aval

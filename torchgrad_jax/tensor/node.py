@@ -68,6 +68,8 @@ class Node:
     hooks: Hooks | None
     # A node whose outputs got no gradient passes none on, unless it is the user's own function.
     runs_without_gradient = False
+    # Whether it leaves out the gradients that a pass does not need.
+    skips_unneeded = False
     # Whether its outputs share memory with its input.
     is_view = False
 
@@ -188,6 +190,11 @@ class OpNode(Node):
     def name(self) -> str:
         """See Node."""
         return self.plan.name
+
+    @property
+    def skips_unneeded(self) -> bool:
+        """See Node."""
+        return not self.plan.lists
 
     @property
     def is_view(self) -> bool:
