@@ -1,5 +1,7 @@
 """PyTorch's autograd programming model on XLA: ``import torchgrad_jax as torch``."""
 
+import sys as _sys
+
 import jax as _jax
 
 # PyTorch's integers are 64 bits wide, and so are its float64 tensors.
@@ -16,5 +18,7 @@ from torchgrad_jax.nn import public as _public  # noqa: E402
 
 globals().update(_public.install())
 _interop.register()
+# PyTorch's modules see the package itself under this name, and programs use it.
+setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 
 __version__ = "0.1.0"
