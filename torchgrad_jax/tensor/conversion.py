@@ -17,7 +17,7 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
 from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.legacy import tensortype
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 def item(self: Tensor) -> Any:
@@ -131,7 +131,7 @@ def move(self: Tensor, where: device) -> Tensor:
         from torchgrad_jax.tensor.devices import move_with_history
 
         return move_with_history(self, where)
-    return wrap(moved_value(self._read(), where))
+    return created(moved_value(self._read(), where))
 
 
 def moved_value(value: Any, where: device) -> Any:
@@ -220,7 +220,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
         )
     from torchgrad_jax.runtime.recorder import per_thread
 
-    made = wrap(per_thread.recorder.alias(self._read()))
+    made = created(per_thread.recorder.alias(self._read()))
     made.__class__ = type(self)
     made._rg = self._rg
     memo[id(self)] = made
@@ -240,7 +240,7 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
 
 
 def _rebuild(cls: type, array: np.ndarray, where: str, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    made = wrap(from_data(array, None, where))
+    made = created(from_data(array, None, where))
     made.__class__ = cls
     made._rg = requires_grad
     vars(made).update(attributes)
