@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -81,10 +81,9 @@ class _Mode:
                 FutureWarning,
                 stacklevel=2,
             )
-            function.__init__ = self(function.__init__)
-            return function
         if inspect.isgeneratorfunction(function):
             return _wrap_generator(self.clone, function)
+
         @functools.wraps(function)
         def within(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
@@ -245,6 +244,10 @@ class _Switch(_Mode):
     def __exit__(self, *exc: object) -> None:
         per_thread.recorder.flags[self.setting] = self.prev
 
+    def __call__(self, function: Any) -> Any:
+        self.__exit__()
+        return super().__call__(function)
+
     def clone(self) -> _Switch:
         """See _Mode."""
         return type(self)(self.mode)
@@ -254,6 +257,9 @@ class set_multithreading_enabled(_Switch):
     """Whether backward may use several threads. Here it never does: XLA runs the whole pass, with its own threads."""
 
     setting, default, setter = "multithreading", True, "set_multithreading_enabled"
+
+    def __call__(self, function: Any) -> Any:
+        return _Mode.__call__(self, function)  # as in PyTorch, decorating with this one leaves it changed
 
 
 class enforce_grad_layout_policy(_Switch):
@@ -288,7 +294,22 @@ class _unsafe_preserve_version_counter(_Mode):
 
     def __exit__(self, *exc: object) -> None:
         for t, version, content in zip(self.tensors, self.prev_versions, self._before, strict=True):
-            t._shared().rewind(version, content)
+            t._shared().set_version(version, content)
+
+
+def _unsafe_set_version_counter(tensors: Sequence[Tensor], versions: Sequence[int]) -> None:
+    """Let the version counters of tensors go on from other versions. RuntimeError for inference tensors and negative versions."""
+    if len(tensors) != len(versions):
+        raise RuntimeError(f"tensors_len={len(tensors)}, versions_len={len(versions)}")
+    for t, version in zip(tensors, versions, strict=True):
+        if t.is_inference():
+            raise RuntimeError(
+                "Tried to call torch.autograd._unsafe_set_version() on a tensor that does not have a version counter. Was it created in inference "
+                "mode?"
+            )
+        if version < 0:
+            raise RuntimeError(f"Cannot set a version_counter to a value below 0: {version}")
+        t._shared().set_version(version)
 
 
 def _expect_bool(function: str, argument: str, given: Any) -> None:

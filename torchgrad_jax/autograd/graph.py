@@ -44,7 +44,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
         if not isinstance(t, Tensor):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
         storage = t._shared()
-        if not storage.inference:
+        if storage.counted:
             storage.write(per_thread.recorder.alias(storage.value))
 
 

@@ -42,7 +42,7 @@ def tolist(self: Tensor) -> Any:
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad."""
+    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
     if self.requires_grad and not force and per_thread.recorder.grad_enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
@@ -218,8 +218,6 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
             "see https://github.com/pytorch/pytorch/pull/103001"
         )
-    from torchgrad_jax.runtime.recorder import per_thread
-
     made = created(per_thread.recorder.alias(self._read()))
     made.__class__ = type(self)
     made._rg = self._rg

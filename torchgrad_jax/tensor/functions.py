@@ -252,3 +252,10 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 def _c(x: Tensor) -> str:
     return x.dtype.title
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor's memory was allocated in inference mode. TypeError for anything but a tensor."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input.is_inference()

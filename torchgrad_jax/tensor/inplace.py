@@ -341,6 +341,8 @@ def detached(t: Tensor) -> Tensor:
 
     value = t._content()
     storage: Storage = t._shared()
+    if storage.inference:
+        return data_of(t)
     twin = wrap(value)
     share(twin, storage, t._view)
     return twin

@@ -53,8 +53,8 @@ class Storage:
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
-    # Whether it was allocated in inference mode: then its tensors are inference tensors.
-    inference = False
+    # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
+    inference, counted = False, True
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -75,12 +75,18 @@ class Storage:
         if self.siblings is not None:
             self._spread(value)
 
-    def rewind(self, version: int, before: Value) -> None:
-        """Let the version be as it was when the content was `before`: what was saved of it for backward is, unnoticed, the present content."""
+    def set_version(self, version: int, before: Value | None = None) -> None:
+        """Count from `version` on. before: the content that had this version, where it is known: what was saved of it for backward becomes,
+        unnoticed, the present content."""
         value = self.value
         self.counter.version = value.version = version
-        if value is not before:
+        if before is not None and value is not before:
             before.counter = Superseded(value)
+
+    def take_over(self, counter: VersionCounter) -> None:
+        """Count on with the counter of another storage, whose tensor has this memory now."""
+        self.counter = self.value.counter = counter
+        self.value.version = counter.version
 
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
@@ -108,12 +114,18 @@ class InferenceStorage(Storage):
     """Memory that was allocated in inference mode. Reading it is noted in the reader's recorder, and the next operation there that extends a graph
     looks at what it saves: an ordinary operation need not ask its operands."""
 
-    __slots__ = ()
+    __slots__ = ("counted",)
     inference = True
+    # Whether it counts versions and may be written to at any time nevertheless: the memory of a twin made outside inference mode does.
+    counted: bool
     INPLACE = (
         "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace "
         "update.See https://github.com/pytorch/rfcs/pull/17 for more details."
     )
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.counted = False
 
     @property
     def value(self) -> Value:
@@ -138,8 +150,15 @@ class InferenceStorage(Storage):
     def write(self, value: Value) -> None:
         """Put a new content in. RuntimeError outside inference mode, after the fact, as in PyTorch."""
         super().write(value)
-        if not per_thread.recorder.inference:
+        if not (self.counted or per_thread.recorder.inference):
             raise RuntimeError(self.INPLACE)
+
+    def sibling(self) -> Storage:
+        """See Storage."""
+        made = super().sibling()
+        assert isinstance(made, InferenceStorage)
+        made.counted = not per_thread.recorder.inference
+        return made
 
 
 _VALUE: Any = Storage.value

@@ -315,7 +315,7 @@ class Tensor(_Base):
     def _version(self) -> int:
         if self._storage is None:
             return 0
-        if self._storage.inference:
+        if not self._storage.counted:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.counter.version
 
