@@ -436,6 +436,18 @@ def test_hidden_writes_leave_the_version_and_reach_what_was_saved(m):
 
 
 @like_pytorch
+def test_hidden_writes_to_a_view_reach_what_was_saved_of_it(m):
+    x, y = leaf(m, 1.0, 2.0), m.tensor([3.0, 4.0, 5.0], dtype=m.float64)
+    part = y[1:]
+    z = x * part * y[:2].sum()
+    with m.autograd._unsafe_preserve_version_counter(part):
+        part.mul_(10)
+        y[2] = 1.0
+    z.sum().backward()
+    return part._version, y._version, x.grad, y
+
+
+@like_pytorch
 def test_hiding_writes_to_several_tensors_goes_back_to_the_versions_of_its_making(m):
     a, b = m.ones(2), m.ones(2)
     part = b[0]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.tensor.storage import Superseded
 from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
@@ -287,14 +288,18 @@ class _unsafe_preserve_version_counter(_Mode):
         if not isinstance(self.tensors, tuple):
             raise AssertionError("Expected tensors to be a tuple")
         self.prev_versions = tuple([t._version for t in self.tensors])
-        self._before = [t._shared().value for t in self.tensors]
+        self._before = [(t._shared().value, t._content()) for t in self.tensors]
 
     def __enter__(self) -> None:
         """Versions are counted on inside."""
 
     def __exit__(self, *exc: object) -> None:
-        for t, version, content in zip(self.tensors, self.prev_versions, self._before, strict=True):
-            t._shared().set_version(version, content)
+        for t, version, (whole, part) in zip(self.tensors, self.prev_versions, self._before, strict=True):
+            t._shared().set_version(version, whole)
+            present = t._content()
+            present.version = version
+            if present is not part:
+                part.counter = Superseded(present)
 
 
 def _unsafe_set_version_counter(tensors: Sequence[Tensor], versions: Sequence[int]) -> None:
