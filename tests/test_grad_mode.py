@@ -389,6 +389,28 @@ def test_view_replay_makes_the_graph_of_views_anew_operation_by_operation(m):
 
 
 @like_pytorch
+def test_the_first_gradient_has_its_leafs_strides_where_that_is_enforced(m):
+    found = []
+    for enforced in (True, False):
+        for create_graph in (False, True):
+            p = m.zeros(2, 3, 4).permute(2, 0, 1).requires_grad_()
+            with m.autograd.enforce_grad_layout_policy(enforced):
+                (p * m.ones(4, 2, 3)).sum().backward(create_graph=create_graph)
+            found.append(p.grad.stride())
+    return found
+
+
+@like_pytorch
+def test_the_first_gradient_computed_in_inference_mode_has_its_leafs_strides(m):
+    p = m.zeros(2, 3, 4).permute(2, 0, 1).requires_grad_()
+    y = (p * m.ones(4, 2, 3)).sum()
+    with m.inference_mode():
+        y.backward()
+        p.grad.mul_(2)
+    return p.grad.stride(), p.grad.is_inference(), p.grad
+
+
+@like_pytorch
 def test_private_functions_that_tell_the_modes(m):
     with m.no_grad(), m.inference_mode():
         inside = m._C.is_grad_enabled(), m._C.is_inference_mode_enabled()

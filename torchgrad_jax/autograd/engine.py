@@ -376,15 +376,16 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
         if calculus.tensors:
             extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
         elif old is None:
-            extra.grad = _in_order_of(variable, fresh(calculus.recorder, calculus.recorder.alias(grad)))
+            extra.grad = _in_order_of(variable, fresh(calculus.recorder, calculus.recorder.alias(grad)), taken=True)
         else:
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 
-def _in_order_of(variable: Tensor, grad: Tensor) -> Tensor:
-    """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps."""
+def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:
+    """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps. One that is taken as it came
+    stays so where that is not enforced."""
     view = variable._view
-    if view is None or variable.is_contiguous():
+    if view is None or variable.is_contiguous() or (taken and not per_thread.recorder.flags.get("grad_layout", True)):
         return grad
     order = dense_order(variable._aval.shape, view.strides)
     return grad if order is None else lay_out(grad, order)

@@ -264,7 +264,7 @@ class set_multithreading_enabled(_Switch):
 
 
 class enforce_grad_layout_policy(_Switch):
-    """Whether the first `.grad` of a leaf must have its strides. Here it makes no difference: gradients are in row-major order."""
+    """Whether the first `.grad` of a leaf must have its strides, or may have those with which it came."""
 
     setting, default, setter = "grad_layout", True, "set_grad_layout_enforcement_enabled"
 
