@@ -193,8 +193,8 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     if new is self:
         return
     storage = new._shared().sibling()
-    if not storage.inference and (self._storage is None or self._storage.counted):  # a tensor keeps its version counter
-        storage.take_over(self._shared().counter)
+    if not storage.inference and (self._storage is None or self._storage.counted):  # a tensor keeps its version
+        storage.set_version(self._shared().counter.version)
     if new._view is None:
         self._value = storage.value
     else:

@@ -83,11 +83,6 @@ class Storage:
         if before is not None and value is not before:
             before.counter = Superseded(value)
 
-    def take_over(self, counter: VersionCounter) -> None:
-        """Count on with the counter of another storage, whose tensor has this memory now."""
-        self.counter = self.value.counter = counter
-        self.value.version = counter.version
-
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
         made = type(self)(per_thread.recorder.alias(self.value))
@@ -139,7 +134,7 @@ class InferenceStorage(Storage):
 
     @property
     def writes(self) -> int:
-        """See Storage. It is what the reader of a view asks first."""
+        """See Storage. A view asks for it before its content is read."""
         per_thread.recorder.turned |= LOOK
         return _WRITES.__get__(self)
 

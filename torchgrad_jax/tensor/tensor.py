@@ -429,13 +429,14 @@ def replayed(view: View, base: Tensor) -> Node | None:
     from torchgrad_jax.tensor.dispatch import apply
 
     rec = per_thread.recorder
-    before, rec.grad_enabled = rec.grad_enabled, True
+    before = rec.grad_enabled, rec.inference
+    rec.grad_enabled, rec.inference = True, False
     try:
         t = base
         for link in view.from_base:
             t = apply(link.read, (t, *link.numbers))
     finally:
-        rec.grad_enabled = before
+        rec.grad_enabled, rec.inference = before
     return t._node
 
 
