@@ -511,7 +511,7 @@ def test_setting_version_counters(m):
 
 
 @like_pytorch
-def test_a_tensor_keeps_its_version_when_it_takes_over_memory(m):
+def test_a_tensor_keeps_its_version_counter_when_it_takes_over_memory(m):
     x, y = m.ones(2), m.zeros(2)
     x.add_(1)
     twin = x.detach()
@@ -521,5 +521,10 @@ def test_a_tensor_keeps_its_version_when_it_takes_over_memory(m):
     seen += [x, x._version, y._version]
     x.add_(1)
     w = leaf(m, 1.0, 1.0, dtype="float32")
-    (w * twin).sum().backward()
-    return seen, x._version, y, y._version, twin, w.grad
+    (w * twin * twin[0]).sum().backward()
+    seen += [w.grad, twin._version]
+    twin.mul_(5)
+    (w * x * twin).sum().backward()
+    x.data = x.data * 2
+    x.add_(1)
+    return seen, x, x._version, y, y._version, twin, twin._version, w.grad

@@ -23,6 +23,7 @@ from torchgrad_jax.tensor import (
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import data_of, fill_, share
+from torchgrad_jax.tensor.storage import count_together
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -193,8 +194,8 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     if new is self:
         return
     storage = new._shared().sibling()
-    if not storage.inference and (self._storage is None or self._storage.counted):  # a tensor keeps its version
-        storage.set_version(self._shared().counter.version)
+    if self._storage is not None and not (self._storage.inference or storage.inference):  # a tensor keeps its version counter
+        count_together(self._storage, storage)
     if new._view is None:
         self._value = storage.value
     else:

@@ -105,6 +105,40 @@ class Storage:
                 storage.writes += 1
 
 
+class CountedTogether(Storage):
+    """Memory that counts its versions with other memory: what a tensor had before its `data` was set, and what it took over. A write to one leaves
+    the content of the others, but it is of the new version."""
+
+    __slots__ = ()
+
+    def write(self, value: Value) -> None:
+        """Put a new content in."""
+        super().write(value)
+        for reference in _together.get(self, ()):
+            storage = reference()
+            if storage is not None and storage is not self:
+                content = per_thread.recorder.alias(storage.value)
+                content.counter, content.version = self.counter, self.counter.version
+                storage.value = content
+                storage.writes += 1  # its views are of the new version too
+
+
+_together: weakref.WeakKeyDictionary[Storage, list[weakref.ref[Storage]]] = weakref.WeakKeyDictionary()
+
+
+def count_together(former: Storage, taken: Storage) -> None:
+    """Let `taken` count its versions on with `former`."""
+    living = [r for r in _together.get(former, [weakref.ref(former)]) if r() is not None]
+    living.append(weakref.ref(taken))
+    for reference in living:
+        storage = reference()
+        if storage is not None:
+            _together[storage] = living
+            storage.__class__ = CountedTogether
+    taken.counter = taken.value.counter = former.counter
+    taken.value.version = former.counter.version
+
+
 class InferenceStorage(Storage):
     """Memory that was allocated in inference mode. Reading it is noted in the reader's recorder, and the next operation there that extends a graph
     looks at what it saves: an ordinary operation need not ask its operands."""
