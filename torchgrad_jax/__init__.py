@@ -13,7 +13,14 @@ globals().update(_api.public())
 
 from torchgrad_jax import _C, autograd, linalg, nn, runtime, special, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
-from torchgrad_jax.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402, F401
+from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from torchgrad_jax.nn import public as _public  # noqa: E402
 
 globals().update(_public.install())

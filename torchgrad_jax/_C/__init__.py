@@ -1,7 +1,13 @@
 """Private names of PyTorch's that code about autograd uses."""
 
 from torchgrad_jax._C import _autograd, _functions
+from torchgrad_jax.autograd.grad_mode import _is_grad_layout_enforcement_enabled, is_grad_enabled, is_inference_mode_enabled
+from torchgrad_jax.autograd.grad_mode import is_multithreading_enabled as _is_multithreading_enabled
+from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_replay_enabled
 from torchgrad_jax.autograd.graph import graph_task_id as _current_graph_task_id
 from torchgrad_jax.autograd.graph import will_engine_execute_node as _will_engine_execute_node
 
-__all__ = ["_autograd", "_current_graph_task_id", "_functions", "_will_engine_execute_node"]
+__all__ = [
+    "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
+    "_is_view_replay_enabled", "_will_engine_execute_node", "is_grad_enabled", "is_inference_mode_enabled",
+]  # fmt: skip

@@ -3,9 +3,24 @@
 from torchgrad_jax.autograd import _functions, graph
 from torchgrad_jax.autograd.backward import attach, backward, grad
 from torchgrad_jax.autograd.function import Function
-from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad, set_grad_enabled
+from torchgrad_jax.autograd.grad_mode import (
+    _force_original_view_tracking,
+    _unsafe_preserve_version_counter,
+    enable_grad,
+    enforce_grad_layout_policy,
+    inference_mode,
+    is_multithreading_enabled,
+    is_view_replay_enabled,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 from torchgrad_jax.autograd.variable import Variable
 
 attach()
 
-__all__ = ["_functions", "Function", "Variable", "backward", "enable_grad", "grad", "graph", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "Function", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter", "backward", "enable_grad",
+    "enforce_grad_layout_policy", "grad", "graph", "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad",
+    "set_grad_enabled", "set_multithreading_enabled",
+]  # fmt: skip

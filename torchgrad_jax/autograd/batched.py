@@ -19,7 +19,7 @@ from torchgrad_jax.runtime.recorder import per_thread, record
 from torchgrad_jax.runtime.value import Aval, Epoch, Value, aval_of, constant
 from torchgrad_jax.tensor.node import Edge
 from torchgrad_jax.tensor.shaping import stack
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 
 MAX_KEPT = 256
 _kept: dict[Any, BatchedTape] = {}
@@ -94,7 +94,7 @@ def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequ
     if not retain_graph:
         for i in found.tape.runs:
             nodes[i].release()
-    return [None if (g := reached.get(edge)) is None else wrap(per_thread.recorder.alias(g)) for edge in captures]
+    return [None if (g := reached.get(edge)) is None else fresh(per_thread.recorder, per_thread.recorder.alias(g)) for edge in captures]
 
 
 def _single(aval: Aval) -> Value:

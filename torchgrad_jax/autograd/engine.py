@@ -18,13 +18,13 @@ from torchgrad_jax.autograd.hooks import call_tensor_hooks, node_post_hooks, nod
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record2
+from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.dispatch import apply, call_values, unpack_all
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
-from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
+from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap
 
 _by_sequence = attrgetter("seq")
 # Of passes that run inside each other, each of them some ten Python frames deep.
@@ -59,7 +59,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
     before = rec.grad_enabled
     rec.flags["task"] = task
     task.roots = roots
-    rec.grad_enabled = task.calculus.tensors
+    rec.grad_enabled = task.calculus.tensors and not rec.inference
     try:
         found = task.replay(roots, grads)
         if found is None:
@@ -70,7 +70,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
         rec.grad_enabled = before
         rec.flags["task"] = outer
     if not (task.calculus.tensors or outer is not None):
-        rec.turned = True
+        rec.turned |= TURNED
     return found
 
 
@@ -313,7 +313,7 @@ class GraphTask:
 
     def _as_tensor(self, grad: Any) -> Tensor:
         # Two inputs may share one gradient Value: each result is a tensor of its own.
-        return grad if self.calculus.tensors else wrap(self.calculus.recorder.alias(grad))
+        return grad if self.calculus.tensors else fresh(self.calculus.recorder, self.calculus.recorder.alias(grad))
 
 
 class _Rehearsal(GraphTask):
@@ -376,15 +376,16 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
         if calculus.tensors:
             extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
         elif old is None:
-            extra.grad = _in_order_of(variable, wrap(calculus.recorder.alias(grad)))
+            extra.grad = _in_order_of(variable, fresh(calculus.recorder, calculus.recorder.alias(grad)), taken=True)
         else:
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 
-def _in_order_of(variable: Tensor, grad: Tensor) -> Tensor:
-    """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps."""
+def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:
+    """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps. One that is taken as it came
+    stays so where that is not enforced."""
     view = variable._view
-    if view is None or variable.is_contiguous():
+    if view is None or variable.is_contiguous() or (taken and not per_thread.recorder.flags.get("grad_layout", True)):
         return grad
     order = dense_order(variable._aval.shape, view.strides)
     return grad if order is None else lay_out(grad, order)

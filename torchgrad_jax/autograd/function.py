@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.dispatch import turn
+from torchgrad_jax.tensor.dispatch import refuse_inference, turn
 from torchgrad_jax.tensor.inplace import VIEW_OF_LEAF, detached, overwrite, rebase
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Node
 from torchgrad_jax.tensor.storage import present
@@ -165,6 +165,7 @@ class _Saved:
     __slots__ = ("value", "source", "nr", "own", "tensor")
 
     def __init__(self, t: Tensor, node: Node) -> None:
+        refuse_inference((t,))
         self.value = t._read()
         self.tensor = weakref.ref(t)
         self.own = t._node is node

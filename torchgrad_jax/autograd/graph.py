@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.engine import GraphTask
@@ -10,7 +10,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.node import Node
 from torchgrad_jax.tensor.tensor import Tensor
 
-__all__ = ["GradientEdge", "Node", "get_gradient_edge", "register_multi_grad_hook"]
+__all__ = ["GradientEdge", "Node", "get_gradient_edge", "increment_version", "register_multi_grad_hook"]
 
 
 class GradientEdge(NamedTuple):
@@ -29,6 +29,23 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(*tensor._edge())
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Count a write to a tensor, or to each of several, that was not made by an operation. Inference tensors count none.
+
+    RuntimeError for anything else.
+    """
+    if isinstance(tensor, Tensor):
+        tensor = (tensor,)
+    elif not isinstance(tensor, Iterable):
+        raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
+    for t in tensor:
+        if not isinstance(t, Tensor):
+            raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
+        storage = t._shared()
+        if storage.counted:
+            storage.write(per_thread.recorder.alias(storage.value))
 
 
 def graph_task() -> GraphTask | None:

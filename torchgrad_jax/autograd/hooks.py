@@ -6,12 +6,12 @@ from typing import Any
 
 from torchgrad_jax.tensor.conversion import type_
 from torchgrad_jax.tensor.node import Calculus, Node
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, fresh
 
 
 def lifted(calculus: Calculus, grad: Any) -> Any:
     """A gradient as a Tensor; None as it is."""
-    return grad if calculus.tensors or grad is None else wrap(calculus.recorder.alias(grad))
+    return grad if calculus.tensors or grad is None else fresh(calculus.recorder, calculus.recorder.alias(grad))
 
 
 def lowered(calculus: Calculus, grad: Any) -> Any:

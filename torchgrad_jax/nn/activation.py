@@ -16,7 +16,7 @@ from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, unary
 from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import reshape
 
 __all__ = [
@@ -125,7 +125,7 @@ def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool)
     noise = np.ones(array.shape, array.dtype)
     drawn = array <= 0
     noise[drawn] = default_generator.uniform((int(drawn.sum()),), np.float64, float(lower), float(upper)).astype(array.dtype)
-    operands = (input, wrap(from_data(noise, None, input.device)))
+    operands = (input, created(from_data(noise, None, input.device)))
     bound = registry["_scaled_by_noise_written" if inplace else "_scaled_by_noise"].bind((ARRAY, ARRAY))
     return apply_inplace(bound, operands) if inplace else apply(bound, operands)
 

@@ -11,7 +11,7 @@ import numpy as np
 from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
@@ -34,7 +34,7 @@ def check_probability(p: float, error: type[Exception]) -> None:
 
 
 def _constant(array: np.ndarray, like: Tensor) -> Tensor:
-    return wrap(from_data(array, None, like.device))
+    return created(from_data(array, None, like.device))
 
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:

@@ -71,8 +71,8 @@ def _recorded(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None)
     through_input, through_weight = tracked and input._rg, tracked and weight._rg
     through_bias = tracked and bias is not None and bias._rg
     saving = through_input or through_weight or through_bias
-    if rec.turned and saving:
-        turn(rec)
+    if saving and rec.turned and turn(rec):
+        return None
     try:
         left, source = a, input._edge() if through_input else None
         if not flat:

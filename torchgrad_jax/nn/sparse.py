@@ -12,7 +12,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.indexing import known_bounds
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import reshape
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
@@ -52,7 +52,7 @@ def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: fl
         rows = np.asarray(weight._concrete())[found]
         norms = np.linalg.norm(rows, norm_type, axis=1, keepdims=True)
         scaled = np.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows).astype(rows.dtype)
-        setitem(weight, wrap(from_data(found, None, weight.device)), wrap(from_data(scaled, weight.dtype, weight.device)))
+        setitem(weight, created(from_data(found, None, weight.device)), created(from_data(scaled, weight.dtype, weight.device)))
 
 
 def embedding(
@@ -133,7 +133,7 @@ def embedding_bag(
         bags = np.where(np.asarray(flat._concrete()) == padding, -1, bags)
     rows = _look_up(weight, flat, padding, scale_grad_by_freq, "embedding_bag")
     bound = registry["_bag"].bind((ARRAY, ARRAY, Static(None) if per_sample_weights is None else ARRAY, Static(count), Static(mode)))
-    where = wrap(from_data(bags.astype(np.int64), None, weight.device))
+    where = created(from_data(bags.astype(np.int64), None, weight.device))
     return apply(bound, (rows, where) if per_sample_weights is None else (rows, where, per_sample_weights))
 
 

@@ -17,7 +17,7 @@ from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.checks import after_run
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, is_default, jax_device, put
-from torchgrad_jax.runtime.recorder import UNHELD, Recorder, Step
+from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
 from torchgrad_jax.runtime.value import Value
 
 # Operations in a program from which it is compiled in the background while it still runs op by op, unless a loop repeats it at once.
@@ -61,7 +61,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
     floats, ints, complexes, aliases, checks, epoch = rec.floats, rec.ints, rec.complexes, rec.aliases, rec.checks, rec.epoch
     nbytes = rec.bytes
     rec.clear()
-    rec.turned = False  # a program that has just been cut need not be cut where the loop comes round
+    rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
     # A Value that only our list holds is out of everybody's reach: its operation need not have a result.
     alive = bytes(map(_above_unheld, map(getrefcount, values)))
     if aliases:

@@ -25,6 +25,8 @@ SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
 MAX_STEPS = 400_000
+# The bits of Recorder.turned.
+TURNED, LOOK = 1, 2
 
 _new = object.__new__
 
@@ -95,19 +97,21 @@ class Recorder:
     """What is pending in one thread, and the flags that the layers above keep per thread.
 
     grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes its long way.
-    turned: a backward has finished, so the next operation that extends a graph begins a new program.
+    inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits: TURNED,
+    a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
     """
 
     __slots__ = (
         "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
-        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "rare", "sequence", "flags", "lock", "last", "last_step",
+        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "last_step",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.device = CPU
         self.thread = threading.get_ident()
-        self.turned = False
+        self.turned = 0
         self.grad_enabled = True
+        self.inference = False
         self.rare = 0
         self.sequence = 0
         self.flags: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
 from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.legacy import tensortype
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 def item(self: Tensor) -> Any:
@@ -42,7 +42,7 @@ def tolist(self: Tensor) -> Any:
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad."""
+    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
     if self.requires_grad and not force and per_thread.recorder.grad_enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
@@ -131,7 +131,7 @@ def move(self: Tensor, where: device) -> Tensor:
         from torchgrad_jax.tensor.devices import move_with_history
 
         return move_with_history(self, where)
-    return wrap(moved_value(self._read(), where))
+    return created(moved_value(self._read(), where))
 
 
 def moved_value(value: Any, where: device) -> Any:
@@ -218,9 +218,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
             "see https://github.com/pytorch/pytorch/pull/103001"
         )
-    from torchgrad_jax.runtime.recorder import per_thread
-
-    made = wrap(per_thread.recorder.alias(self._read()))
+    made = created(per_thread.recorder.alias(self._read()))
     made.__class__ = type(self)
     made._rg = self._rg
     memo[id(self)] = made
@@ -240,7 +238,7 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
 
 
 def _rebuild(cls: type, array: np.ndarray, where: str, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    made = wrap(from_data(array, None, where))
+    made = created(from_data(array, None, where))
     made.__class__ = cls
     made._rg = requires_grad
     vars(made).update(attributes)

@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.layout import lay_out_as
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 _default_device: device = CPU
 
@@ -197,7 +197,7 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
         )
         device = data.device if device is None else device
         dtype = data.dtype if dtype is None else dtype
-    made = wrap(from_data(data, dtype, device))
+    made = created(from_data(data, dtype, device))
     return _requiring(made, requires_grad)
 
 
@@ -213,7 +213,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one of that dtype and device already."""
     if isinstance(data, Tensor):
         return data.to(device or data.device, dtype or data.dtype)
-    return wrap(from_data(data, dtype, device))
+    return created(from_data(data, dtype, device))
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -225,7 +225,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
             "(You can probably work around this by making a copy of your array  with array.copy().) "
         )
-    return wrap(from_data(ndarray, None, CPU))
+    return created(from_data(ndarray, None, CPU))
 
 
 # ---------------------------------------------------------------------- from a shape
@@ -310,8 +310,8 @@ def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]
     if out is not None:
         from torchgrad_jax.tensor.generate import write_out
 
-        return write_out(name, out, wrap(full_value(size, number, out._aval.dtype, out.device)))
-    made = lay_out_as(wrap(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
+        return write_out(name, out, created(full_value(size, number, out._aval.dtype, out.device)))
+    made = lay_out_as(created(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
     return _requiring(made, options.get("requires_grad", False))
 
 
@@ -404,7 +404,7 @@ def _of_self(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_host(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
-    return _requiring(wrap(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+    return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
 def arange(

@@ -18,7 +18,7 @@ from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.shaping import flip
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 # ---------------------------------------------------------------------- solving, inverting
 
@@ -29,7 +29,7 @@ def _named(name: str, *fields: str) -> Any:
 
 def _info(t: Tensor) -> Tensor:
     """LAPACK's success."""
-    return wrap(from_data(np.zeros(t._aval.shape[:-2], np.int32), dtypes.int32, t.device))
+    return created(from_data(np.zeros(t._aval.shape[:-2], np.int32), dtypes.int32, t.device))
 
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Any = None) -> Tensor:
@@ -199,7 +199,7 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
     """(U, S, V) with input = U S V^H; reduced if `some`."""
     if not compute_uv:
         m, n = input._aval.shape[-2:]
-        zeros = [wrap(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
+        zeros = [created(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
         return _OLD_SVD(zeros[0], svdvals(input), zeros[1])
     u, s, vh = call("linalg_svd", input, not some)
     return with_out("svd", out, _OLD_SVD(u, s, _adjoint(vh)))
@@ -265,7 +265,7 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """(P, L, U) of what lu_factor gave; those not asked for are empty."""
     permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)
-    empty = wrap(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
+    empty = created(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
     matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
     return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
 

@@ -9,7 +9,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.conversion import move, moved_value
 from torchgrad_jax.tensor.node import Calculus, Node
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 class ToCopyBackward0(Node):
@@ -38,7 +38,7 @@ class ToCopyBackward0(Node):
 
 def move_with_history(t: Tensor, where: device) -> Tensor:
     """A differentiable copy on another device."""
-    made = wrap(moved_value(t._read(), where))
+    made = created(moved_value(t._read(), where))
     if per_thread.recorder.grad_enabled:
         made._rg, made._node = True, ToCopyBackward0(t, made._aval)
     return made

@@ -13,15 +13,19 @@ from torchgrad_jax.ops.declare import BoundOperator
 from torchgrad_jax.ops.derivative import Plan, plan
 from torchgrad_jax.runtime.device import put
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
+from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor import node as nodes
 from torchgrad_jax.tensor.node import Node, OpNode, node_class, unchanged
-from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
+from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap
 
 _new = object.__new__
 NO_PLAN: Any = object()
 MISSING: Any = object()
+SAVED_INFERENCE = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work "
+    "around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+)
 
 
 def plan_of(sig: Signature, mask: int) -> Any:
@@ -35,10 +39,13 @@ def plan_of(sig: Signature, mask: int) -> Any:
     return found
 
 
-def turn(rec: Recorder) -> None:
-    """A backward pass is over and a graph begins to grow again: the loop has come round, so its program ends here."""
-    rec.flush("turn")
-    rec.turned = False
+def turn(rec: Recorder) -> bool:
+    """Do what `rec.turned` says before a graph grows: if a backward pass is over, the loop has come round, so its program ends here. True where the
+    operation is to take its long way, which looks for inference tensors in what it saves."""
+    if rec.turned & TURNED:
+        rec.flush("turn")
+        rec.turned &= ~TURNED
+    return rec.turned > 0
 
 
 # ---------------------------------------------------------------------- one and two operands
@@ -63,8 +70,8 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
                 t._rg = False
                 t._nr = 0
                 return t
-            if rec.turned:
-                turn(rec)
+            if rec.turned and turn(rec):
+                return apply(bound, (self,))
             value = record1(rec, bound, a)
         except (TracedInput, DeviceChange):
             return apply(bound, (self,))
@@ -122,8 +129,8 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Ca
                 t._rg = False
                 t._nr = 0
                 return t
-            if rec.turned:
-                turn(rec)
+            if rec.turned and turn(rec):
+                return apply(bound, (self, other))
             value = record2(rec, bound, a, b)
         except (TracedInput, DeviceChange):
             return apply(bound, (self, other))
@@ -235,6 +242,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         sig: Any = rec.step.signature or rec.last
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
+    if rec.inference:
+        return fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
     if type(outs) is Value:
         return result(outs, node, 0)
@@ -262,6 +271,9 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
         return None
     node: OpNode = _new(p.node_class)
     node.plan = p
+    if rec.turned & LOOK:
+        rec.turned &= ~LOOK
+        refuse_inference([operands[i] for i in p.saves if i >= 0])
     if p.saves:
         results = (outs,) if type(outs) is Value else outs
         node.saved = tuple([values[i] if i >= 0 else results[-1 - i] for i in p.saves])
@@ -272,6 +284,12 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     rec.sequence += 1
     node.hooks = None
     return node
+
+
+def refuse_inference(saved: Sequence[Any]) -> None:
+    """RuntimeError where an inference tensor would be saved for backward."""
+    if any(isinstance(t, Tensor) and t.is_inference() for t in saved):
+        raise RuntimeError(SAVED_INFERENCE)
 
 
 def call_values(bound: Any, values: tuple[Any, ...]) -> Any:

@@ -14,7 +14,7 @@ from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
 
 
@@ -130,7 +130,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     operands = [x for x in (input, other)]
     target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])
     shape = broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
-    full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else wrap(from_data(x, dtypes.of(target), condition.device)) for x in operands]
+    full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else created(from_data(x, dtypes.of(target), condition.device)) for x in operands]
     return apply(registry["where_self"].bind((ARRAY,) * 3), (_to_shape(condition, shape), *(_to_shape(x, shape) for x in full)))
 
 
@@ -144,9 +144,9 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         if not input._aval.ndim:
             found = np.nonzero(np.asarray(input._concrete()).reshape(1))
-        return tuple(wrap(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
+        return tuple(created(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
     matrix = np.stack(found, 1) if input._aval.ndim else np.zeros((int(bool(input)), 0), np.int64)
-    return wrap(from_data(matrix.astype(np.int64), None, input.device))
+    return created(from_data(matrix.astype(np.int64), None, input.device))
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -252,3 +252,10 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 def _c(x: Tensor) -> str:
     return x.dtype.title
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor's memory was allocated in inference mode. TypeError for anything but a tensor."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input.is_inference()

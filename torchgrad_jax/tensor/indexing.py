@@ -13,7 +13,7 @@ from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, fill_
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import _view, expand, slice_dim, unsqueeze, view
 
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
@@ -47,7 +47,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
             raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
-        value = wrap(from_data(value, self.dtype, self.device))
+        value = created(from_data(value, self.dtype, self.device))
     if not indices:
         assign(target, value)
     else:
@@ -78,7 +78,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     from torchgrad_jax.tensor.conversion import move
 
     if not isinstance(src, Tensor):
-        src = wrap(from_data(src, self.dtype, self.device))
+        src = created(from_data(src, self.dtype, self.device))
     if src.device is not self.device:
         src = move(src, self.device)
     shape = self._aval.shape
@@ -155,7 +155,7 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
             consumed += 1
         elif isinstance(k, (bool, np.bool_)):
             out = unsqueeze(out, dim)
-            indices[dim] = wrap(from_data(np.zeros(int(k), np.int64), None, self.device))
+            indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
             dim += 1
         elif _is_integer(k):
             out = _selected(out, dim, int(k), consumed)
@@ -211,9 +211,9 @@ def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + type(k).__name__ + ")"
             )
         listed = not isinstance(k, np.ndarray)
-        k = wrap(from_data(k, None, t.device))
+        k = created(from_data(k, None, t.device))
         if listed and k._aval.dtype.kind == "f":
-            k = wrap(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
+            k = created(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
     if k._aval.dtype in (np.bool_, np.uint8):
         for i, n in enumerate(k._aval.shape):
             if n != t._aval.shape[dim + i]:
@@ -222,7 +222,7 @@ def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
         found = np.nonzero(np.asarray(k._concrete()))
-        return [wrap(from_data(i.astype(np.int64), None, t.device)) for i in found]
+        return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
     if k._aval.dtype.kind not in "iu":
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return [k]

@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import make_node, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name
 from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.tensor import WITHOUT_HISTORY, Tensor
 
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -99,17 +99,19 @@ def overlap_in_part(a: Tensor, b: Tensor) -> bool:
 
 def raise_by_origin(t: Tensor, view: View, how: str) -> None:
     """Refuse a write that reaches a view which autograd cannot follow. RuntimeError with PyTorch's text."""
-    no_grad = view.made_in == "no_grad"
+    mode = "inference" if view.made_in == "inference" else "no_grad"
+    without_history = view.made_in in WITHOUT_HISTORY
     if t._node is None:
-        what = "A view was created in no_grad mode"
+        what = f"A view was created in {mode} mode"
     else:
         name = operation_name(t._node.name())
-        what = f"Output {t._nr} of {name} is a view" + (" of a view which was created in no_grad mode" if no_grad else "")
-    where = " with grad mode enabled" if no_grad or t._node is None else ""
-    if no_grad:
+        what = f"Output {t._nr} of {name} is a view" + (f" of a view which was created in {mode} mode" if without_history else "")
+    where = "" if not without_history and t._node is not None else " in normal mode" if mode == "inference" else " with grad mode enabled"
+    if without_history:
+        block = "inference_mode" if mode == "inference" else "no_grad"
         why = (
             "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-            "inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
+            f"inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
             "be tracked)."
         )
     else:
@@ -321,8 +323,13 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             if made_in == "default":
                 made_in = parent.made_in
     view = View(base, links, skip, storage, strides, offset, made_in)
+    if storage.inference:  # its views have no base and no history
+        view.base, view.skip = None, 0
+        out._node, out._rg = None, False
+    elif per_thread.recorder.flags.get("view_replay"):
+        view.replay = True
     value = out._value
-    if value.counter is None:
+    if value.counter is None or out._storage is not None:  # in inference mode `out` was given memory of its own
         value.counter, value.version = storage.counter, storage.counter.version
     out._view = view
     out._storage = storage
@@ -335,6 +342,8 @@ def detached(t: Tensor) -> Tensor:
 
     value = t._content()
     storage: Storage = t._shared()
+    if storage.inference:
+        return data_of(t)
     twin = wrap(value)
     share(twin, storage, t._view)
     return twin

@@ -64,13 +64,14 @@ def is_in(t: Tensor, wanted: memory_format) -> bool:
 
 def lay_out(t: Tensor, order: tuple[int, ...]) -> Tensor:
     """Give a tensor that nobody shares memory with the strides of `order`. Returns it."""
-    if t._storage is not None or order == tuple(range(len(order))):
+    own = t._storage
+    if (own is not None and not own.inference) or order == tuple(range(len(order))):
         return t
     back = tuple(order.index(d) for d in range(len(order)))
     permute = registry["permute"]
     value = t._value
     content, _ = run(per_thread.recorder, permute.bind((ARRAY, Static(order))), (value,))
-    storage = Storage(content)
+    storage = Storage(content) if own is None else type(own)(content)
     read = permute.bind((ARRAY, Static(back)))
     value.counter, value.version = storage.counter, 0
     t._storage = storage

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor.creation import from_data, zeros
-from torchgrad_jax.tensor.tensor import Size, Tensor, wrap
+from torchgrad_jax.tensor.tensor import Size, Tensor, created
 
 
 class tensortype(type):
@@ -42,7 +42,7 @@ def new_legacy(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
         return zeros(*args, dtype=dtype)
     if isinstance(data, (float, complex, bool)):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-    return wrap(from_data(data, dtype, None))
+    return created(from_data(data, dtype, None))
 
 
 def _options(dtype: dtypes.dtype) -> str:

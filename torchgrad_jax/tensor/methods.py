@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
@@ -22,6 +23,7 @@ from torchgrad_jax.tensor import (
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import data_of, fill_, share
+from torchgrad_jax.tensor.storage import count_together
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -189,13 +191,23 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     """The tensor takes over the memory of `new`; its history, if any, stays."""
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
-    storage = new._shared()
-    self._value = new._content()
+    if new is self:
+        return
+    storage = new._shared().sibling()
+    if self._storage is not None and not (self._storage.inference or storage.inference):  # a tensor keeps its version counter
+        count_together(self._storage, storage)
+    if new._view is None:
+        self._value = storage.value
+    else:
+        self._value = per_thread.recorder.alias(new._content())
+        self._value.counter, self._value.version = storage.counter, storage.counter.version
     share(self, storage, new._view)
 
 
 def _detach_(self: Tensor) -> Tensor:
-    """Cut the tensor off from the graph that made it."""
+    """Cut the tensor off from the graph that made it; nothing happens in inference mode."""
+    if per_thread.recorder.inference:
+        return self
     if self._is_view():
         raise RuntimeError(
             "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "

@@ -14,7 +14,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.creation import _requiring, _sizes, as_device
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
-from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 class Generator(host.Generator):
@@ -22,7 +22,7 @@ class Generator(host.Generator):
 
     def get_state(self) -> Any:
         """The state as a uint8 tensor."""
-        return wrap(constant(super().get_state()))
+        return created(constant(super().get_state()))
 
     def set_state(self, new_state: Any) -> None:
         """Take over a state that `get_state` gave."""
@@ -71,7 +71,7 @@ def fork_rng(devices: Any = (), enabled: bool = True) -> Any:
 
 def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of numbers drawn on the host."""
-    return _requiring(wrap(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+    return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
 # ---------------------------------------------------------------------- factories

@@ -18,7 +18,7 @@ from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, unary
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import narrow, reshape, unsqueeze
 
 _NONE = Static(None)
@@ -403,7 +403,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 
 def _device_tensor(array: np.ndarray, like: Tensor) -> Tensor:
-    return wrap(from_data(np.ascontiguousarray(array).reshape(array.shape), None, like.device))
+    return created(from_data(np.ascontiguousarray(array).reshape(array.shape), None, like.device))
 
 
 def _selected(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:

@@ -12,7 +12,7 @@ from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.tensor import gathering, views
 from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
-from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 
 
 def _tensors(name: str, tensors: Any) -> list[Tensor]:
@@ -275,7 +275,7 @@ def _repeat_counts(repeats: Tensor, size: int | None) -> np.ndarray:
 
 
 def _host(array: np.ndarray, like: Tensor) -> Tensor:
-    return wrap(from_data(np.asarray(array, np.int64), None, like.device))
+    return created(from_data(np.asarray(array, np.int64), None, like.device))
 
 
 # ---------------------------------------------------------------------- diagonals, triangles
@@ -311,7 +311,7 @@ def _triangle_indices(name: str, lower: bool) -> Any:
             if n < 0:
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
         mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
-        return wrap(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
+        return created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Row and column numbers of a triangle's elements, in row-major order."
@@ -395,7 +395,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return wrap(from_data(np.zeros(0), input.dtype, input.device))
+        return created(from_data(np.zeros(0), input.dtype, input.device))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.asarray(list(choose(range(input._aval.size), r)), np.int64).reshape(-1, r)
     return stack([index_select(input, 0, _host(column, input)) for column in rows.T], 1)

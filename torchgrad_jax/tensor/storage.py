@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 
@@ -53,6 +53,8 @@ class Storage:
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
+    # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
+    inference, counted = False, True
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -73,9 +75,17 @@ class Storage:
         if self.siblings is not None:
             self._spread(value)
 
+    def set_version(self, version: int, before: Value | None = None) -> None:
+        """Count from `version` on. before: the content that had this version, where it is known: what was saved of it for backward becomes,
+        unnoticed, the present content."""
+        value = self.value
+        self.counter.version = value.version = version
+        if before is not None and value is not before:
+            before.counter = Superseded(value)
+
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
-        made = Storage(per_thread.recorder.alias(self.value))
+        made = type(self)(per_thread.recorder.alias(self.value))
         living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
         living.append(weakref.ref(made))
         for reference in living:
@@ -95,6 +105,95 @@ class Storage:
                 storage.writes += 1
 
 
+class CountedTogether(Storage):
+    """Memory that counts its versions with other memory: what a tensor had before its `data` was set, and what it took over. A write to one leaves
+    the content of the others, but it is of the new version."""
+
+    __slots__ = ()
+
+    def write(self, value: Value) -> None:
+        """Put a new content in."""
+        super().write(value)
+        for reference in _together.get(self, ()):
+            storage = reference()
+            if storage is not None and storage is not self:
+                content = per_thread.recorder.alias(storage.value)
+                content.counter, content.version = self.counter, self.counter.version
+                storage.value = content
+                storage.writes += 1  # its views are of the new version too
+
+
+_together: weakref.WeakKeyDictionary[Storage, list[weakref.ref[Storage]]] = weakref.WeakKeyDictionary()
+
+
+def count_together(former: Storage, taken: Storage) -> None:
+    """Let `taken` count its versions on with `former`."""
+    living = [r for r in _together.get(former, [weakref.ref(former)]) if r() is not None]
+    living.append(weakref.ref(taken))
+    for reference in living:
+        storage = reference()
+        if storage is not None:
+            _together[storage] = living
+            storage.__class__ = CountedTogether
+    taken.counter = taken.value.counter = former.counter
+    taken.value.version = former.counter.version
+
+
+class InferenceStorage(Storage):
+    """Memory that was allocated in inference mode. Reading it is noted in the reader's recorder, and the next operation there that extends a graph
+    looks at what it saves: an ordinary operation need not ask its operands."""
+
+    __slots__ = ("counted",)
+    inference = True
+    # Whether it counts versions and may be written to at any time nevertheless: the memory of a twin made outside inference mode does.
+    counted: bool
+    INPLACE = (
+        "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace "
+        "update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+    )
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.counted = False
+
+    @property
+    def value(self) -> Value:
+        """See Storage."""
+        per_thread.recorder.turned |= LOOK
+        return _VALUE.__get__(self)
+
+    @value.setter
+    def value(self, value: Value) -> None:
+        _VALUE.__set__(self, value)
+
+    @property
+    def writes(self) -> int:
+        """See Storage. A view asks for it before its content is read."""
+        per_thread.recorder.turned |= LOOK
+        return _WRITES.__get__(self)
+
+    @writes.setter
+    def writes(self, count: int) -> None:
+        _WRITES.__set__(self, count)
+
+    def write(self, value: Value) -> None:
+        """Put a new content in. RuntimeError outside inference mode, after the fact, as in PyTorch."""
+        super().write(value)
+        if not (self.counted or per_thread.recorder.inference):
+            raise RuntimeError(self.INPLACE)
+
+    def sibling(self) -> Storage:
+        """See Storage."""
+        made = super().sibling()
+        assert isinstance(made, InferenceStorage)
+        made.counted = not per_thread.recorder.inference
+        return made
+
+
+_VALUE: Any = Storage.value
+_WRITES: Any = Storage.writes
+
+
 class Link:
     """One view operation: how to read the view from its parent, and how to write it back."""
 
@@ -108,17 +207,18 @@ class View:
     """Which part of a storage a tensor is: `links` are the operations from the storage's content to it.
 
     base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
-    skip: how many of the links lead to the base. made_in: "default", "no_grad", or another word for a view among several of one node.
+    skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", or another word for a view among several of one
+    node. replay: whether its grad_fn is made anew from the operations, not in one.
     seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
     tensor itself was asked to require a gradient.
     """
 
-    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked")
+    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay")
 
     def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
         self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
         self.seen, self.node_seen = storage.writes, storage.counter.version
-        self.asked = False
+        self.asked = self.replay = False
 
     @property
     def from_base(self) -> tuple[Link, ...]:

@@ -10,10 +10,10 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous
 from torchgrad_jax.runtime.checks import examine
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
-from torchgrad_jax.tensor.storage import Storage, View, read_through, with_numbers
+from torchgrad_jax.tensor.storage import InferenceStorage, Storage, View, read_through, with_numbers
 
 if TYPE_CHECKING:
     from torchgrad_jax.tensor.declared import Declared as _Base
@@ -21,6 +21,8 @@ else:
     _Base = object
 
 _new = object.__new__
+# Where a view was made that has no node though its base may require a gradient.
+WITHOUT_HISTORY = ("no_grad", "inference")
 
 
 class Size(tuple[int, ...]):
@@ -90,8 +92,8 @@ class Tensor(_Base):
             self._content()
         base = view.base
         if base is not None:
-            # A view made under no_grad is refused when its edge is asked for, not when its content is: comparing it is allowed.
-            refusable = view.made_in == "no_grad" and self._node is None
+            # A view made in a mode without history is refused when its edge is asked for, not when its content is: comparing it is allowed.
+            refusable = view.made_in in WITHOUT_HISTORY and self._node is None
             if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled and not refusable:
                 regenerate_node(self, view, storage)
             if self._node is None:
@@ -273,6 +275,8 @@ class Tensor(_Base):
             )
         if flag and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if flag and self.is_inference() and not per_thread.recorder.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         self._rg = bool(flag)
         if self._view is not None:
             self._view.asked = self._rg
@@ -309,7 +313,15 @@ class Tensor(_Base):
 
     @property
     def _version(self) -> int:
-        return 0 if self._storage is None else self._storage.counter.version
+        if self._storage is None:
+            return 0
+        if not self._storage.counted:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self._storage.counter.version
+
+    def is_inference(self) -> bool:
+        """Whether its memory was allocated in inference mode."""
+        return self._storage is not None and self._storage.inference
 
     @property
     def _base(self) -> Tensor | None:
@@ -371,6 +383,25 @@ def wrap(value: Value) -> Tensor:
     return t
 
 
+def fresh(rec: Recorder, value: Value) -> Tensor:
+    """A new tensor without history that has its memory for itself: in inference mode, an inference tensor."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    if rec.inference:
+        if value.counter is not None:  # a Value belongs to one storage
+            t._value = rec.alias(value)
+        t._storage = InferenceStorage(t._value)
+    return t
+
+
+def created(value: Value) -> Tensor:
+    """`fresh` for what is made from no operand that is recorded."""
+    return fresh(per_thread.recorder, value)
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. IndexError with PyTorch's text where it is out of range."""
     size = max(ndim, 1)
@@ -389,9 +420,24 @@ def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
 
         raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
-    t._rg = True
-    t._node = ViewOfBase(per_thread.recorder, view, base, t._value.aval)
-    t._nr = 0
+    t._rg, t._nr = True, 0
+    t._node = replayed(view, base) if view.replay else ViewOfBase(per_thread.recorder, view, base, t._value.aval)
+
+
+def replayed(view: View, base: Tensor) -> Node | None:
+    """The grad_fn of the view's operations done again from the base."""
+    from torchgrad_jax.tensor.dispatch import apply
+
+    rec = per_thread.recorder
+    before = rec.grad_enabled, rec.inference
+    rec.grad_enabled, rec.inference = True, False
+    try:
+        t = base
+        for link in view.from_base:
+            t = apply(link.read, (t, *link.numbers))
+    finally:
+        rec.grad_enabled, rec.inference = before
+    return t._node
 
 
 MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"

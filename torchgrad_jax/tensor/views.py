@@ -44,6 +44,11 @@ class _Known:
         self.call = make(self.bound, name, lambda *operands: apply(self.bound, operands))
 
 
+def mode_without_history() -> str:
+    """`View.made_in` of a view made while no graph is recorded."""
+    return "inference" if per_thread.recorder.inference else "no_grad"
+
+
 def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> Tensor:
     """The view `name` of `t` with canonical arguments in the schema's order."""
     parent = t._view
@@ -59,7 +64,7 @@ def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> 
         known = _known[key] = _Known(name, t, arguments)
     offset = known.offset if parent is None else parent.offset + known.offset
     if made_in is None:
-        made_in = "default" if per_thread.recorder.grad_enabled else "no_grad"
+        made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
     if number is None:
         return make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
     link = Link(known.bound, known.write, (number,))
@@ -344,7 +349,7 @@ def _several(name: str, node: str, t: Tensor, dim: int, parts: list[tuple[int, i
             arguments, part = (dim, start, length, 1), "slice"
         one_strides, one_offset = stride_rules[part](shape, strides, offset, *arguments)
         link = _link(part, arguments)
-        made.append(make_view(t, out, (link,), one_strides, one_offset, node if per_thread.recorder.grad_enabled else "no_grad"))
+        made.append(make_view(t, out, (link,), one_strides, one_offset, node if per_thread.recorder.grad_enabled else mode_without_history()))
     return tuple(made)
 
 
