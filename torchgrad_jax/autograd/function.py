@@ -6,15 +6,15 @@ import inspect
 import re
 import warnings
 import weakref
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import Any
 
 from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
+from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.creation import full_value
 from torchgrad_jax.tensor.dispatch import turn
-from torchgrad_jax.tensor.inplace import detached
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node
 from torchgrad_jax.tensor.storage import present
 from torchgrad_jax.tensor.tensor import Tensor, wrap
@@ -52,7 +52,8 @@ class FunctionCtx:
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Deprecated: shared memory is known without it."""
         warnings.warn(
-            "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked. Note that calls to `set_()` are not tracked",
+            "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked. Note that calls to `set_()` are not "
+            "tracked",
             FutureWarning,
             stacklevel=2,
         )
@@ -67,7 +68,9 @@ class FunctionCtx:
 
 
 # Attributes of a node that the engine reads. A ctx on which the user has set one of them is not the node itself.
-_ENGINE_NAMES = frozenset(("run", "release", "describe", "place", "own_hooks", "name", "output_avals", "edge_places", "runs_without_gradient", "is_view"))
+_ENGINE_NAMES = frozenset(
+    ("run", "release", "describe", "place", "own_hooks", "name", "output_avals", "edge_places", "runs_without_gradient", "is_view")
+)  # fmt: skip
 
 
 class _Call:
@@ -87,7 +90,7 @@ class _Call:
 
 
 class BackwardCFunction(FunctionCtx, Node):
-    """The node of a Function call, and its `ctx`. `next`, `seq` and `hooks` are unset while forward runs: the user may have them."""
+    """The node of a Function call, and its `ctx`."""
 
     __slots__ = ("_call", "_user")
     runs_without_gradient = True
@@ -119,10 +122,7 @@ class BackwardCFunction(FunctionCtx, Node):
 
     def own_hooks(self) -> Hooks:
         """See Node."""
-        if getattr(self, "hooks", None) is None:
-            self.hooks = Hooks()
-        assert self.hooks is not None
-        return self.hooks
+        return Node.own_hooks(self._standing())
 
     def _ctx(self) -> BackwardCFunction:
         """What the user's methods are given."""
@@ -382,14 +382,10 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             turn(rec)
         ctx = cls._backward_cls()
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._rg for a in args])
-        ctx._call = call = _Call(
-            tuple([isinstance(a, Tensor) for a in args]),
-            needs,
-            tuple([t._aval for t in tensors]),
-            tuple([t._edge() for t in tensors if t._rg]) if differentiable else (),
-            rec.sequence,
-        )
+        ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
+        ctx.seq, ctx.hooks = rec.sequence, None
         rec.sequence += 1
+        ctx._call = call = _Call(tuple([isinstance(a, Tensor) for a in args]), needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:
             if separate:
@@ -431,15 +427,14 @@ def _positional(forward: Any, separate: bool, args: tuple[Any, ...], kwargs: dic
 
 def _settled(ctx: BackwardCFunction) -> BackwardCFunction:
     """The node that stands in the graph for a ctx after forward: ctx itself, or one that stands in for it where names collide."""
-    node = ctx
-    own_hooks = getattr(ctx, "hooks", None)
-    taken = hasattr(ctx, "next") or hasattr(ctx, "seq") or not (own_hooks is None or isinstance(own_hooks, Hooks))
-    if taken or not _ENGINE_NAMES.isdisjoint(ctx.__dict__):
-        node = type(ctx)()
-        node._call, node._user = ctx._call, ctx
-        ctx._call.node = weakref.ref(node)
-        own_hooks = None
-    node.next, node.seq, node.hooks = ctx._call.edges, ctx._call.seq, own_hooks
+    call = ctx._call
+    own = ctx.next is call.edges and ctx.seq is call.seq and (ctx.hooks is None or isinstance(ctx.hooks, Hooks))
+    if own and _ENGINE_NAMES.isdisjoint(ctx.__dict__):
+        return ctx
+    node = type(ctx)()
+    node._call, node._user = call, ctx
+    call.node = weakref.ref(node)
+    node.next, node.seq, node.hooks = call.edges, call.seq, None
     return node
 
 
@@ -447,64 +442,6 @@ def _check_saved(to_save: tuple[Any, ...]) -> None:
     for i, t in enumerate(to_save):
         if t is not None and not isinstance(t, Tensor):
             raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}")
-
-
-# ---------------------------------------------------------------------- kinds of Functions
-
-
-def once_differentiable(fn: Any) -> Any:
-    """Decorator of a `backward` that computes without a graph: differentiating its results raises RuntimeError."""
-
-    @wraps(fn)
-    def backward(ctx: Any, *args: Any) -> Any:
-        rec = per_thread.recorder
-        recording = rec.grad_enabled
-        rec.grad_enabled = False
-        try:
-            outs = fn(ctx, *args)
-        finally:
-            rec.grad_enabled = recording
-        if not recording or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            return outs
-        several = isinstance(outs, tuple)
-        node = _DifferentiatedTwice([g for g in (outs if several else (outs,)) if g is not None])
-        made = [g if g is None else node.output(g) for g in (outs if several else (outs,))]
-        return tuple(made) if several else made[0]
-
-    return backward
-
-
-class _DifferentiatedTwice(Node):
-    """The grad_fn of what a once differentiable backward returned."""
-
-    __slots__ = ("_avals", "_given")
-
-    def __init__(self, grads: list[Tensor]) -> None:
-        rec = per_thread.recorder
-        self._avals = tuple([g._aval for g in grads])
-        self._given = 0
-        self.next, self.seq, self.hooks = (), rec.sequence, None
-        rec.sequence += 1
-
-    def output(self, grad: Tensor) -> Tensor:
-        """The next of the gradients, as an output of this node."""
-        made = detached(grad)
-        made._node, made._nr, made._rg = self, self._given, True
-        self._given += 1
-        return made
-
-    def name(self) -> str:
-        """See Node."""
-        return "torch::autograd::Error"
-
-    @property
-    def output_avals(self) -> tuple[Aval, ...]:
-        """See Node."""
-        return self._avals
-
-    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
-        """See Node."""
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 class InplaceFunction(Function):
@@ -518,13 +455,18 @@ class InplaceFunction(Function):
 class NestedIOFunction(Function):
     """Legacy base of Functions with nested inputs. As in PyTorch 2, nobody fills `_nested_input`, so that `apply` raises AttributeError."""
 
+    _nested_input: tuple[Any, ...]
+    _nested_output: tuple[Any, ...]
+
     def forward(self, *args: Any) -> Any:
         """See Function."""
-        return self.forward_extended(*self._nested_input)
+        given = self._nested_input
+        return self.forward_extended(*given)
 
     def backward(self, *gradients: Any) -> Any:
         """See Function."""
-        return self.backward_extended(*self._nested_output)
+        given = self._nested_output
+        return self.backward_extended(*given)
 
     def forward_extended(self, *input: Any) -> Any:
         """The operation on nested inputs."""

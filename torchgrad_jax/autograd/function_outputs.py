@@ -22,18 +22,19 @@ DIRTY_VIEW_AND_MORE = (
     "Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second "
     "one that does the other operations). You can ask on the forum https://discuss.pytorch.org/ if you need help to do this change."
 )
-DIRTY_NO_INPUT = "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be passed to ctx.mark_dirty()."
+DIRTY_NO_INPUT = (
+    "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be passed to ctx.mark_dirty()."
+)
 
 
 class Marks:
-    """What forward has said of its tensors, by identity. `marks` hold the tensors, so that no identity is used twice."""
+    """What forward was given and what it said of its tensors, by identity: the tensors are held, so that no identity is used twice."""
 
     __slots__ = ("inputs", "dirty", "constant")
 
     def __init__(self, inputs: Sequence[Tensor], dirty: Any, constant: Any) -> None:
-        dirty, constant = _tensors("mark_dirty can only accept variables, but argument ", dirty), _tensors(
-            "mark_non_differentiable only accepts variable arguments, but got ", constant
-        )
+        dirty = _tensors("mark_dirty can only accept variables, but argument ", dirty)
+        constant = _tensors("mark_non_differentiable only accepts variable arguments, but got ", constant)
         self.inputs, self.dirty, self.constant = ({id(t): t for t in group} for group in (inputs, dirty, constant))
 
 
