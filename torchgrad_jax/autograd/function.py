@@ -6,7 +6,6 @@ import inspect
 import re
 import warnings
 import weakref
-from functools import cached_property
 from typing import Any
 
 from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
@@ -67,7 +66,7 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
-# Attributes of a node that the engine reads. A ctx on which the user has set one of them is not the node itself.
+# Attributes of a node that the engine reads, beside `next`, `seq` and `hooks`: the user may set attributes of these names.
 _ENGINE_NAMES = frozenset(
     ("run", "release", "describe", "place", "own_hooks", "name", "output_avals", "edge_places", "runs_without_gradient", "is_view")
 )  # fmt: skip
@@ -77,34 +76,39 @@ class _Call:
     """One call of a Function: its tensor inputs and its outputs, None for an output that is no tensor.
 
     needs: which of the tensor inputs need a gradient; `edges` are those of the ones that do. carries: which outputs carry a gradient.
-    node: the node, where it is not the ctx itself.
+    users: the user's attributes that have names which the engine reads, while the user's code is not running.
     """
 
-    __slots__ = ("is_tensor", "needs", "inputs", "outputs", "carries", "edges", "seq", "node")
+    __slots__ = ("is_tensor", "needs", "inputs", "outputs", "carries", "edges", "seq", "users")
 
     def __init__(self, is_tensor: tuple[bool, ...], needs: tuple[bool, ...], inputs: tuple[Aval, ...], edges: tuple[Edge, ...], seq: int) -> None:
         self.is_tensor, self.needs, self.inputs, self.edges, self.seq = is_tensor, needs, inputs, edges, seq
         self.outputs: tuple[Aval | None, ...] = ()
         self.carries: tuple[bool, ...] = ()
-        self.node: weakref.ref[BackwardCFunction] | None = None
+        self.users: dict[str, Any] = {}
+
+
+class _Computed:
+    """A property that an instance's own attribute of the same name hides."""
+
+    def __init__(self, compute: Any) -> None:
+        self.compute = compute
+
+    def __get__(self, node: Any, owner: Any) -> Any:
+        return self if node is None else self.compute(node)
 
 
 class BackwardCFunction(FunctionCtx, Node):
     """The node of a Function call, and its `ctx`."""
 
-    __slots__ = ("_call", "_user")
+    __slots__ = ("_call",)
     runs_without_gradient = True
     _saved: tuple[Any, ...] | None = ()
     _forward_cls: type[Function]
     _call: _Call
-    # Set only in a node that stands in for a ctx whose attributes have names that the engine reads: that ctx.
-    _user: BackwardCFunction
+    output_avals: Any = _Computed(lambda self: self._call.outputs)
+    edge_places: Any = _Computed(lambda self: tuple([i for i, needs in enumerate(self._call.needs) if needs]))
     __repr__ = object.__repr__
-
-    @cached_property
-    def output_avals(self) -> tuple[Aval, ...]:
-        """See Node."""
-        return self._call.outputs  # pyright: ignore[reportReturnType] - as long as the outputs, which is all that hooks ask
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
@@ -112,38 +116,15 @@ class BackwardCFunction(FunctionCtx, Node):
         edges = iter(self._call.edges)
         return tuple([next(edges) if needs else (None, 0) for needs in self._call.needs])
 
-    @property
-    def edge_places(self) -> tuple[int, ...]:
-        """See Node."""
-        return tuple([i for i, needs in enumerate(self._call.needs) if needs])
-
     def _sequence_nr(self) -> int:
         return self._call.seq
-
-    def own_hooks(self) -> Hooks:
-        """See Node."""
-        return Node.own_hooks(self._standing())
-
-    def _ctx(self) -> BackwardCFunction:
-        """What the user's methods are given."""
-        return self if self._call.node is None else getattr(self, "_user", self)
-
-    def _standing(self) -> BackwardCFunction:
-        """What stands in the graph."""
-        return self if self._call.node is None else self._call.node() or self
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "_user" and hasattr(self, "_user"):
-            return getattr(self._user, name)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
-        node = self._standing()
-        if node._saved is None:
+        if self._saved is None:
             raise RuntimeError(FREED_MESSAGE)
-        return tuple(_unpack(node, s) for s in node._saved)
+        return tuple(_unpack(self, s) for s in self._saved)
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -167,16 +148,23 @@ class BackwardCFunction(FunctionCtx, Node):
                     "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
                 )
             backward = vjp
-        return backward(self._ctx(), *grads)
+        return backward(self, *grads)
 
     def apply_jvp(self, *tangents: Any) -> Any:
         """What the user's jvp returns for these tangents."""
-        return self._forward_cls.jvp(self._ctx(), *tangents)
+        return self._forward_cls.jvp(self, *tangents)
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
-        found = BackwardCFunction.apply(self, *self._lift(calculus, grads))
         call = self._call
+        lifted = _lift(self, calculus, grads)
+        hooks = self.hooks
+        for name, value in call.users.items():
+            setattr(self, name, value)
+        try:
+            found = BackwardCFunction.apply(self, *lifted)
+        finally:
+            _put_aside_users(self, hooks)
         given = found if isinstance(found, tuple) else (found,)
         expected = len(call.is_tensor)
         if len(given) > expected and all(g is None for g in given[expected:]):
@@ -198,31 +186,47 @@ class BackwardCFunction(FunctionCtx, Node):
         outs = []
         for i, (g, needs) in enumerate(zip(tensors, call.needs, strict=True)):
             if needs:
-                outs.append(None if g is None else self._fitting(calculus, g, i))
+                outs.append(None if g is None else _fitting(self, calculus, g, i))
         return tuple(outs)
-
-    def _lift(self, calculus: Calculus, grads: list[Any]) -> list[Any]:
-        call = self._call
-        ctx = self._ctx()
-        grads = grads + [None] * (len(call.outputs) - len(grads))
-        lifted = []
-        for g, aval, carries in zip(grads, call.outputs, call.carries, strict=True):
-            if g is None and aval is not None and ctx.materialize_grads and (carries or ctx._materialize_non_diff_grads):
-                lifted.append(wrap(full_value(aval.shape, 0, aval.dtype, aval.device)))
-            else:
-                lifted.append(g if g is None or calculus.tensors else wrap(calculus.recorder.alias(g)))
-        return lifted
-
-    def _fitting(self, calculus: Calculus, g: Tensor, i: int) -> Any:
-        aval = self._call.inputs[i]
-        if g._aval is not aval:
-            g = _fit_gradient(self, g, aval, i)
-        return g if calculus.tensors else g._read()
 
     def release(self) -> None:
         """See Node."""
         if self._saved:
             self._saved = None
+
+
+def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
+    """After the user's code: its attributes that have names of the engine's make way for those."""
+    call, own = node._call, node.__dict__
+    if not _ENGINE_NAMES.isdisjoint(own):
+        call.users.update({name: own.pop(name) for name in _ENGINE_NAMES.intersection(own)})
+    if node.next is not call.edges:
+        call.users["next"], node.next = node.next, call.edges
+    if node.seq is not call.seq:
+        call.users["seq"], node.seq = node.seq, call.seq
+    if not (node.hooks is None or isinstance(node.hooks, Hooks)):
+        call.users["hooks"], node.hooks = node.hooks, hooks
+
+
+def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list[Any]:
+    """The gradients as the user's backward gets them, one for each output."""
+    call = node._call
+    grads = grads + [None] * (len(call.outputs) - len(grads))
+    lifted = []
+    for g, aval, carries in zip(grads, call.outputs, call.carries, strict=True):
+        if g is None and aval is not None and node.materialize_grads and (carries or node._materialize_non_diff_grads):
+            lifted.append(wrap(full_value(aval.shape, 0, aval.dtype, aval.device)))
+        else:
+            lifted.append(g if g is None or calculus.tensors else wrap(calculus.recorder.alias(g)))
+    return lifted
+
+
+def _fitting(node: BackwardCFunction, calculus: Calculus, g: Tensor, i: int) -> Any:
+    """What the user's backward gave for the `i`-th tensor input, as the pass computes on it."""
+    aval = node._call.inputs[i]
+    if g._aval is not aval:
+        g = _fit_gradient(node, g, aval, i)
+    return g if calculus.tensors else g._read()
 
 
 COMPLEX_MISMATCH = (
@@ -369,8 +373,10 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run the operation and record it. Arguments given by name are put at their places in forward's signature."""
         separate = cls.setup_context is not Function.setup_context
-        if separate or kwargs:
-            args = _positional(cls.forward, separate, args, kwargs)
+        if separate:
+            args = _with_defaults(cls.forward, args, kwargs)
+        elif kwargs:
+            args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
         recording = rec.grad_enabled
         tensors = [a for a in args if isinstance(a, Tensor)]
@@ -393,49 +399,48 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
                 cls.setup_context(ctx, args, found)
             else:
                 found = cls.forward(ctx, *args)
-            node = _settled(ctx)
+            _put_aside_users(ctx, None)
             several = isinstance(found, tuple)
             marks = Marks(tensors, ctx.dirty_tensors, ctx.non_differentiable)
-            outs, call.carries = settle_outputs(node, found if several else (found,), marks, differentiable)
+            outs, call.carries = settle_outputs(ctx, found if several else (found,), marks, differentiable)
         finally:
             rec.grad_enabled = recording
         call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
         if differentiable:
             to_save = ctx.to_save or ()
             _check_saved(to_save)
-            node._saved = tuple([_Saved(t, node) if isinstance(t, Tensor) else t for t in to_save])
+            ctx._saved = tuple([_Saved(t, ctx) if isinstance(t, Tensor) else t for t in to_save])
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return tuple(outs) if several else outs[0]
 
 
-def _positional(forward: Any, separate: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments in forward's order; with a separate `setup_context`, which sees them too, also the defaults. TypeError where they do not fit."""
+def _with_defaults(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments in forward's order, with those that have defaults: a separate `setup_context` sees them too. TypeError where they do not fit."""
     code = getattr(forward, "__code__", None)
-    if separate and not kwargs and code is not None and code.co_argcount == len(args) and not (code.co_kwonlyargcount or code.co_flags & 4):
+    if not kwargs and code is not None and code.co_argcount == len(args) and not (code.co_kwonlyargcount or code.co_flags & inspect.CO_VARARGS):
         return args
-    signature = inspect.signature(forward)
-    if not separate:
-        _, *own = signature.parameters.values()  # ctx is not among the arguments
-        signature = signature.replace(parameters=own)
-    bound = signature.bind(*args, **kwargs)
-    if separate:
-        bound.apply_defaults()
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
     for name in bound.kwargs:
         raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
     return bound.args
 
 
-def _settled(ctx: BackwardCFunction) -> BackwardCFunction:
-    """The node that stands in the graph for a ctx after forward: ctx itself, or one that stands in for it where names collide."""
-    call = ctx._call
-    own = ctx.next is call.edges and ctx.seq is call.seq and (ctx.hooks is None or isinstance(ctx.hooks, Hooks))
-    if own and _ENGINE_NAMES.isdisjoint(ctx.__dict__):
-        return ctx
-    node = type(ctx)()
-    node._call, node._user = call, ctx
-    call.node = weakref.ref(node)
-    node.next, node.seq, node.hooks = call.edges, call.seq, None
-    return node
+def _in_order(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments in the order of a forward that takes ctx first. TypeError with PyTorch's text where one given by name has no place."""
+    _, *own = inspect.signature(forward).parameters.values()
+    names = [p.name for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for name in kwargs:
+        if name not in names:
+            raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+        if names.index(name) < len(args):
+            raise TypeError(f"forward() got multiple values for argument '{name}'")
+    found = list(args)
+    for place, name in enumerate(names[len(args) : len(args) + len(kwargs)], len(args)):
+        if name not in kwargs:
+            raise TypeError(f"forward() missing required argument: '{name}' (position {place})")
+        found.append(kwargs[name])
+    return tuple(found)
 
 
 def _check_saved(to_save: tuple[Any, ...]) -> None:
