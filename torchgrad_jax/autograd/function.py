@@ -122,6 +122,8 @@ class BackwardCFunction(FunctionCtx, Node):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
+        if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
+            return self.saved_for_forward
         if self._saved is None:
             raise RuntimeError(FREED_MESSAGE)
         return tuple(_unpack(self, s) for s in self._saved)
