@@ -66,10 +66,8 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
-# Attributes of a node that the engine reads, beside `next`, `seq` and `hooks`: the user may set attributes of these names.
-_ENGINE_NAMES = frozenset(
-    ("run", "release", "describe", "place", "own_hooks", "name", "output_avals", "edge_places", "runs_without_gradient", "is_view")
-)  # fmt: skip
+# What the engine reads of a node beside `next`, `seq` and `hooks`: the user may set attributes of these names.
+_ENGINE_NAMES = frozenset(name for name in vars(Node) if name[0] != "_") - {"next", "seq", "hooks", "next_functions", "metadata"}
 
 
 class _Call:

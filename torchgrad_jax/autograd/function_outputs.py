@@ -53,7 +53,7 @@ def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiabl
     for t in marks.dirty.values():
         count_write(t)
         if id(t) not in marks.inputs:
-            warnings.warn(DIRTY_NO_INPUT, UserWarning, stacklevel=4)
+            warnings.warn(DIRTY_NO_INPUT, UserWarning, stacklevel=3)
     returned = {id(out) for out in found}
     if any(i not in returned for i in marks.dirty):
         raise RuntimeError(DIRTY_NOT_RETURNED)
