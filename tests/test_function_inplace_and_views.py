@@ -423,3 +423,20 @@ def test_a_dirty_input_may_be_saved(m):
     x = leaf(m, 1.0, 2.0)
     function(m, forward, lambda ctx, g: g * ctx.saved_tensors[0]).apply(x * 1).sum().backward()
     return x.grad
+
+
+@like_pytorch
+def test_hooks_on_the_copy_slices_over_a_function(m):
+    seen, w = [], leaf(m, 2.0)
+
+    def forward(ctx, x, w):
+        ctx.mark_dirty(x)
+        return x.mul_(w)
+
+    mine = function(m, forward, lambda ctx, g: (None, g * 3))
+    for base in (m.ones(2, dtype=m.float64), leaf(m, 1.0, 2.0) * 1):
+        function(m, tripled_in_place, lambda ctx, g: g * 3).apply(base[:1])
+        mine.apply(base[:1], w)
+        base.grad_fn.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs, grad_outputs)))
+        base.sum().backward()
+    return seen, w.grad

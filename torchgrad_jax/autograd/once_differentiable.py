@@ -64,11 +64,6 @@ class DifferentiatedTwice(Node):
         return tuple([(None, 0) if leaf is None else next(edges) for leaf in self._leaves])
 
     @property
-    def edge_places(self) -> tuple[int, ...]:
-        """See Node."""
-        return tuple([i for i, leaf in enumerate(self._leaves) if leaf is not None])
-
-    @property
     def output_avals(self) -> tuple[Any, ...]:
         """See Node."""
         return tuple([None if leaf is None else leaf._aval for leaf in self._leaves])

@@ -85,7 +85,7 @@ class Node:
     @property
     def edge_places(self) -> Sequence[int]:
         """Where in `next_functions` each of the edges stands."""
-        return range(len(self.next))
+        return [i for i, (node, _) in enumerate(self.next_functions) if node is not None]
 
     @property
     def metadata(self) -> dict[Any, Any]:

@@ -108,10 +108,9 @@ class View:
     """Which part of a storage a tensor is: `links` are the operations from the storage's content to it.
 
     base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
-    skip: how many of the links lead to the base. made_in: "default", "no_grad", "custom" for what a
-    custom Function returned, or another word for a view among several of one node.
-    seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
-    tensor itself was asked to require a gradient.
+    skip: how many of the links lead to the base. made_in: "default", "no_grad", "custom" for what a Function of the user's returned, or another
+    word for a view among several of one node. seen: the storage's writes when the tensor's Value was read. node_seen: the version that its
+    grad_fn belongs to. asked: whether the tensor itself was asked to require a gradient.
     """
 
     __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked")
