@@ -2,7 +2,7 @@
 
 from torchgrad_jax.autograd import _functions, graph
 from torchgrad_jax.autograd.backward import attach, backward, grad
-from torchgrad_jax.autograd.function import Function
+from torchgrad_jax.autograd.function import Function, NestedIOFunction
 from torchgrad_jax.autograd.grad_mode import (
     _force_original_view_tracking,
     _unsafe_preserve_version_counter,
@@ -20,7 +20,7 @@ from torchgrad_jax.autograd.variable import Variable
 attach()
 
 __all__ = [
-    "Function", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter", "backward", "enable_grad",
-    "enforce_grad_layout_policy", "grad", "graph", "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad",
-    "set_grad_enabled", "set_multithreading_enabled",
+    "Function", "NestedIOFunction", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter",
+    "backward", "enable_grad", "enforce_grad_layout_policy", "grad", "graph", "inference_mode", "is_multithreading_enabled",
+    "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

@@ -1,142 +1,238 @@
-"""`torch.autograd.Function`: operations whose backward is the user's."""
+"""`torch.autograd.function`: operations whose backward is the user's."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import warnings
 import weakref
 from typing import Any
 
+from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
+from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.tensor.creation import full_value
 from torchgrad_jax.tensor.dispatch import refuse_inference, turn
-from torchgrad_jax.tensor.inplace import VIEW_OF_LEAF, detached, overwrite, rebase
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Node
+from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node
 from torchgrad_jax.tensor.storage import present
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
-__all__ = ["Function", "FunctionCtx"]
+__all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
 
 
 class FunctionCtx:
     """What `forward` and `backward` of a Function share: saved tensors and the user's own attributes."""
 
     needs_input_grad: tuple[bool, ...] = ()
-    _to_save: tuple[Any, ...] = ()
-    _dirty: tuple[Any, ...] = ()
-    _non_differentiable: tuple[Any, ...] = ()
-    _materialize = True
+    to_save: tuple[Any, ...] | None = None
+    saved_for_forward: tuple[Any, ...] | None = None
+    dirty_tensors: tuple[Any, ...] | None = None
+    non_differentiable: tuple[Any, ...] | None = None
+    materialize_grads = True
+    # Whether outputs that carry no gradient get zeros in backward too.
+    _materialize_non_diff_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Save tensors (or None) for backward, where `saved_tensors` gives them. To be called once, in forward."""
-        self._to_save = tensors
+        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Save tensors for `jvp`."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise AssertionError("save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx.")
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:
         """Say which inputs forward has written to."""
-        self._dirty = args
+        self.dirty_tensors = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Deprecated: shared memory is known without it."""
+        warnings.warn(
+            "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked. Note that calls to `set_()` are not "
+            "tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def mark_non_differentiable(self, *args: Any) -> None:
         """Say which outputs carry no gradient."""
-        self._non_differentiable = args
+        self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (the default) or None for outputs without a gradient."""
-        self._materialize = value
+        self.materialize_grads = value
 
 
-class FunctionNode(FunctionCtx, Node):
+# What the engine reads of a node beside `next`, `seq` and `hooks`: the user may set attributes of these names.
+_ENGINE_NAMES = frozenset(name for name in vars(Node) if name[0] != "_") - {"next", "seq", "hooks", "next_functions", "metadata"}
+
+
+class _Call:
+    """One call of a Function: its tensor inputs and its outputs, None for an output that is no tensor.
+
+    needs: which of the tensor inputs need a gradient; `edges` are those of the ones that do. carries: which outputs carry a gradient.
+    users: the user's attributes that have names which the engine reads, while the user's code is not running.
+    """
+
+    __slots__ = ("is_tensor", "needs", "inputs", "outputs", "carries", "edges", "seq", "users")
+
+    def __init__(self, is_tensor: tuple[bool, ...], needs: tuple[bool, ...], inputs: tuple[Aval, ...], edges: tuple[Edge, ...], seq: int) -> None:
+        self.is_tensor, self.needs, self.inputs, self.edges, self.seq = is_tensor, needs, inputs, edges, seq
+        self.outputs: tuple[Aval | None, ...] = ()
+        self.carries: tuple[bool, ...] = ()
+        self.users: dict[str, Any] = {}
+
+
+class _Computed:
+    """A property that an instance's own attribute of the same name hides."""
+
+    def __init__(self, compute: Any) -> None:
+        self.compute = compute
+
+    def __get__(self, node: Any, owner: Any) -> Any:
+        return self if node is None else self.compute(node)
+
+
+class BackwardCFunction(FunctionCtx, Node):
     """The node of a Function call, and its `ctx`."""
 
+    __slots__ = ("_call",)
     runs_without_gradient = True
     _saved: tuple[Any, ...] | None = ()
-    _function: type[Function]
-    _inputs: tuple[bool, ...]
-    _avals: tuple[Aval, ...] = ()
-
-    @property
-    def output_avals(self) -> tuple[Aval, ...]:
-        """See Node."""
-        return self._avals
+    _forward_cls: type[Function]
+    _call: _Call
+    output_avals: Any = _Computed(lambda self: self._call.outputs)
+    edge_places: Any = _Computed(lambda self: tuple([i for i, needs in enumerate(self._call.needs) if needs]))
+    __repr__ = object.__repr__
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
         """See Node."""
-        edges = iter(self.next)
-        return tuple(next(edges) if needs else (None, 0) for needs in self._inputs)
+        edges = iter(self._call.edges)
+        return tuple([next(edges) if needs else (None, 0) for needs in self._call.needs])
+
+    def _sequence_nr(self) -> int:
+        return self._call.seq
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
+        if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
+            return self.saved_for_forward
         if self._saved is None:
             raise RuntimeError(FREED_MESSAGE)
         return tuple(_unpack(self, s) for s in self._saved)
 
-    saved_variables = saved_tensors
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """Deprecated name of `saved_tensors`."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
 
-    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
-        """See Node."""
-        lifted = self._lift(calculus, grads)
-        function = self._function
-        backward = function.backward
-        if function.vjp is not Function.vjp:
+    def set_materialize_grads(self, value: bool) -> None:
+        """See FunctionCtx."""
+        if not isinstance(value, bool):
+            raise TypeError("set_materialize_grads received an invalid combination of arguments - got (), but expected (bool)")
+        self.materialize_grads = value
+
+    def apply(self, *grads: Any) -> Any:
+        """What the user's backward returns for these gradients, as it is."""
+        function = self._forward_cls
+        backward, vjp = function.backward, function.vjp
+        if vjp is not Function.vjp:
             if backward is not Function.backward:
                 raise RuntimeError(
                     "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
                 )
-            backward = function.vjp
-        found = backward(self, *lifted)
+            backward = vjp
+        return backward(self, *grads)
+
+    def apply_jvp(self, *tangents: Any) -> Any:
+        """What the user's jvp returns for these tangents."""
+        return self._forward_cls.jvp(self, *tangents)
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        call = self._call
+        lifted = _lift(self, calculus, grads)
+        hooks = self.hooks
+        for name, value in call.users.items():
+            setattr(self, name, value)
+        try:
+            found = BackwardCFunction.apply(self, *lifted)
+        finally:
+            _put_aside_users(self, hooks)
         given = found if isinstance(found, tuple) else (found,)
-        expected = len(self.needs_input_grad)
+        expected = len(call.is_tensor)
         if len(given) > expected and all(g is None for g in given[expected:]):
             given = given[:expected]
         if len(given) != expected:
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
+                f"function {type(self).__name__} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
             )  # fmt: skip
-        for i, (g, is_tensor) in enumerate(zip(given, self._is_tensor, strict=True)):
+        for i, (g, is_tensor) in enumerate(zip(given, call.is_tensor, strict=True)):
             if g is not None and not is_tensor:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the corresponding forward input was "
-                    "not a Variable"
+                    f"function {type(self).__name__} returned a gradient different than None at position {i + 1}, but the corresponding forward "
+                    "input was not a Variable"
                 )
-        tensors = [g for g, is_tensor in zip(given, self._is_tensor, strict=True) if is_tensor]
+        tensors = [g for g, is_tensor in zip(given, call.is_tensor, strict=True) if is_tensor]
+        for g in tensors:
+            if g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
         outs = []
-        for i, (g, needs) in enumerate(zip(tensors, self._inputs, strict=True)):
+        for i, (g, needs) in enumerate(zip(tensors, call.needs, strict=True)):
             if needs:
-                outs.append(None if g is None else self._checked(calculus, g, i))
+                outs.append(None if g is None else _fitting(self, calculus, g, i))
         return tuple(outs)
-
-    _is_tensor: tuple[bool, ...] = ()
-    _input_avals: tuple[Aval, ...] = ()
-
-    def _lift(self, calculus: Calculus, grads: list[Any]) -> list[Any]:
-        grads = grads + [None] * (len(self._avals) - len(grads))
-        lifted = []
-        for g, aval in zip(grads, self._avals, strict=True):
-            if g is None and self._materialize and aval is not None:
-                from torchgrad_jax.tensor.creation import full_value
-
-                lifted.append(wrap(full_value(aval.shape, 0, aval.dtype, aval.device)))
-            else:
-                lifted.append(g if g is None or calculus.tensors else wrap(calculus.recorder.alias(g)))
-        return lifted
-
-    def _checked(self, calculus: Calculus, g: Any, i: int) -> Any:
-        if not isinstance(g, Tensor):
-            raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
-        aval = self._input_avals[i]
-        if g._aval is not aval:
-            g = _fit_gradient(self, g, aval, i)
-        return g if calculus.tensors else g._read()
 
     def release(self) -> None:
         """See Node."""
         if self._saved:
             self._saved = None
+
+
+def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
+    """After the user's code: its attributes that have names of the engine's make way for those."""
+    call, own = node._call, node.__dict__
+    if not _ENGINE_NAMES.isdisjoint(own):
+        call.users.update({name: own.pop(name) for name in _ENGINE_NAMES.intersection(own)})
+    if node.next is not call.edges:
+        call.users["next"], node.next = node.next, call.edges
+    if node.seq is not call.seq:
+        call.users["seq"], node.seq = node.seq, call.seq
+    if not (node.hooks is None or isinstance(node.hooks, Hooks)):
+        call.users["hooks"], node.hooks = node.hooks, hooks
+
+
+def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list[Any]:
+    """The gradients as the user's backward gets them, one for each output."""
+    call = node._call
+    grads = grads + [None] * (len(call.outputs) - len(grads))
+    lifted = []
+    for g, aval, carries in zip(grads, call.outputs, call.carries, strict=True):
+        if g is None and aval is not None and node.materialize_grads and (carries or node._materialize_non_diff_grads):
+            lifted.append(wrap(full_value(aval.shape, 0, aval.dtype, aval.device)))
+        else:
+            lifted.append(g if g is None or calculus.tensors else wrap(calculus.recorder.alias(g)))
+    return lifted
+
+
+def _fitting(node: BackwardCFunction, calculus: Calculus, g: Tensor, i: int) -> Any:
+    """What the user's backward gave for the `i`-th tensor input, as the pass computes on it."""
+    aval = node._call.inputs[i]
+    if g._aval is not aval:
+        g = _fit_gradient(node, g, aval, i)
+    return g if calculus.tensors else g._read()
+
+
+COMPLEX_MISMATCH = (
+    "Expected isFloatingType(grad.scalar_type()) || (input_is_complex == grad_is_complex) to be true, but got false.  (Could this error message be "
+    "improved?  If so, please report an enhancement request to PyTorch.)"
+)
 
 
 def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
@@ -147,13 +243,15 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
         fits = extra >= 0 and all(m in (1, n) for n, m in zip(shape[extra:], aval.shape, strict=True))
         if not fits:
             raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {i} - got {list(shape)} but expected shape compatible with "
+                f"Function {type(node).__name__} returned an invalid gradient at index {i} - got {list(shape)} but expected shape compatible with "
                 f"{list(aval.shape)}"
             )
         g = g.sum_to_size(aval.shape)
     if g._aval.dtype != aval.dtype:
         from torchgrad_jax.ops import dtypes
 
+        if not g.is_floating_point() and g.is_complex() != (aval.dtype.kind == "c"):
+            raise RuntimeError(COMPLEX_MISMATCH)
         g = g.to(dtypes.of(aval.dtype))
     return g
 
@@ -175,7 +273,7 @@ class _Saved:
             self.source = t if t._node is None else t._node
 
 
-def _unpack(node: FunctionNode, saved: Any) -> Any:
+def _unpack(node: BackwardCFunction, saved: Any) -> Any:
     if not isinstance(saved, _Saved):
         return saved
     value: Value = saved.value
@@ -192,7 +290,7 @@ def _unpack(node: FunctionNode, saved: Any) -> Any:
     return t
 
 
-def _raise_modified(node: FunctionNode, saved: _Saved) -> None:
+def _raise_modified(node: BackwardCFunction, saved: _Saved) -> None:
     from torchgrad_jax.ops import dtypes
 
     t = saved.tensor()
@@ -211,19 +309,20 @@ def _raise_modified(node: FunctionNode, saved: _Saved) -> None:
 class FunctionMeta(type):
     """Makes the node class of each Function, named as its `grad_fn` is."""
 
+    _backward_cls: type[BackwardCFunction]
+
     def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
-        cls._node_class = type(name + "Backward", (FunctionNode,), {"_function": cls, "__module__": attributes.get("__module__")})
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": "torch.autograd.function"})
 
 
-class Function(metaclass=FunctionMeta):
+class Function(FunctionCtx, metaclass=FunctionMeta):
     """Base of the user's own differentiable operations: static methods `forward(ctx, ...)` and `backward(ctx, *grads)`, called by `apply`."""
 
-    _node_class: type[FunctionNode]
+    # Whether `vmap` makes its rule from forward and backward.
+    generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
-
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. "
             "Instantiating an autograd function will raise an error in a future version of PyTorch.",
@@ -259,97 +358,126 @@ class Function(metaclass=FunctionMeta):
         """Another name of `backward`."""
         return Function.backward(ctx, *grad_outputs)
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """One tangent for each output of forward, given those of its arguments."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """The operation on batches: its outputs, and where their batch dimensions are."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        )
+
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Run the operation and record it."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run the operation and record it. Arguments given by name are put at their places in forward's signature."""
+        separate = cls.setup_context is not Function.setup_context
+        if separate:
+            args = _with_defaults(cls.forward, args, kwargs)
+        elif kwargs:
+            args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
         recording = rec.grad_enabled
-        separate = cls.setup_context is not Function.setup_context
-        if separate and getattr(cls.forward, "__defaults__", None):  # setup_context sees the defaults too
-            bound = inspect.signature(cls.forward).bind(*args)
-            bound.apply_defaults()
-            args = bound.args
         tensors = [a for a in args if isinstance(a, Tensor)]
         for t in tensors:
             t._read()
-        needs = tuple([isinstance(a, Tensor) and recording and a._rg for a in args])
+        needs = tuple([recording and t._rg for t in tensors])
         differentiable = True in needs
         if differentiable and rec.turned:
             turn(rec)
-        node = cls._node_class()
-        node.needs_input_grad = needs
-        node._is_tensor = tuple([isinstance(a, Tensor) for a in args])
-        node._inputs = tuple([recording and t._rg for t in tensors])
-        node._input_avals = tuple([t._aval for t in tensors])
-        node.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
-        node.hooks = None
-        node.seq = rec.sequence
+        ctx = cls._backward_cls()
+        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._rg for a in args])
+        ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
+        ctx.seq, ctx.hooks = rec.sequence, None
         rec.sequence += 1
+        ctx._call = call = _Call(tuple([isinstance(a, Tensor) for a in args]), needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:
             if separate:
                 found = cls.forward(*args)
-                cls.setup_context(node, args, found)
+                cls.setup_context(ctx, args, found)
             else:
-                found = cls.forward(node, *args)
+                found = cls.forward(ctx, *args)
+            _put_aside_users(ctx, None)
+            several = isinstance(found, tuple)
+            marks = Marks(tensors, ctx.dirty_tensors, ctx.non_differentiable)
+            outs, call.carries = settle_outputs(ctx, found if several else (found,), marks, differentiable)
         finally:
             rec.grad_enabled = recording
-        return _outputs(node, found, tensors, differentiable)
+        call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
+        if differentiable:
+            to_save = ctx.to_save or ()
+            _check_saved(to_save)
+            ctx._saved = tuple([_Saved(t, ctx) if isinstance(t, Tensor) else t for t in to_save])
+        ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
+        return tuple(outs) if several else outs[0]
 
 
-def _outputs(node: FunctionNode, found: Any, tensors: list[Tensor], differentiable: bool) -> Any:
-    several = isinstance(found, tuple)
-    outs = list(found) if several else [found]
-    _check_marks(node, outs, differentiable)
-    dirty = {id(t) for t in node._dirty}
-    constant = {id(t) for t in node._non_differentiable}
-    inputs = {id(t) for t in tensors}
-    avals = []
-    for i, out in enumerate(outs):
-        if not isinstance(out, Tensor):
-            avals.append(None)
-            continue
-        avals.append(out._aval)
-        if id(out) in dirty:
-            if differentiable:
-                _rebase_dirty(node, out, i)
-            continue
-        if id(out) in inputs:
-            # An input returned as it is: the result is a view of it with a history of its own.
-            out = outs[i] = detached(out)
-        if differentiable and id(found[i] if several else found) not in constant and out.is_floating_point() | out.is_complex():
-            if out._node is not None or out._extra is not None:
-                out = outs[i] = detached(out)
-            out._rg, out._node, out._nr = True, node, i
-    node._avals = tuple(avals)
-    if differentiable:
-        node._saved = tuple([_Saved(t, node) if isinstance(t, Tensor) else t for t in node._to_save])
-    node._to_save = node._dirty = node._non_differentiable = ()
-    return tuple(outs) if several else outs[0]
+def _with_defaults(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments in forward's order, with those that have defaults: a separate `setup_context` sees them too. TypeError where they do not fit."""
+    code = getattr(forward, "__code__", None)
+    if not kwargs and code is not None and code.co_argcount == len(args) and not (code.co_kwonlyargcount or code.co_flags & inspect.CO_VARARGS):
+        return args
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    for name in bound.kwargs:
+        raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+    return bound.args
 
 
-def _check_marks(node: FunctionNode, outs: list[Any], differentiable: bool) -> None:
-    """Refuse what cannot be saved or marked. TypeError, RuntimeError with PyTorch's text."""
-    if not all(isinstance(t, Tensor) for t in node._dirty):
-        raise RuntimeError("mark_dirty can only accept variables, but argument ")
-    if not all(isinstance(t, Tensor) for t in node._non_differentiable):
-        raise RuntimeError("mark_non_differentiable only accepts variable arguments, but got ")
-    if not all(any(t is out for out in outs) for t in node._dirty):
-        raise RuntimeError(
-            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be "
-            "outputs of the Function."
-        )
-    if differentiable:
-        for i, t in enumerate(node._to_save):
-            if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}")
+def _in_order(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments in the order of a forward that takes ctx first. TypeError with PyTorch's text where one given by name has no place."""
+    _, *own = inspect.signature(forward).parameters.values()
+    names = [p.name for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for name in kwargs:
+        if name not in names:
+            raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+        if names.index(name) < len(args):
+            raise TypeError(f"forward() got multiple values for argument '{name}'")
+    found = list(args)
+    for place, name in enumerate(names[len(args) : len(args) + len(kwargs)], len(args)):
+        if name not in kwargs:
+            raise TypeError(f"forward() missing required argument: '{name}' (position {place})")
+        found.append(kwargs[name])
+    return tuple(found)
 
 
-def _rebase_dirty(node: FunctionNode, out: Tensor, i: int) -> None:
-    if out._rg and out._node is None and out._view is None:
-        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-    if out._view is not None and out._view.base._rg and out._view.base._node is None:
-        raise RuntimeError(VIEW_OF_LEAF)
-    overwrite(out, per_thread.recorder.alias(out._read()))  # being marked counts as a write
-    rebase(out, node)
-    out._nr = i
+def _check_saved(to_save: tuple[Any, ...]) -> None:
+    for i, t in enumerate(to_save):
+        if t is not None and not isinstance(t, Tensor):
+            raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}")
+
+
+class InplaceFunction(Function):
+    """A Function with an `inplace` flag on its instances. Subclasses have static methods like any other."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class NestedIOFunction(Function):
+    """Legacy base of Functions with nested inputs. As in PyTorch 2, nobody fills `_nested_input`, so that `apply` raises AttributeError."""
+
+    _nested_input: tuple[Any, ...]
+    _nested_output: tuple[Any, ...]
+
+    def forward(self, *args: Any) -> Any:
+        """See Function."""
+        given = self._nested_input
+        return self.forward_extended(*given)
+
+    def backward(self, *gradients: Any) -> Any:
+        """See Function."""
+        given = self._nested_output
+        return self.backward_extended(*given)
+
+    def forward_extended(self, *input: Any) -> Any:
+        """The operation on nested inputs."""
+        raise NotImplementedError
+
+    def backward_extended(self, *grad_output: Any) -> Any:
+        """The gradients of nested outputs."""
+        raise NotImplementedError

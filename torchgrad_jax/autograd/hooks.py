@@ -78,13 +78,11 @@ def _padded(node: Node, received: list[Any]) -> list[Any]:
 
 def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
     """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
-    plan = getattr(node, "plan", None)
-    if plan is None:
-        return list(outs), list(range(len(outs)))
-    laid: list[Any] = [None] * plan.arity
-    for i, g in zip(plan.inputs, outs, strict=True):
+    places = node.edge_places
+    laid: list[Any] = [None] * len(node.next_functions)
+    for i, g in zip(places, outs, strict=True):
         laid[i] = g
-    return laid, list(plan.inputs)
+    return laid, list(places)
 
 
 # ---------------------------------------------------------------------- what a hook may return

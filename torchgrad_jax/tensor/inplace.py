@@ -15,6 +15,7 @@ from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_na
 from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import WITHOUT_HISTORY, Tensor
 
+LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
 
@@ -114,6 +115,12 @@ def raise_by_origin(t: Tensor, view: View, how: str) -> None:
             f"inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
             "be tracked)."
         )
+    elif view.made_in == "custom":
+        why = (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace "
+            "would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. "
+            "You can fix this by cloning the output of the custom Function."
+        )
     else:
         why = (
             "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
@@ -197,14 +204,14 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 # ---------------------------------------------------------------------- the graph after a write
 
 
-def rebase(t: Tensor, node: Node) -> None:
-    """The tensor's content now comes from `node`; if it is a view, its base's does in part."""
+def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
+    """The tensor's content is now the `nr`-th output of `node`; if it is a view, its base's does in part."""
     view = t._view
     assert t._storage is not None
     counter = t._storage.counter
     if view is None or view.base is None:
-        keep_retaining(t, node)
-        t._node, t._nr, t._rg = node, 0, True
+        keep_retaining(t, node, nr)
+        t._node, t._nr, t._rg = node, nr, True
         counter.writer = counter.version, node.name()
         return
     base: Tensor = view.base
@@ -217,13 +224,13 @@ def rebase(t: Tensor, node: Node) -> None:
     view.node_seen = -1  # regenerated when it is asked for
 
 
-def keep_retaining(t: Tensor, node: Node) -> None:
+def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
     """A tensor that retains its gradient retains that of its new content."""
     old = t._node
     if t._extra is not None and t._extra.retains_grad and old is not None and old.hooks is not None:
         keep = old.hooks.retain.pop(t._nr, None)
         if keep is not None:
-            node.own_hooks().retain[0] = keep
+            node.own_hooks().retain[nr] = keep
 
 
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
@@ -245,8 +252,8 @@ class CopySlices(Node):
         self.inner, self.aval = inner, base._aval
         self.links = links_to_write(view, view.from_base, aval, view.offset - base.storage_offset())
         edges = inner.next
-        inputs = inner.plan.inputs if isinstance(inner, OpNode) else tuple(range(len(edges)))
-        self.through_self = bool(inputs) and inputs[0] == 0
+        places = inner.edge_places
+        self.through_self = bool(places) and places[0] == 0
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
@@ -295,6 +302,8 @@ class CopySlices(Node):
             return rest
         own = through[0] if self.through_self else None
         if own is None:
+            if not isinstance(self.inner, OpNode):  # the user's backward passes nothing on: PyTorch then drops the rest too
+                return (None, *rest)
             own = call(ZEROS_LIKE, (part,))
         return (write_through(rec, links, grad, own, call), *rest)
 

@@ -83,6 +83,11 @@ class Node:
         return self.next
 
     @property
+    def edge_places(self) -> Sequence[int]:
+        """Where in `next_functions` each of the edges stands."""
+        return [i for i, (node, _) in enumerate(self.next_functions) if node is not None]
+
+    @property
     def metadata(self) -> dict[Any, Any]:
         """A dict for the user's own notes."""
         return self.__dict__.setdefault("_metadata", {})
@@ -210,6 +215,11 @@ class OpNode(Node):
         return tuple(found)
 
     @property
+    def edge_places(self) -> Sequence[int]:
+        """See Node."""
+        return self.plan.inputs
+
+    @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
         return self.plan.avals
@@ -278,7 +288,7 @@ def unpack_saved(node: Node, i: int) -> Any:
 
 def operation_name(name: str) -> str:
     """A node's name as PyTorch's errors print it: without Backward0, and with the number only of another overload."""
-    return re.sub(r"Backward(\d+)$", lambda found: "" if found[1] == "0" else found[1], name)
+    return re.sub(r"Backward(\d*)$", lambda found: "" if found[1] == "0" else found[1], name)
 
 
 def unchanged(node: OpNode, i: int) -> Any:

@@ -92,8 +92,8 @@ class Tensor(_Base):
             self._content()
         base = view.base
         if base is not None:
-            # A view made in a mode without history is refused when its edge is asked for, not when its content is: comparing it is allowed.
-            refusable = view.made_in in WITHOUT_HISTORY and self._node is None
+            # A view that has no node is refused when its edge is asked for, not when its content is: comparing it is allowed.
+            refusable = (view.made_in in WITHOUT_HISTORY or view.made_in == "custom") and self._node is None
             if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled and not refusable:
                 regenerate_node(self, view, storage)
             if self._node is None:
