@@ -24,31 +24,32 @@ def host(t: Tensor) -> np.ndarray:
     return np.asarray(t._concrete())
 
 
-def is_float(t: Tensor) -> bool:
-    """Whether a tensor has a derivative at all."""
-    return t.is_floating_point() or t.is_complex()
-
-
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype of a real or imaginary part."""
-    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+    return np.real(np.empty(0, dtype)).dtype
 
 
-def directional(evaluate: Evaluate, target: Tensor, step: np.ndarray, eps: float, where: str) -> list[np.ndarray]:
+def directional(evaluate: Evaluate, outputs: Sequence[Tensor], target: Tensor, step: np.ndarray, eps: float, where: str) -> list[np.ndarray]:
     """The central difference of every output along `step`, an array of the target's shape that contains the factor `eps`.
 
-    where: says in the error which elements were moved. AssertionError where an output changes its shape or dtype.
+    outputs: what `evaluate` gives without a perturbation. where: says in the error which elements were moved. AssertionError where the two
+    perturbations give outputs of different shape or dtype, RuntimeError where they are no outputs like `outputs`.
     """
     content = host(target)
     before, after = (_at(evaluate, target, (content + moved).astype(content.dtype)) for moved in (-step, step))
+    if not len(before) == len(after) == len(outputs):
+        counts = f"{len(outputs)} outputs, but {len(before)} and {len(after)}"
+        raise RuntimeError(f"torchgrad_jax: `func` returned {counts} when inputs are perturbed{where} by {eps}")
     found = []
-    for a, b in zip(before, after, strict=True):
+    for a, b, output in zip(before, after, outputs, strict=True):
         if a.shape != b.shape:
             raise AssertionError(_differs("shape", where, eps, Size(a.shape), Size(b.shape)))
         if a.dtype != b.dtype:
             raise AssertionError(_differs("dtype", where, eps, dtypes.of(a.dtype), dtypes.of(b.dtype)))
+        if a.shape != output._aval.shape:
+            raise RuntimeError(f"torchgrad_jax: `func` returned {output.shape}, but {Size(a.shape)} when inputs are perturbed{where} by {eps}")
         with np.errstate(all="ignore"):  # what is not finite is for the comparison to find
-            found.append(_quotient(b - a, 2 * eps))
+            found.append(_quotient(b - a, 2 * eps).astype(output._aval.dtype))
     return found
 
 
@@ -68,22 +69,29 @@ def _differs(what: str, where: str, eps: float, before: Any, after: Any) -> str:
     return f"Expected `func` to return outputs with the same {what} when inputs are perturbed{where} by {eps}, but got: {what}s {before} and {after}."
 
 
-def partials(evaluate: Evaluate, target: Tensor, eps: float, unit: complex = 1.0) -> list[np.ndarray]:
-    """For every output the matrix (elements of `target`, elements of the output) of partial derivatives. `unit` is 1j for those with
-    respect to the imaginary parts."""
-    rows = []
+def partials(evaluate: Evaluate, outputs: Sequence[Tensor], target: Tensor, eps: float) -> list[list[np.ndarray]]:
+    """For every output the matrix (elements of `target`, elements of the output) of its derivatives with respect to the real parts, and a
+    second one for the imaginary parts if the target is complex."""
     aval = target._aval
-    for index in np.ndindex(*aval.shape):
-        # In double precision, so that the sum is rounded once, as when a Python number is added to the element.
-        step = np.zeros(aval.shape, np.complex128 if aval.dtype.kind == "c" else np.float64)
-        step[index] = eps * unit
-        rows.append([d.ravel() for d in directional(evaluate, target, step, eps, f" on index {index}")])
-    if not rows:
-        return [np.zeros((0, t.numel()), t._aval.dtype) for t in evaluate()]
-    return [np.stack(columns) for columns in zip(*rows, strict=True)]
+    units = units_of(target)
+    # In double precision, so that the sum is rounded once, as when a Python number is added to the element.
+    wide = np.complex128 if aval.dtype.kind == "c" else np.float64
+    matrices = [[np.zeros((aval.size, o.numel()), o._aval.dtype) for _ in units] for o in outputs]
+    for row, index in enumerate(np.ndindex(*aval.shape)):
+        for k, unit in enumerate(units):
+            step = np.zeros(aval.shape, wide)
+            step[index] = eps * unit
+            for found, d in zip(matrices, directional(evaluate, outputs, target, step, eps, f" on index {index}"), strict=True):
+                found[k][row] = d.ravel()
+    return matrices
 
 
-def joined(real: np.ndarray, imaginary: np.ndarray | None) -> np.ndarray:
+def units_of(t: Tensor) -> tuple[complex, ...]:
+    """The directions in which an element can be moved."""
+    return (1.0, 1j) if t.is_complex() else (1.0,)
+
+
+def joined(real: Any, imaginary: Any = None) -> Any:
     """The derivative of a real function in PyTorch's convention: ``d/da + i d/db`` at a complex input ``a + bi``."""
     if imaginary is None:
         return real

@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.autograd import jacobians
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.finite_differences import host, is_float
+from torchgrad_jax.autograd.finite_differences import host, real_dtype
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
 from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
@@ -175,7 +175,7 @@ def _random_gradient(output: Tensor, noncontiguous: bool) -> Tensor:
 def _uniform(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if dtype.kind != "c":
         return default_generator.uniform(shape, dtype, -1.0, 1.0)
-    parts = default_generator.uniform((*shape, 2), np.empty(0, dtype).real.dtype, -1.0, 1.0)
+    parts = default_generator.uniform((*shape, 2), real_dtype(dtype), -1.0, 1.0)
     return parts.view(dtype).reshape(shape)
 
 
