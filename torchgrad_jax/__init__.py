@@ -9,7 +9,7 @@ from torchgrad_jax.tensor import api as _api  # noqa: E402 - x64 is set before a
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, autograd, linalg, nn, runtime, special, utils  # noqa: E402, F401
+from torchgrad_jax import _C, autograd, linalg, nn, runtime, special, testing, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402, F401
 from torchgrad_jax.nn import public as _public  # noqa: E402

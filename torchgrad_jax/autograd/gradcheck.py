@@ -10,13 +10,13 @@ import numpy as np
 
 from torchgrad_jax.autograd import jacobians
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.finite_differences import host, real_dtype
+from torchgrad_jax.autograd.finite_differences import host
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
 from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor.creation import zeros_like
-from torchgrad_jax.tensor.random import default_generator, drawn, randn_like
+from torchgrad_jax.tensor.random import drawn, randn_like, uniform_between
 from torchgrad_jax.tensor.shaping import stack
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -167,16 +167,9 @@ def _random_gradient(output: Tensor, noncontiguous: bool) -> Tensor:
     aval = output._aval
     shape, dtype = aval.shape, aval.dtype
     if noncontiguous and aval.size > 1:
-        wide = _uniform((*shape[:-1], 2 * shape[-1]), dtype)
+        wide = uniform_between((*shape[:-1], 2 * shape[-1]), dtype, -1.0, 1.0)
         return drawn(wide, output.device)[..., 1::2].detach().requires_grad_()
-    return drawn(_uniform(shape, dtype), output.device, requires_grad=True)
-
-
-def _uniform(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype.kind != "c":
-        return default_generator.uniform(shape, dtype, -1.0, 1.0)
-    parts = default_generator.uniform((*shape, 2), real_dtype(dtype), -1.0, 1.0)
-    return parts.view(dtype).reshape(shape)
+    return drawn(uniform_between(shape, dtype, -1.0, 1.0), output.device, requires_grad=True)
 
 
 # ---------------------------------------------------------------------- the single checks
