@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.promotion import promote_types
 from torchgrad_jax.tensor.creation import as_tensor
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -124,12 +125,13 @@ def _pairs(actual: Any, expected: Any, rules: Rules, where: str) -> list[tuple[s
     if _both(actual, expected, (bool, np.bool_)):
         return [(where, lambda: None if bool(actual) is bool(expected) else f"Booleans mismatch: {actual} is not {expected}")]
     if _both(actual, expected, (int, float, complex, np.number)) and not any(isinstance(x, bool) for x in (actual, expected)):
-        return [(where, lambda: _numbers(*(x.item() if isinstance(x, np.number) else x for x in (actual, expected)), rules))]
+        a, e = (x.item() if isinstance(x, np.number) else x for x in (actual, expected))
+        return [(where, lambda: _numbers(a, e, rules))]
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
     if related and (rules.allow_subclasses or type(actual) is type(expected)):
-        tensors = [_as_tensor(x) for x in (actual, expected)]
-        if None not in tensors:
-            return [(where, lambda: _tensors(*tensors, rules))]
+        first, second = _as_tensor(actual), _as_tensor(expected)
+        if first is not None and second is not None:
+            return [(where, lambda: _tensors(first, second, rules))]
     raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.{_suffix(where)}")
 
 
@@ -146,7 +148,7 @@ def _ordered(keys: Any) -> list[Any]:
 
 def _as_tensor(x: Any) -> Tensor | None:
     """`x` as a tensor, None where it cannot be one."""
-    if isinstance(x, (str, bytes, type)):
+    if isinstance(x, (str, bytes, type, int, float, complex)):  # numbers are compared as numbers, or not at all
         return None
     try:
         return as_tensor(x)
@@ -204,7 +206,7 @@ def _tensors(actual: Tensor, expected: Tensor, rules: Rules) -> str | None:
         if checked and a != e:
             return f"The values for attribute '{name}' do not match: {a} != {e}."
     rtol, atol = rules.tolerances or _looser(*(TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (actual, expected)))
-    common = dtypes.promote_types(actual.dtype, expected.dtype).np
+    common = promote_types(actual._aval.dtype, expected._aval.dtype)
     a, e = (np.asarray(t.detach()._concrete()).astype(common) for t in (actual, expected))
     with np.errstate(all="ignore"):  # what is not finite has its own rules
         matches = _close(a, e, rtol, atol, rules.equal_nan)
@@ -224,14 +226,12 @@ def _close(a: np.ndarray, e: np.ndarray, rtol: float, atol: float, equal_nan: bo
 
 
 def _elements_text(a: np.ndarray, e: np.ndarray, matches: np.ndarray, rtol: float, atol: float) -> str:
-    if a.dtype.kind in "biu":
+    integral = a.dtype.kind in "biu"
+    if integral:
         a, e = a.astype(np.int64), e.astype(np.int64)
-    absolute = np.abs(a - e)
-    size = np.abs(e)
-    if a.dtype.kind == "i":
-        relative = absolute.astype(dtypes.default_float()) / size.astype(dtypes.default_float())
-    else:
-        relative = absolute / size
+    absolute, size = np.abs(a - e), np.abs(e)
+    division = dtypes.default_float() if integral else absolute.dtype
+    relative = absolute.astype(division) / size.astype(division)
     lines = [f"Mismatched elements: {np.sum(~matches)} / {matches.size} ({np.mean(~matches):.1%})"]
     for word, differences, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
         differences = np.where(matches, np.zeros((), differences.dtype), differences)
