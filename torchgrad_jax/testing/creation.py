@@ -101,7 +101,8 @@ def _numbers(shape: tuple[int, ...], dtype: np.dtype, low: Any, high: Any) -> np
     if not dtypes.is_float(dtype):
         return default_generator.random(shape, dtype, low, high)
     if high - low > float(ml_dtypes.finfo(_part(dtype)).max):  # the distance itself cannot be represented
-        return uniform_between(shape, dtype, low / 2, high / 2) * np.asarray(2, _part(dtype))
+        scale = 2.0**64 if _part(dtype).itemsize == 8 else 2.0  # a power of two changes no digit; drawing doubles takes room of its own
+        return uniform_between(shape, dtype, low / scale, high / scale) * np.asarray(scale, _part(dtype))
     return uniform_between(shape, dtype, low, high)
 
 
