@@ -276,7 +276,11 @@ def test_arguments_of_make_tensor_that_do_not_fit_are_refused():
     with pytest.raises(TypeError, match="The requested dtype '<class 'int'>' is not supported"):
         make_tensor(2, dtype=int, device="cpu")  # type: ignore[arg-type] - what is refused
     with pytest.raises(ValueError, match="`noncontiguous` and `memory_format` are mutually exclusive"):
-        make_tensor(2, dtype=tj.float32, device="cpu", noncontiguous=True, memory_format="any")
-    with pytest.raises(NotImplementedError, match="memory_format"):
-        make_tensor(2, dtype=tj.float32, device="cpu", memory_format="any")
-    assert_close(make_tensor(2, dtype=tj.float32, device="cpu").shape, tj.Size([2]))
+        make_tensor(2, dtype=tj.float32, device="cpu", noncontiguous=True, memory_format=tj.contiguous_format)
+
+
+@like_pytorch
+def test_memory_formats_of_random_tensors(m):
+    m.manual_seed(0)
+    x = m.testing.make_tensor(2, 3, 2, 2, dtype=m.float32, device="cpu", memory_format=m.channels_last, requires_grad=True)
+    return x, x.stride(), x.is_leaf

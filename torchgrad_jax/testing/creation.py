@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor.creation import _sizes
+from torchgrad_jax.tensor.layout import lay_out_as
 from torchgrad_jax.tensor.random import default_generator, drawn, uniform_between
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -48,8 +49,6 @@ def make_tensor(
             "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
             f"noncontiguous={noncontiguous} and memory_format={memory_format}"
         )
-    if memory_format is not None:
-        raise NotImplementedError(f"torchgrad_jax: every tensor is row-major; memory_format={memory_format} is not available")
     if not isinstance(dtype, dtypes.dtype):
         raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor().")
     if requires_grad and not dtypes.is_float(dtype.np):
@@ -60,7 +59,7 @@ def make_tensor(
     array = _numbers((*size[:-1], 2 * size[-1]) if apart else size, dtype.np, low, high)
     if exclude_zero:
         array[array == 0] = _smallest(dtype.np)
-    made = drawn(array, device)
+    made = lay_out_as(drawn(array, device), memory_format)
     return (made[..., 1::2].detach() if apart else made).requires_grad_(requires_grad)
 
 
@@ -101,7 +100,7 @@ def _numbers(shape: tuple[int, ...], dtype: np.dtype, low: Any, high: Any) -> np
     if not dtypes.is_float(dtype):
         return default_generator.random(shape, dtype, low, high)
     if high - low > float(ml_dtypes.finfo(_part(dtype)).max):  # the distance itself cannot be represented
-        scale = 2.0**64 if _part(dtype).itemsize == 8 else 2.0  # a power of two changes no digit; drawing doubles takes room of its own
+        scale = max(-low, high) if _part(dtype).itemsize == 8 else 2.0  # as PyTorch rounds
         return uniform_between(shape, dtype, low / scale, high / scale) * np.asarray(scale, _part(dtype))
     return uniform_between(shape, dtype, low, high)
 
