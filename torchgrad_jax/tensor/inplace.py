@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from jax import numpy as jnp
@@ -36,6 +37,28 @@ def overwrite(t: Tensor, value: Value) -> None:
     value.counter, value.version = storage.counter, storage.counter.version
     t._value = value
     view.seen = storage.writes
+
+
+@contextmanager
+def holding(t: Tensor, value: Value) -> Iterator[None]:
+    """While the block runs, the tensor's memory holds `value`: a write that no version counter counts, taken back at the end."""
+    storage, view = t._shared(), t._view
+    if view is not None:
+        links = links_to_write(view, view.links, t._value.aval, view.offset)
+        value = write_through(per_thread.recorder, links, storage.value, value)
+    storages = [s for s in (r() for r in storage.siblings) if s is not None] if storage.siblings else [storage]
+    kept = [s.value for s in storages]
+    try:
+        for s in storages:
+            lent = per_thread.recorder.alias(value)
+            lent.counter, lent.version = s.counter, s.counter.version
+            s.value = lent
+            s.writes += 1
+        yield
+    finally:
+        for s, content in zip(storages, kept, strict=True):
+            s.value = content
+            s.writes += 1
 
 
 def check_differentiable(t: Tensor) -> None:

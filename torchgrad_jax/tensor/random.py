@@ -74,6 +74,14 @@ def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
     return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
+def uniform_between(shape: tuple[int, ...], dtype: np.dtype, low: float, high: float) -> np.ndarray:
+    """Numbers of [low, high) from the default generator, on the host; in a complex dtype real and imaginary parts are drawn in turn."""
+    if dtype.kind != "c":
+        return default_generator.uniform(shape, dtype, float(low), float(high))
+    parts = default_generator.uniform((*shape, 2), np.real(np.empty(0, dtype)).dtype, float(low), float(high))
+    return parts.view(dtype).reshape(shape)
+
+
 # ---------------------------------------------------------------------- factories
 
 

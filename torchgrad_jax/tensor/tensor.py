@@ -495,8 +495,8 @@ class ViewOfBase(Node):
 
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
-        from torchgrad_jax.ops.derivative import plan
         from torchgrad_jax.runtime.operation import signature
+        from torchgrad_jax.tensor.dispatch import plan_of
 
         signatures = []
         aval = self.base_aval
@@ -507,9 +507,7 @@ class ViewOfBase(Node):
             aval = sig.avals[0]
         grad = grads[0]
         for sig, link in zip(reversed(signatures), reversed(links), strict=True):
-            found = plan(sig, (0,))
-            assert found is not None and found.vjp is not None
-            grad = calculus.call(found.vjp, (grad, *link.numbers))
+            grad = calculus.call(plan_of(sig, 1).vjp, (grad, *link.numbers))
         return (grad,)
 
 
