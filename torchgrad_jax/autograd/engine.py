@@ -20,10 +20,11 @@ from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.dispatch import apply, call_values, unpack_all
+from torchgrad_jax.tensor.dispatch import apply, call_values
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
+from torchgrad_jax.tensor.saved import HOOKS, reset_hooks, unpack_all
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap
 
 _by_sequence = attrgetter("seq")
@@ -60,6 +61,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
     rec.flags["task"] = task
     task.roots = roots
     rec.grad_enabled = task.calculus.tensors and not rec.inference
+    hooks = list(rec.flags.get(HOOKS, ()))
     try:
         found = task.replay(roots, grads)
         if found is None:
@@ -69,6 +71,8 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
     finally:
         rec.grad_enabled = before
         rec.flags["task"] = outer
+        if hooks or rec.flags.get(HOOKS):
+            reset_hooks(rec, hooks)
     if not (task.calculus.tensors or outer is not None):
         rec.turned |= TURNED
     return found

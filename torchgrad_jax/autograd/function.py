@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
-import weakref
 from typing import Any
 
 from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.creation import full_value
 from torchgrad_jax.tensor.dispatch import refuse_inference, turn
+from torchgrad_jax.tensor.inplace import CopySlices
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node
-from torchgrad_jax.tensor.storage import present
+from torchgrad_jax.tensor.saved import SavedTensor, save
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 __all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
@@ -101,7 +100,7 @@ class BackwardCFunction(FunctionCtx, Node):
 
     __slots__ = ("_call",)
     runs_without_gradient = True
-    _saved: tuple[Any, ...] | None = ()
+    _saved: tuple[SavedTensor, ...] | None = ()
     _forward_cls: type[Function]
     _call: _Call
     output_avals: Any = _Computed(lambda self: self._call.outputs)
@@ -122,9 +121,14 @@ class BackwardCFunction(FunctionCtx, Node):
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
         if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
             return self.saved_for_forward
+        return tuple([s.tensor_for(self) for s in self._raw_saved_tensors])
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """What `save_for_backward` was given, as hooks can be registered on it. RuntimeError after the graph was freed."""
         if self._saved is None:
             raise RuntimeError(FREED_MESSAGE)
-        return tuple(_unpack(self, s) for s in self._saved)
+        return self._saved
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -191,8 +195,9 @@ class BackwardCFunction(FunctionCtx, Node):
 
     def release(self) -> None:
         """See Node."""
-        if self._saved:
-            self._saved = None
+        for s in self._saved or ():
+            s.release()
+        self._saved = None
 
 
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
@@ -254,56 +259,6 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
             raise RuntimeError(COMPLEX_MISMATCH)
         g = g.to(dtypes.of(aval.dtype))
     return g
-
-
-class _Saved:
-    """A tensor saved by a Function: its Value and where its gradient goes. An output of the node itself is kept without the node,
-    or the two would hold each other. `tensor` says who wrote to it, if somebody did."""
-
-    __slots__ = ("value", "source", "nr", "own", "tensor")
-
-    def __init__(self, t: Tensor, node: Node) -> None:
-        refuse_inference((t,))
-        self.value = t._read()
-        self.tensor = weakref.ref(t)
-        self.own = t._node is node
-        self.nr = t._nr
-        self.source = None
-        if t._rg and not self.own:
-            self.source = t if t._node is None else t._node
-
-
-def _unpack(node: BackwardCFunction, saved: Any) -> Any:
-    if not isinstance(saved, _Saved):
-        return saved
-    value: Value = saved.value
-    if value.counter is not None and value.counter.version != value.version:
-        value = present(value)
-        if value.counter.version != value.version:
-            _raise_modified(node, saved)
-    if isinstance(saved.source, Tensor):
-        return saved.source
-    t = wrap(value if value.counter is None else per_thread.recorder.alias(value))
-    source = node if saved.own else saved.source
-    if source is not None:
-        t._node, t._nr, t._rg = source, saved.nr, True
-    return t
-
-
-def _raise_modified(node: BackwardCFunction, saved: _Saved) -> None:
-    from torchgrad_jax.ops import dtypes
-
-    t = saved.tensor()
-    origin = node if saved.own else t.grad_fn if t is not None else saved.source
-    by = f", which is output {saved.nr} of {re.sub('Backward[0-9]*$', '', origin.name())}," if isinstance(origin, Node) else ""
-    value = saved.value
-    kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
-    raise RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
-        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
-        "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
-    )
 
 
 class FunctionMeta(type):
@@ -410,7 +365,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         if differentiable:
             to_save = ctx.to_save or ()
             _check_saved(to_save)
-            ctx._saved = tuple([_Saved(t, ctx) if isinstance(t, Tensor) else t for t in to_save])
+            refuse_inference(to_save)
+            ctx._saved = tuple([save(rec, t, ctx, t is not None and t._node is ctx, _refers_to(t, ctx)) for t in to_save])
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return tuple(outs) if several else outs[0]
 
@@ -442,6 +398,16 @@ def _in_order(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
             raise TypeError(f"forward() missing required argument: '{name}' (position {place})")
         found.append(kwargs[name])
     return tuple(found)
+
+
+def _refers_to(t: Tensor | None, node: Node) -> bool:
+    """Whether `t` is a result of `node` or a view of one: then the node must not hold it."""
+    if t is None:
+        return False
+    if t._node is node:
+        return True
+    base = t if t._view is None or t._view.base is None else t._view.base
+    return base._node is node or (type(base._node) is CopySlices and base._node.inner is node)
 
 
 def _check_saved(to_save: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`torch.autograd.graph`: the nodes of the graph, the edges between them, and hooks on several tensors at once."""
+"""`torch.autograd.graph`: the nodes of the graph, the edges between them, what they save, and hooks on several tensors at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.engine import GraphTask
+from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.node import Node
 from torchgrad_jax.tensor.tensor import Tensor
 
-__all__ = ["GradientEdge", "Node", "get_gradient_edge", "increment_version", "register_multi_grad_hook"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
 
 
 class GradientEdge(NamedTuple):

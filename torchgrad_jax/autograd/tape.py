@@ -15,7 +15,7 @@ from typing import Any
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed
+from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed, Saved
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
@@ -168,6 +168,8 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
                     place[v] = i = len(operands)
                     operands.append(v)
                 parts.append(i)
+            elif isinstance(v, Saved):
+                return None
             else:
                 operands.append(v)
                 parts.append(type(v))

@@ -239,24 +239,24 @@ def _reached(grad: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilati
     return grad if grad.shape[2:] == spare else lax.slice(grad, (0,) * grad.ndim, (*grad.shape[:2], *spare))
 
 
-def _input_grad(grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
+def _input_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
     if transposed:
-        return correlate(_reached(grad, self, weight, stride, padding, dilation), weight.conj(), stride, padding, dilation, groups)
-    return correlate_input_grad(grad, weight.conj(), self.shape, stride, padding, dilation, groups)
+        return correlate(_reached(grad, input, weight, stride, padding, dilation), weight.conj(), stride, padding, dilation, groups)
+    return correlate_input_grad(grad, weight.conj(), input.shape, stride, padding, dilation, groups)
 
 
-def _weight_grad(grad: Any, self: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
+def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
     if transposed:
-        grad = _reached(grad, self, weight, stride, padding, dilation)
-        return correlate_weight_grad(self.conj(), grad, weight.shape, stride, padding, dilation, groups)
-    return correlate_weight_grad(grad, self.conj(), weight.shape, stride, padding, dilation, groups)
+        grad = _reached(grad, input, weight, stride, padding, dilation)
+        return correlate_weight_grad(input.conj(), grad, weight.shape, stride, padding, dilation, groups)
+    return correlate_weight_grad(grad, input.conj(), weight.shape, stride, padding, dilation, groups)
 
 
 @op(
-    "convolution(Tensor self, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
+    "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
     "int groups)",
     validate=_check_convolution, method=False, toplevel=False,
-    grads={"self": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
+    grads={"input": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
 )  # fmt: skip
 def convolution(
     x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int

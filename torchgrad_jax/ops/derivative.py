@@ -25,7 +25,7 @@ class Plan:
 
     __slots__ = (
         "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
-        "node_class", "lists", "_sig", "_apart",
+        "node_class", "lists", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -39,6 +39,7 @@ class Plan:
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
+        self._unpacking: list[int] | None = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         if formulas is not None:
             self._from_formulas(sig, bound, formulas)
@@ -58,6 +59,41 @@ class Plan:
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or roles[i] for i in self.saves)
         self._sig = sig
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+
+    @property
+    def unpacking(self) -> list[int]:
+        """The order in which PyTorch packs and unpacks what is saved: operands by name, then results."""
+        if self._unpacking is None:
+            self._unpacking = sorted(range(len(self.saves)), key=lambda i: (self.saves[i] < 0, self.saved_names[i]))
+        return self._unpacking
+
+    @property
+    def attributes(self) -> dict[str, bool]:
+        """The names of all that a node of this operator shows as ``_saved_*``, whichever inputs need a gradient, and whether each is a tensor."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, BoundOperator) or bound.operator.grads is None:
+            return {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
+        names: set[str] = set()
+        for f in bound.operator.grads.values():
+            if f is not None and f is not SAME:
+                names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
+        absent = {p.name for p in bound.operator.schema.parameters if p.is_tensor and p.name in bound.statics}
+        tensors = {n for n, spec in zip(bound.names, self._sig.specs, strict=True) if isinstance(spec, Aval) or n == "other"}
+        tensors |= absent | set(bound.operator.results or ("result",))
+        others = {*bound.names, *bound.statics, *_sizes(self._sig)}
+        return {n: n in tensors for n in sorted(names) if n in tensors or n in others}
+
+    def static(self, name: str) -> Any:
+        """What `attributes` names but no node saves: an argument of the operation, or the shape of one."""
+        bound: Any = self._sig.bop
+        return bound.statics[name] if name in bound.statics else _sizes(self._sig).get(name)
+
+    def is_list(self, name: str) -> bool:
+        """Whether the argument `name` of the operation is a list of tensors."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, BoundOperator):
+            return False
+        return any(p.name == name and type(item) is int for p, item in zip(bound.operator.schema.parameters, bound.layout, strict=True))
 
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
         wanted = [formulas[i] for i in self.inputs]
@@ -147,6 +183,12 @@ def _single(outs: Sequence[Any]) -> Any:
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
+def _sizes(sig: Signature) -> dict[str, tuple[int, ...]]:
+    """The operands' shapes, by the names under which formulas ask for them: a formula that needs no more saves no more."""
+    bound: Any = sig.bop
+    return {f"{n}_sym_sizes": spec.shape for n, spec in zip(bound.names, sig.specs, strict=True) if isinstance(spec, Aval)}
+
+
 def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
     grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
     targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
@@ -156,7 +198,7 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
 
         def backward(*arrays: Any) -> Any:
             at = iter(arrays)
-            env: dict[str, Any] = dict(bound.statics)
+            env: dict[str, Any] = {**bound.statics, **_sizes(sig)}
             for name, aval, there in zip(grad_names, sig.avals, defined, strict=True):
                 env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
             main = env[grad_names[0]]

@@ -21,12 +21,12 @@ def _counts(indices: Any, rows: int) -> Any:
     return jnp.zeros(rows, np.int64).at[indices.reshape(-1)].add(1, mode="drop")
 
 
-def _embedding_grad(grad: Any, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+def _embedding_grad(grad: Any, weight_sym_sizes: tuple[int, ...], indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     if padding_idx >= 0:
         grad = jnp.where((indices == padding_idx)[..., None], jnp.zeros((), grad.dtype), grad)
     if scale_grad_by_freq:
-        grad = grad / _counts(indices, weight.shape[0])[indices][..., None].astype(grad.dtype)
-    return jnp.zeros_like(weight).at[indices].add(grad, mode="drop")
+        grad = grad / _counts(indices, weight_sym_sizes[0])[indices][..., None].astype(grad.dtype)
+    return jnp.zeros(weight_sym_sizes, grad.dtype).at[indices].add(grad, mode="drop")
 
 
 def first_outside(indices: Any, low: int, high: int, ignored: Any = None) -> Any:

@@ -172,7 +172,8 @@ def _declare_places(kind: str) -> None:
     place_of.__doc__ = f"The first place of the {kind} over `dim`, counted in the flattened tensor where None."
     op(f"{kind}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{kind.title()}Backward0",
        results=("values", "indices"), validate=validate_dim,
-       grads={"self": lambda grad, self, indices, dim, keepdim: at_place(grad, self.shape, indices, dim, keepdim)})(extreme)  # fmt: skip
+       grads={"self": lambda grad, self_sym_sizes, indices, dim, keepdim:
+              at_place(grad, self_sym_sizes, indices, dim, keepdim)})(extreme)  # fmt: skip
     op(f"arg{kind}(Tensor self, int? dim=None, bool keepdim=False)", differentiable=False, validate=validate_place)(place_of)
 
 

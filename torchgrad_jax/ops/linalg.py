@@ -328,15 +328,15 @@ def _solve_forward(a: Any, lu: Any, pivots: Any, b: Any) -> Any:
     )
 
 
-def _solve_grad_b(grad0: Any, self: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
-    vector = result.ndim == 1 or (self.ndim - 1 == result.ndim)
-    made = _solve_other(grad0, self, LU, pivots, left, vector)
+def _solve_grad_b(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
+    vector = result.ndim == 1 or (A.ndim - 1 == result.ndim)
+    made = _solve_other(grad0, A, LU, pivots, left, vector)
     return made[..., 0] if vector else made
 
 
-def _solve_grad_a(grad0: Any, self: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
-    vector = result.ndim == 1 or (self.ndim - 1 == result.ndim)
-    gb = _solve_other(grad0, self, LU, pivots, left, vector)
+def _solve_grad_a(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
+    vector = result.ndim == 1 or (A.ndim - 1 == result.ndim)
+    gb = _solve_other(grad0, A, LU, pivots, left, vector)
     x = result[..., None] if vector else result
     return -mul(gb, adjoint(x)) if left else -mul(adjoint(x), gb)
 
@@ -367,10 +367,10 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
         )
 
 
-_SOLVE_GRADS = {"self": _solve_grad_a, "other": _solve_grad_b}
-op("linalg_solve_ex(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
+_SOLVE_GRADS = {"A": _solve_grad_a, "other": _solve_grad_b}
+op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
-op("linalg_solve(Tensor self, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
+op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
    grads=_SOLVE_GRADS, validate=_solve_shapes, check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
    **PRIVATE)(checked_by_info(_solve))  # fmt: skip
 
@@ -434,25 +434,25 @@ def _inverse_adjoint_times(a: Any, lu: Any, pivots: Any, factor: Any) -> Any:
     return solve_adjoint(a, lu, pivots, factor[..., None, None] * jnp.broadcast_to(identity(a), a.shape))
 
 
-def _det_grad(grad0: Any, self: Any, result: Any, LU: Any, pivots: Any) -> Any:
-    return _inverse_adjoint_times(self, _without_zero_pivots(LU), pivots, grad0 * result.conj())
+def _det_grad(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
+    return _inverse_adjoint_times(A, _without_zero_pivots(LU), pivots, grad0 * result.conj())
 
 
-@op("linalg_det(Tensor self)", results=("result", "LU", "pivots"), grads={"self": _det_grad}, validate=square_float("linalg.det"), **PRIVATE)
+@op("linalg_det(Tensor A)", results=("result", "LU", "pivots"), grads={"A": _det_grad}, validate=square_float("linalg.det"), **PRIVATE)
 def linalg_det(a: Any) -> Any:
     """The product of the eigenvalues."""
     lu, pivots, _ = _lu(a)
     return jnp.prod(diagonal(lu), -1) * _parity(pivots).astype(a.dtype), lu, pivots
 
 
-def _slogdet_grad(grad0: Any, grad1: Any, self: Any, sign: Any, LU: Any, pivots: Any) -> Any:
+def _slogdet_grad(grad0: Any, grad1: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
     factor = grad1
-    if jnp.iscomplexobj(self):
+    if jnp.iscomplexobj(A):
         factor = lax.complex(grad1, -(grad0.conj() * sign).imag)
-    return _inverse_adjoint_times(self, LU, pivots, factor)
+    return _inverse_adjoint_times(A, LU, pivots, factor)
 
 
-@op("linalg_slogdet(Tensor self)", results=("sign", "logabsdet", "LU", "pivots"), grads={"self": _slogdet_grad},
+@op("linalg_slogdet(Tensor A)", results=("sign", "logabsdet", "LU", "pivots"), grads={"A": _slogdet_grad},
     validate=square_float("linalg.slogdet"), **PRIVATE)  # fmt: skip
 def linalg_slogdet(a: Any) -> Any:
     """The determinant's sign (for complex matrices its phase) and the logarithm of its absolute value."""

@@ -197,7 +197,7 @@ expm1 = _float_unary("expm1", lax.expm1, lambda grad, result: grad * (result.con
 log = _float_unary("log", lax.log, lambda grad, self: grad / self.conj(), "The natural logarithm.")
 log2 = _float_unary("log2", jnp.log2, lambda grad, self: grad / (self.conj() * np.log(2)), "The logarithm to base 2.")
 log10 = _float_unary("log10", jnp.log10, lambda grad, self: grad / (self.conj() * np.log(10)), "The logarithm to base 10.")
-log1p = _float_unary("log1p", lax.log1p, lambda grad, self: grad / (self + 1).conj(), "log(1 + self), exact near 0.")
+log1p = _float_unary("log1p", lax.log1p, lambda grad, self: grad / (self + 1).conj(), "log(1 + self), exact near 0.", node="Log1PBackward0")
 sqrt = _float_unary("sqrt", lax.sqrt, lambda grad, result: grad / (2 * result.conj()), "The square root.")
 rsqrt = _float_unary(
     "rsqrt", lax.rsqrt, lambda grad, result: -0.5 * grad * (result * result * result).conj(), "1 / sqrt(self)."
@@ -224,7 +224,7 @@ sigmoid = _float_unary(
 erf = _float_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
 erfc = _float_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
 erfinv = _float_unary(
-    "erfinv", lax.erf_inv, lambda grad, result: grad * (np.sqrt(np.pi) / 2) * lax.exp(result * result), "The inverse of erf."
+    "erfinv", lax.erf_inv, lambda grad, self: grad * (np.sqrt(np.pi) / 2) * lax.exp(lax.square(lax.erf_inv(self))), "The inverse of erf."
 )
 
 

@@ -85,7 +85,7 @@ def _refuse_complex_sort(x: Any, **_: Any) -> None:
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
     op(f"{_name}(Tensor self, int dim, bool descending)", method=False, toplevel=False, node=_node, results=("values", "indices"),
        validate=_refuse_complex_sort,
-       grads={"self": lambda grad, self, indices, dim: put_along(grad, self.shape, indices, dim)})(_sorted)  # fmt: skip
+       grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})(_sorted)  # fmt: skip
 
 
 @op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", differentiable=False, validate=_refuse_complex_sort)
@@ -118,7 +118,7 @@ def _check_topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> None:
 
 
 @op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)", results=("values", "indices"), validate=_check_topk,
-    grads={"self": lambda grad, self, indices, dim: put_along(grad, self.shape, indices, dim)})  # fmt: skip
+    grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})  # fmt: skip
 def topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     """The `k` largest (or smallest) elements along `dim` in order, and their indices."""
     if not x.ndim:
@@ -137,8 +137,8 @@ def _one_of_order(x: Any, position: Any, dim: int, keepdim: bool, order: Any = N
     return (value, at) if keepdim else (lax.squeeze(value, (dim,)), lax.squeeze(at, (dim,)))
 
 
-def _at_place(grad: Any, self: Any, indices: Any, dim: int, keepdim: bool) -> Any:
-    return at_place(grad, self.shape, indices, dim, keepdim)
+def _at_place(grad: Any, self_sym_sizes: tuple[int, ...], indices: Any, dim: int, keepdim: bool) -> Any:
+    return at_place(grad, self_sym_sizes, indices, dim, keepdim)
 
 
 def _refuse_empty_dim(name: str, x: Any, dim: int) -> None:

@@ -15,9 +15,9 @@ from torchgrad_jax.runtime.device import put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor import node as nodes
-from torchgrad_jax.tensor.node import Node, OpNode, node_class, unchanged
-from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap
+from torchgrad_jax.tensor.node import Node, OpNode, node_class
+from torchgrad_jax.tensor.saved import pack_operands, pack_results
+from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 
 _new = object.__new__
 NO_PLAN: Any = object()
@@ -246,11 +246,16 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         return fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
     if type(outs) is Value:
-        return result(outs, node, 0)
-    if node is None:
+        made = result(outs, node, 0)
+    elif node is None:
         return tuple([wrap(v) for v in outs])
-    carries = node.plan.outputs
-    return tuple([result(v, node if carries[i] else None, i) for i, v in enumerate(outs)])
+    else:
+        carries = node.plan.outputs
+        made = tuple([result(v, node if carries[i] else None, i) for i, v in enumerate(outs)])
+    if rec.rare and node is not None:
+        pack_operands(rec, node, operands)
+        pack_results(rec, node, made)
+    return made
 
 
 def result(value: Value, node: Node | None, nr: int) -> Tensor:
@@ -299,45 +304,3 @@ def call_values(bound: Any, values: tuple[Any, ...]) -> Any:
         return record(rec, bound, values)
     except (TracedInput, DeviceChange):
         return run(rec, bound, values)[0]
-
-
-def unpack_saved(node: Node, i: int) -> Any:
-    """What `node` saved at place `i`, as the Tensor it was (with its history) or the number."""
-    assert isinstance(node, OpNode) and node.saved is not None
-    value = node.saved[i]
-    if type(value) is not Value:
-        return value
-    value = unchanged(node, i)
-    operand = node.plan.saves[i]
-    source: Node | None = None
-    nr = 0
-    if operand < 0:
-        source, nr = node, -1 - operand
-    elif operand in node.plan.inputs:
-        source, nr = node.next[node.plan.inputs.index(operand)]
-        if isinstance(source, AccumulateGrad):
-            return source.variable
-    return result(value if value.counter is None else per_thread.recorder.alias(value), source, nr)
-
-
-def unpack_all(node: OpNode) -> tuple[Any, ...]:
-    """`unpack_saved` of all that `node` saved. RuntimeError where it was freed."""
-    if node.saved is None:
-        raise RuntimeError(nodes.FREED_MESSAGE)
-    found = []
-    for i, (value, origin) in enumerate(zip(node.saved, node.plan.origins, strict=True)):
-        if type(value) is not Value:
-            found.append(value)
-        elif value.counter is not None:
-            found.append(unpack_saved(node, i))
-        elif origin is None:
-            found.append(result(value, None, 0))
-        elif origin < 0:
-            found.append(result(value, node, -1 - origin))
-        else:
-            source, nr = node.next[origin]
-            found.append(source.variable if type(source) is AccumulateGrad else result(value, source, nr))
-    return tuple(found)
-
-
-nodes.unpack_saved = unpack_saved

@@ -13,6 +13,7 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import make_node, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name
+from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import WITHOUT_HISTORY, Tensor
 
@@ -176,9 +177,13 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
+        if rec.rare and node is not None:
+            pack_operands(rec, node, operands, target)
     overwrite(target, out)
     if node is not None:
         rebase(target, node)
+        if rec.rare:
+            pack_results(rec, node, target)
     return target
 
 

@@ -23,6 +23,7 @@ from torchgrad_jax.tensor import (
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import data_of, fill_, share
+from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import count_together
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -214,6 +215,8 @@ def _detach_(self: Tensor) -> Tensor:
             "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
             "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
         )
+    if self._node is not None:
+        forget_history(self)
     self._node, self._nr, self._rg = None, 0, False
     return self
 

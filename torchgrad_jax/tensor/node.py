@@ -14,7 +14,7 @@ from typing import Any
 from torchgrad_jax.ops.derivative import Plan
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.storage import present
+from torchgrad_jax.tensor.storage import Detached, outdated, present
 
 Edge = tuple["Node", int]
 
@@ -23,6 +23,10 @@ FREED_MESSAGE = (
     "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
     "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
     "after calling backward."
+)
+DETACHED_MESSAGE = (
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place `.detach()` "
+    "instead"
 )
 
 
@@ -57,6 +61,20 @@ class Placed:
 def kind_of(number: Any) -> type:
     """The type of a number, placed or not."""
     return type(number.number) if type(number) is Placed else type(number)
+
+
+class Saved:
+    """A tensor that a node keeps in another form than as its bare Value: what hooks took, what a Function saved, what the user asked to see."""
+
+    __slots__ = ()
+
+    def tensor_for(self, node: Node | None) -> Any:
+        """The tensor again, as `node` uses it. RuntimeError where it was written to since."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Drop the tensor: the node was freed."""
+        raise NotImplementedError
 
 
 class Node:
@@ -186,7 +204,9 @@ class Hooks:
 
 
 class OpNode(Node):
-    """The node of a declared operator. Its class is made for each name, so that ``type(grad_fn).__name__`` is PyTorch's."""
+    """The node of a declared operator. Its class is made for each name, so that ``type(grad_fn).__name__`` is PyTorch's.
+
+    saved: Values and numbers, or where somebody asked for it `Saved` objects and numbers; None once freed."""
 
     __slots__ = ("plan", "saved")
     plan: Plan
@@ -235,8 +255,12 @@ class OpNode(Node):
         if calculus.tensors:
             return self._run_apart(calculus, grads)
         for v in saved:
-            if type(v) is Value and v.counter is not None and v.counter.version != v.version:
-                saved = tuple([unchanged(self, i) for i in range(len(saved))])
+            if type(v) is Value:
+                if v.counter is not None and v.counter.version != v.version:
+                    saved = saved_values(self)
+                    break
+            elif isinstance(v, Saved):
+                saved = saved_values(self)
                 break
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
@@ -270,20 +294,26 @@ class OpNode(Node):
 
     def release(self) -> None:
         """See Node."""
-        if self.plan.frees:
+        if self.plan.frees and self.saved is not None:
+            for v in self.saved:
+                if isinstance(v, Saved):
+                    v.release()
             self.saved = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_saved_") and name[7:] in self.plan.saved_names:
-            if self.saved is None:
-                raise RuntimeError(FREED_MESSAGE)
-            return unpack_saved(self, self.plan.saved_names.index(name[7:]))
+        if name.startswith(("_saved_", "_raw_saved_")):
+            from torchgrad_jax.tensor.saved import raw_saved, saved_attribute
+
+            raw = name.startswith("_raw")
+            found = raw_saved(self, name[11:]) if raw else saved_attribute(self, name[7:])
+            if found is not NotImplemented:
+                return found
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
-
-def unpack_saved(node: Node, i: int) -> Any:
-    """What `node` saved at place `i`, as the user sees it. Dispatch, which knows Tensor, puts its own in this place."""
-    raise NotImplementedError
+    def __dir__(self) -> list[str]:
+        plan = self.plan
+        tensors = [n for n in plan.attributes if plan.attributes[n]]
+        return [*super().__dir__(), *(f"_saved_{n}" for n in plan.attributes), *(f"_raw_saved_{n}" for n in tensors)]
 
 
 def operation_name(name: str) -> str:
@@ -291,21 +321,35 @@ def operation_name(name: str) -> str:
     return re.sub(r"Backward(\d*)$", lambda found: "" if found[1] == "0" else found[1], name)
 
 
+def saved_values(node: OpNode) -> tuple[Any, ...]:
+    """What `node` saved, as Values and numbers. RuntimeError where a tensor was written to, or detached in place."""
+    assert node.saved is not None
+    found: list[Any] = list(node.saved)
+    for i in node.plan.unpacking:
+        kept = found[i]
+        if isinstance(kept, Saved):
+            found[i] = kept.tensor_for(node)
+        elif type(kept) is Value:
+            if type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs:
+                raise RuntimeError(DETACHED_MESSAGE)
+            found[i] = unchanged(node, i)
+    # What one unpack hook writes to may be what another returned.
+    return tuple(t._read() if isinstance(kept, Saved) else t for kept, t in zip(node.saved, found, strict=True))
+
+
 def unchanged(node: OpNode, i: int) -> Any:
     """What `node` saved at place `i`. RuntimeError where it was written to since."""
     assert node.saved is not None
     value = node.saved[i]
-    if type(value) is Value and value.counter is not None and value.counter.version != value.version:
+    if type(value) is Value and outdated(value):
         value = present(value)
-        if value.counter.version != value.version:
+        if outdated(value):
             raise_modified(node, i, value)
     return value
 
 
 def raise_modified(node: OpNode, i: int, value: Value) -> None:
     """PyTorch's error for a saved value whose tensor was written to since."""
-    from torchgrad_jax.ops import dtypes
-
     origin: Edge | None = None
     operand = node.plan.saves[i]
     if operand < 0:
@@ -318,9 +362,16 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
         name, nr = writer[1], 0
     if operand >= 0 and origin is not None and origin[0].is_view:
         name, nr = "AsStridedBackward0", 0
+    raise RuntimeError(modified_message(value, name, nr))
+
+
+def modified_message(value: Value, name: str, nr: int) -> str:
+    """What to say of a saved value that was written to. `name`, `nr`: the node it comes from (or "") and which of its outputs it is."""
+    from torchgrad_jax.ops import dtypes
+
     by = f", which is output {nr} of {operation_name(name)}," if name else ""
     kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
-    raise RuntimeError(
+    return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "

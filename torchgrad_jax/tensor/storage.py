@@ -34,11 +34,22 @@ class Superseded(VersionCounter):
         self.value = value
 
 
+class Detached(Superseded):
+    """Stands for the counter of a Value whose tensor was cut off from its graph in place."""
+
+    __slots__ = ()
+
+
 def present(value: Value) -> Value:
     """The Value that a saved one has become by writes which its version counter does not count."""
-    while type(value.counter) is Superseded:
+    while isinstance(value.counter, Superseded):
         value = value.counter.value
     return value
+
+
+def outdated(value: Value) -> bool:
+    """Whether the memory that `value` was the content of has been written to since."""
+    return value.counter is not None and value.counter.version != value.version
 
 
 class Storage:
