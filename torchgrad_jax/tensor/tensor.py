@@ -243,7 +243,7 @@ class Tensor(_Base):
 
     def data_ptr(self) -> int:
         """A number that is equal for tensors that begin at the same element of shared memory. No address: XLA moves arrays."""
-        return id(self._shared()) + self.storage_offset() * self.element_size()
+        return self._shared().address + self.storage_offset() * self.element_size()
 
     def __len__(self) -> int:
         shape = self._aval.shape
@@ -280,6 +280,10 @@ class Tensor(_Base):
         self._rg = bool(flag)
         if self._view is not None:
             self._view.asked = self._rg
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool")
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` in place and return the tensor."""
