@@ -13,7 +13,7 @@ from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.inplace import data_of, share
 from torchgrad_jax.tensor.storage import Storage
 from torchgrad_jax.tensor.subclass import retyped
-from torchgrad_jax.tensor.tensor import Tensor, created
+from torchgrad_jax.tensor.tensor import Tensor, created, wrap
 from torchgrad_jax.tensor.views import _view
 
 
@@ -67,7 +67,7 @@ def _with_memory(t: Tensor, storage: Storage) -> Tensor:
     if t._view is not None:
         value = per_thread.recorder.alias(t._content())
         value.counter, value.version = storage.counter, storage.counter.version
-    made = created(value)
+    made = wrap(value)
     share(made, storage, t._view)
     return made
 

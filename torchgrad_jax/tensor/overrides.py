@@ -272,7 +272,9 @@ def announce(func: Any, public: Public) -> None:
     public.func = func
     publics[func] = public
     if isinstance(func, types.FunctionType):
-        func.__name__ = func.__qualname__ = public.name.rpartition(".")[2]
+        namespace, _, name = public.name.rpartition(".")
+        prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
+        func.__name__ = func.__qualname__ = prefix + name
 
 
 def guard_attribute(name: str, attribute: property) -> property:
@@ -335,7 +337,7 @@ NEVER_ASKED = _names("""manual_seed seed initial_seed get_rng_state set_rng_stat
 # Methods that are not asked for, or ask by what they call.
 _ASKED_THOUGH_PRIVATE = _names("_is_view _version _base _grad _grad_fn _backward_hooks _post_accumulate_grad_hooks")
 _METHODS_NEVER = _names("""__hash__ __iter__ __new__ __jax_array__ as_subclass __mod__ __add__ __radd__ __sub__ __mul__ __rmul__ __truediv__
-    __matmul__ __lt__ __le__ __gt__ __ge__ __rand__ __ror__ __rxor__""")
+    __matmul__ __ne__ __lt__ __le__ __gt__ __ge__ __rand__ __ror__ __rxor__""")
 # Operators that leave a call which every handler declined to the other operand.
 _DECLINING = _names("""__floordiv__ __rfloordiv__ __rmod__ __rpow__ __rsub__ __rtruediv__ __lshift__ __rlshift__ __rshift__ __rrshift__""")
 

@@ -66,7 +66,7 @@ def default_answer(cls: type, func: Any, types: tuple[type, ...], args: tuple[An
         return NotImplemented
     with DisableTorchFunctionSubclass():
         found = func(*args, **(kwargs or {}))
-        return found if func in nocreated() else _converted(found, cls)
+        return found if func in nowrap() else _converted(found, cls)
 
 
 def _converted(found: Any, cls: type) -> Any:

@@ -303,6 +303,10 @@ class Tensor(_Base):
     @property
     def grad_fn(self) -> Node | None:
         """The node that made this tensor; None for a leaf."""
+        return self._present_node()
+
+    def _present_node(self) -> Node | None:
+        """`grad_fn`, made anew for a view whose base was written to."""
         view, storage = self._view, self._storage
         if view is not None and view.base is not None:
             assert storage is not None
@@ -343,7 +347,7 @@ class Tensor(_Base):
     def _edge(self) -> Edge:
         """Where this tensor's gradient goes. Only for tensors that require one."""
         view = self._view
-        node = self._node if view is None else self.grad_fn
+        node = self._node if view is None else self._present_node()
         if node is not None:
             return node, self._nr
         if view is not None and view.base is not None and not view.asked:
