@@ -50,7 +50,8 @@ def test_what_the_constructor_refuses(m):
         lambda: m.Tensor("a"), lambda: m.Tensor(1.5), lambda: m.Tensor(None), lambda: m.Tensor(True), lambda: m.Tensor([1j]),
         lambda: m.Tensor([[1, 2], [3]]), lambda: m.Tensor(2, "a"), lambda: m.Tensor(-1),
     )  # fmt: skip
-    return [error_of(call) for call in calls], [error_of(call)[0] for call in (lambda: m.Tensor([1.0], [2.0]), lambda: m.Tensor([1.0], requires_grad=True))]
+    others = (lambda: m.Tensor([1.0], [2.0]), lambda: m.Tensor([1.0], requires_grad=True))
+    return [error_of(call) for call in calls], [error_of(call)[0] for call in others]
 
 
 @like_pytorch
@@ -96,7 +97,8 @@ def test_as_subclass_is_an_alias_with_history(m):
 @like_pytorch
 def test_what_is_no_subclass_is_refused(m):
     t = m.ones(2)
-    calls = (lambda: t.as_subclass(int), lambda: t.as_subclass(3), lambda: m.Tensor._make_subclass(int, t), lambda: m.Tensor._make_subclass(subclass(m), 3))
+    make = m.Tensor._make_subclass
+    calls = (lambda: t.as_subclass(int), lambda: t.as_subclass(3), lambda: make(int, t), lambda: make(subclass(m), 3))
     return [error_of(call) for call in calls]
 
 
@@ -109,9 +111,9 @@ def test_operations_give_the_subclass_back(m):
     x, f = m.eye(2).as_subclass(Mine), m.nn.functional
     return [
         kind(y) for y in (
-            x + 1, 1 + x, m.ones(2) + x, x @ m.ones(2), x.sum(), x[0], x.T, x.data, x.detach(), x.clone(), x.max(0), m.max(x, 0), x.split(1), m.stack([x, x]),
-            f.relu(x), f.softmax(x, 0), x.double(), x.tolist(), x.shape, x.dtype, x.numpy(), x.sum().item(), m.zeros_like(x), x.new_zeros(2), x.unbind(),
-            list(x), m.tensor([1.0]), x > 0, x.bool(), x.add_(1), m.add(m.eye(2), 1, out=x), m.allclose(x, x), m.broadcast_tensors(x, x),
+            x + 1, 1 + x, m.ones(2) + x, x @ m.ones(2), x.sum(), x[0], x.T, x.data, x.detach(), x.clone(), x.max(0), m.max(x, 0), x.split(1),
+            m.stack([x, x]), f.relu(x), f.softmax(x, 0), x.double(), x.tolist(), x.shape, x.dtype, x.numpy(), x.sum().item(), m.zeros_like(x), x.new_zeros(2),
+            x.unbind(), list(x), m.tensor([1.0]), x > 0, x.bool(), x.add_(1), m.add(m.eye(2), 1, out=x), m.allclose(x, x), m.broadcast_tensors(x, x),
         )
     ]  # fmt: skip
 
