@@ -112,7 +112,8 @@ def test_operations_give_the_subclass_back(m):
     return [
         kind(y) for y in (
             x + 1, 1 + x, m.ones(2) + x, x @ m.ones(2), x.sum(), x[0], x.T, x.data, x.detach(), x.clone(), x.max(0), m.max(x, 0), x.split(1),
-            m.stack([x, x]), f.relu(x), f.softmax(x, 0), x.double(), x.tolist(), x.shape, x.dtype, x.numpy(), x.sum().item(), m.zeros_like(x), x.new_zeros(2),
+            m.stack([x, x]), f.relu(x), f.softmax(x, 0), x.double(), x.tolist(), x.shape, x.dtype, x.numpy(), x.sum().item(),
+            m.zeros_like(x), x.new_zeros(2),
             x.unbind(), list(x), m.tensor([1.0]), x > 0, x.bool(), x.add_(1), m.add(m.eye(2), 1, out=x), m.allclose(x, x), m.broadcast_tensors(x, x),
         )
     ]  # fmt: skip
