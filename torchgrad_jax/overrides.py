@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.overrides import NEVER_ASKED, ask, nowrap, overloaded, publics, state
+from torchgrad_jax.tensor.overrides import NEVER_ASKED, ask, enter_mode, leave_mode, nowrap, overloaded, publics, state
 from torchgrad_jax.tensor.overrides import overrides as _overrides
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -38,13 +37,11 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        state.modes.append(self)
-        per_thread.recorder.rare += 1
+        enter_mode(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        per_thread.recorder.rare -= 1
-        state.modes.pop()
+        leave_mode()
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):

@@ -29,6 +29,9 @@ _PLAIN = frozenset({
 })  # fmt: skip
 
 
+_are_plain = _PLAIN.issuperset
+
+
 class _State(threading.local):
     """modes: those active in this thread, the innermost last. subclasses, everything: how many blocks have switched off the classes' answers, or
     those and the modes'."""
@@ -40,6 +43,27 @@ class _State(threading.local):
 
 
 state = _State()
+# How many modes are active in all threads: guards read this first, because looking into a thread's own state costs more.
+_active_modes = 0
+_entering = threading.Lock()
+
+
+def enter_mode(mode: Any) -> None:
+    """Ask `mode` in this thread from here on."""
+    global _active_modes
+    state.modes.append(mode)
+    per_thread.recorder.rare += 1
+    with _entering:
+        _active_modes += 1
+
+
+def leave_mode() -> None:
+    """Ask the innermost mode no more."""
+    global _active_modes
+    with _entering:
+        _active_modes -= 1
+    per_thread.recorder.rare -= 1
+    state.modes.pop()
 
 
 class DisableTorchFunctionSubclass:
@@ -230,18 +254,8 @@ def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., A
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not per_thread.recorder.rare:
-            for a in args:
-                if type(a) not in _PLAIN:
-                    break
-            else:
-                if not kwargs:
-                    return implementation(*args)
-                for a in kwargs.values():
-                    if type(a) not in _PLAIN:
-                        break
-                else:
-                    return implementation(*args, **kwargs)
+        if not _active_modes and _are_plain(map(type, args)) and (not kwargs or _are_plain(map(type, kwargs.values()))):
+            return implementation(*args, **kwargs)
         return answer(public, implementation, args, kwargs)
 
     return _made_public(call, implementation, public)
@@ -252,7 +266,7 @@ def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Calla
     public.by_type = False
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not per_thread.recorder.rare:
+        if not _active_modes:
             return implementation(*args, **kwargs)
         return answer(public, implementation, args, kwargs)
 
@@ -284,14 +298,14 @@ def guard_attribute(name: str, attribute: property) -> property:
     public = [Public(f"torch.Tensor.{name}.{access}") for access in ("__get__", "__set__", "__delete__")]
 
     def get(self: Tensor) -> Any:
-        if type(self) is Tensor and not per_thread.recorder.rare:
+        if type(self) is Tensor and not _active_modes:
             return fget(self)
         return answer(public[0], fget, (self,), {})
 
     def put(self: Tensor, value: Any) -> None:
         if fset is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if type(self) is Tensor and not per_thread.recorder.rare and type(value) in _PLAIN:
+        if type(self) is Tensor and not _active_modes and type(value) in _PLAIN:
             fset(self, value)
         else:
             answer(public[1], fset, (self, value), {})
@@ -299,7 +313,7 @@ def guard_attribute(name: str, attribute: property) -> property:
     def delete(self: Tensor) -> None:
         if fdel is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if type(self) is Tensor and not per_thread.recorder.rare:
+        if type(self) is Tensor and not _active_modes:
             fdel(self)
         else:
             answer(public[2], fdel, (self,), {})
