@@ -9,7 +9,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor import creation
 from torchgrad_jax.tensor.inplace import detached
-from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass
+from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass, nowrap
 from torchgrad_jax.tensor.tensor import Size, Tensor, created
 from torchgrad_jax.tensor.views import _view
 
