@@ -11,7 +11,7 @@ from torchgrad_jax.tensor import api as _api  # noqa: E402 - x64 is set before a
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, autograd, linalg, nn, runtime, special, testing, utils  # noqa: E402, F401
+from torchgrad_jax import _C, autograd, linalg, nn, overrides, runtime, special, testing, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
@@ -22,9 +22,11 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     set_grad_enabled,
 )
 from torchgrad_jax.nn import public as _public  # noqa: E402
+from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402
 
 globals().update(_public.install())
 _interop.register()
+_guard_methods()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 

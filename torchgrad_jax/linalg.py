@@ -2,6 +2,6 @@
 
 from torchgrad_jax.tensor import linear_algebra as _linear_algebra
 from torchgrad_jax.tensor import reductions as _reductions
+from torchgrad_jax.tensor.overrides import guarded as _guarded
 
-globals().update(_linear_algebra.LINALG)
-globals().update(_reductions.LINALG)
+globals().update(_guarded("torch.linalg", {**_linear_algebra.LINALG, **_reductions.LINALG}))

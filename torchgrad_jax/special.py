@@ -2,6 +2,6 @@
 
 from torchgrad_jax.tensor import arithmetic as _arithmetic
 from torchgrad_jax.tensor import reductions as _reductions
+from torchgrad_jax.tensor.overrides import guarded as _guarded
 
-globals().update(_reductions.SPECIAL)
-globals().update(_arithmetic.SPECIAL)
+globals().update(_guarded("torch.special", {**_reductions.SPECIAL, **_arithmetic.SPECIAL}))

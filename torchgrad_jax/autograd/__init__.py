@@ -1,7 +1,9 @@
 """`torch.autograd`: backward, grad, grad modes, Function, the graph."""
 
-from torchgrad_jax.autograd import _functions, graph
-from torchgrad_jax.autograd.backward import attach, backward, grad
+from torchgrad_jax.autograd import _functions, attributes, graph
+from torchgrad_jax.autograd.backward import attach
+from torchgrad_jax.autograd.backward import backward as _backward
+from torchgrad_jax.autograd.backward import grad as _grad
 from torchgrad_jax.autograd.function import Function, NestedIOFunction
 from torchgrad_jax.autograd.grad_mode import (
     _force_original_view_tracking,
@@ -16,13 +18,17 @@ from torchgrad_jax.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from torchgrad_jax.autograd.gradcheck import gradcheck, gradgradcheck
-from torchgrad_jax.autograd.variable import Variable
+from torchgrad_jax.autograd.variable import Variable, variable
+from torchgrad_jax.tensor.overrides import Public, guard
 from torchgrad_jax.tensor.saved import SavedTensor
 
 attach()
+attributes.attach()
+backward = guard(_backward, Public("torch.autograd.backward", in_python=True))
+grad = guard(_grad, Public("torch.autograd.grad", in_python=True))
 
 __all__ = [
     "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter",
     "backward", "enable_grad", "enforce_grad_layout_policy", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled",
+    "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]  # fmt: skip

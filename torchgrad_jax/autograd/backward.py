@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -11,6 +10,7 @@ from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
@@ -43,7 +43,7 @@ def backward(
     RuntimeError where a tensor has no graph, a gradient does not fit, or the graph was freed by an earlier call without `retain_graph`.
     """
     if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warn_user("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
@@ -86,11 +86,10 @@ def grad(
     zeros under `materialize_grads`. is_grads_batched: the first dimension of each of `grad_outputs` is a batch, and so it is in the results.
     """
     if not only_inputs:
-        warnings.warn(
+        warn_user(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the graph, please "
             "use torch.autograd.backward.",
             FutureWarning,
-            stacklevel=2,
         )
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
@@ -125,7 +124,7 @@ def _zeros_for(t: Target, requires_grad: bool) -> Tensor:
 @cache
 def _warn_of_cycle() -> None:
     """Warn once that `.grad` and its tensor will hold each other."""
-    warnings.warn(CYCLE, UserWarning, stacklevel=3)
+    warn_user(CYCLE, UserWarning)
 
 
 def _as_tuple(x: Any, count: int = 0) -> tuple[Any, ...]:
@@ -288,13 +287,12 @@ def _get_grad(self: Tensor) -> Tensor | None:
     extra = self._extra
     found = None if extra is None else extra.grad
     if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
-        warnings.warn(
+        warn_user(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
             "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf "
             "Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See "
             "github.com/pytorch/pytorch/pull/30531 for more information.",
             UserWarning,
-            stacklevel=2,
         )
     return found
 

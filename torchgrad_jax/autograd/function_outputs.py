@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.inplace import LEAF_USED, VIEW_OF_LEAF, detached, raise_by_origin, rebase
 from torchgrad_jax.tensor.node import Node
@@ -58,7 +59,7 @@ def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiabl
     if any(i not in returned for i in marks.dirty):
         raise RuntimeError(DIRTY_NOT_RETURNED)
     carries = tuple([
-        differentiable and isinstance(out, Tensor) and id(out) not in marks.constant and (out.is_floating_point() or out.is_complex())
+        differentiable and isinstance(out, Tensor) and id(out) not in marks.constant and dtypes.is_float(out._aval.dtype)
         for out in found
     ])  # fmt: skip
     made_in = "custom" if carries.count(True) < 2 else node.name()

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from torchgrad_jax.autograd.engine import ExecutionEngine
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.inplace import detached
 from torchgrad_jax.tensor.tensor import Tensor
 
 
 def volatile(self: Tensor) -> bool:
     """False: what `no_grad` does now was once an attribute."""
-    warnings.warn("volatile was removed (Variable.volatile is always False)", UserWarning, stacklevel=2)
+    warn_user("volatile was removed (Variable.volatile is always False)", UserWarning)
     return False
 
 
-class _VariableMeta(type):
+class VariableMeta(type):
+    """Makes every Tensor an instance of `Variable`."""
+
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor)
 
 
-class Variable(metaclass=_VariableMeta):
+class Variable(metaclass=VariableMeta):
     """``Variable(tensor, requires_grad)`` gives a Tensor on the same memory; every Tensor is an instance."""
 
     _execution_engine = ExecutionEngine()
 
-    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: Any = False, volatile: bool = False) -> Any:
+        if volatile:
+            warn_user("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", UserWarning)
+        if data is None:
+            from torchgrad_jax.tensor.creation import empty
+
+            data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         made = detached(data)
-        made.requires_grad = requires_grad
+        if requires_grad:
+            if not (made.is_floating_point() or made.is_complex()):
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            made.requires_grad = True
         return made
+
+
+def variable(*args: Any, **kwargs: Any) -> NoReturn:
+    """Removed from PyTorch. RuntimeError, always."""
+    raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
 setattr(Tensor, "volatile", property(volatile))  # noqa: B010 - Tensor's own attributes are declared in its class

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from torchgrad_jax.ops import activation as ops_activation
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, unary
@@ -291,8 +291,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", stacklevel=stacklevel
+    warn_user(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", further=stacklevel - 3
     )
     return 0 if ndim in (0, 1, 3) else 1
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.ops import convolution as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
@@ -68,9 +68,8 @@ def _same(name: str, count: int, input: Tensor, weight: Tensor, stride: tuple[in
         return input, half
     from torchgrad_jax.nn.padding import constant_pad_nd
 
-    warnings.warn(
+    warn_user(
         "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created", UserWarning,
-        stacklevel=4,
     )  # fmt: skip
     return constant_pad_nd(input, [side for t in reversed(total) for side in (0, t % 2)]), half
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
@@ -113,11 +113,10 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def _warn_of_dimensions(name: str, ndim: int, space: int) -> None:
-    warnings.warn(
+    warn_user(
         f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future release. To retain the "
         f"behavior and silence this warning, please use dropout instead. Note that {name} exists to provide channel-wise dropout on inputs "
         f"with {space} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {space + 1}D or {space + 2}D inputs).",
-        stacklevel=3,
     )
 
 
@@ -128,12 +127,11 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     if ndim not in (3, 4):
         _warn_of_dimensions("dropout2d", ndim, 2)
     if ndim == 3:
-        warnings.warn(
+        warn_user(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is interpreted "
             "as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to interpret the input as one "
             "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using "
             "dropout1d instead.",
-            stacklevel=2,
         )
     return _channels(input, p, training, inplace, True)
 

@@ -10,3 +10,6 @@ from torchgrad_jax.nn.normalization import *
 from torchgrad_jax.nn.padding import *
 from torchgrad_jax.nn.pooling import *
 from torchgrad_jax.nn.sparse import *
+from torchgrad_jax.tensor.overrides import guarded as _guarded
+
+globals().update(_guarded("torch.nn.functional", globals()))

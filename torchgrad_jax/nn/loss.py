@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import where
@@ -31,8 +31,8 @@ def _reduction(reduction: str, size_average: bool | None = None, reduce: bool | 
     """The reduction asked for, also by the arguments that came before it. ValueError for another word."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning, stacklevel=4
+        warn_user(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning
         )
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -66,11 +66,10 @@ def _same_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     a, b = input._aval.shape, target.size()
     if a == tuple(b):
         return input, target
-    warnings.warn(
+    warn_user(
         f"Using a target size ({b}) that is different to the input size ({input.size()}). This will likely lead to incorrect results due to "
         "broadcasting. Please ensure they have the same size.",
         UserWarning,
-        stacklevel=3,
     )
     shape = broadcast_shapes(a, tuple(b))
     return expand(input, shape), expand(target, shape)
@@ -195,12 +194,11 @@ def kl_div(
     if size_average is not None or reduce is not None:
         reduction = _reduction(reduction, size_average, reduce)
     if reduction == "mean":
-        warnings.warn(
+        warn_user(
             "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
             "the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same "
             "as 'batchmean' in the next major release.",
             UserWarning,
-            stacklevel=2,
         )
     kind = "sum" if reduction == "batchmean" else _reduction(reduction)
     loss = t.exp() * (t - x) if log_target else _xlogy(t) - t * x

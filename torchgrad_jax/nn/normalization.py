@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,7 @@ from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.ops.normalization import check_parameter_types
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import overwrite
@@ -94,10 +94,9 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     if not dtypes.is_float(dtype):
         raise NotImplementedError(f"\"rms_norm\" not implemented for '{dtypes.of(dtype).title}'")
     if weight is not None and weight._aval.dtype != dtype:
-        warnings.warn(
+        warn_user(
             f"Mismatch dtype between input and weight: input dtype = {dtypes.of(dtype).word}, weight dtype = {dtypes.of(weight._aval.dtype).word}, "
             "Cannot dispatch to fused implementation.",
-            stacklevel=2,
         )
     half = dtype.itemsize == 2
     x: Any = cast(input, dtypes.float32) if half else input

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.ops import padding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -227,7 +227,7 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 
 
 def _deprecated(name: str, input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool | None) -> Tensor:
-    warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", UserWarning, stacklevel=3)
+    warn_user(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", UserWarning)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgrad_jax.nn import activation, attention, convolution, dropout, linear, loss, normalization, padding, pooling, sparse
+from torchgrad_jax.tensor.overrides import guarded
 from torchgrad_jax.tensor.tensor import Tensor
 
 _MODULES: tuple[Any, ...] = (activation, attention, convolution, dropout, linear, loss, normalization, padding, pooling, sparse)
@@ -17,4 +18,4 @@ def install() -> dict[str, Any]:
         found.update(module.TOPLEVEL)
         for name, function in module.METHODS.items():
             setattr(Tensor, name, function)
-    return found
+    return guarded("torch", found)

@@ -6,7 +6,6 @@ Every function takes the source of draws first; `Generator` documents arguments,
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.checks import warn_user
 
 Shape = tuple[int, ...]
 
@@ -370,12 +370,11 @@ def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
     digits = _DIGITS.get(dtype, 64)
     for what, value in bounds:
         if abs(value) > 2**digits:
-            warnings.warn(
+            warn_user(
                 f"{what} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
                 f"{_cpp_name(dtype)} can support discrete uniform distribution only within this range. "
                 "This warning will become an error in version 1.7 release, please fix the code in advance",
                 UserWarning,
-                stacklevel=4,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, Step
@@ -24,6 +25,14 @@ def user_line() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0) -> None:
+    """A warning that points at the innermost line outside this package, or `further` calls out."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level + further)
 
 
 def after_run(rec: Recorder, code: Any, checks: list[Any]) -> None:

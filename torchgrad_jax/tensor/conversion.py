@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant, is_tracer
 from torchgrad_jax.tensor import formatting
-from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
 from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
@@ -104,8 +102,10 @@ def __format__(self: Tensor, spec: str) -> str:
 def __repr__(self: Tensor) -> str:
     where = self.device
     node = self.grad_fn
+    name = "tensor" if type(self) is Tensor else type(self).__name__
     return formatting.tensor_str(
         np.asarray(_content(self, "is_nonzero")),
+        prefix=f"{name}(",
         requires_grad=self.requires_grad,
         grad_fn_name=None if node is None else type(node).__name__,
         device_suffix=None if where is CPU else f"device='{where}'",
@@ -125,7 +125,7 @@ def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
 
 def move(self: Tensor, where: device) -> Tensor:
     """The tensor on another device: itself if it is there already. Gradients come back to the source."""
-    if self.device is where:
+    if self._aval.device is where:
         return self
     if self.requires_grad:
         from torchgrad_jax.tensor.devices import move_with_history
@@ -204,44 +204,3 @@ def cpu(self: Tensor) -> Tensor:
 def cuda(self: Tensor, device_: Any = None) -> Tensor:
     """The tensor on a GPU."""
     return move(self, device("cuda" if device_ is None else device_))
-
-
-# ---------------------------------------------------------------------- copies
-
-
-def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    if id(self) in memo:
-        return memo[id(self)]
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
-            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
-            "see https://github.com/pytorch/pytorch/pull/103001"
-        )
-    made = created(per_thread.recorder.alias(self._read()))
-    made.__class__ = type(self)
-    made._rg = self._rg
-    memo[id(self)] = made
-    grad = self.grad
-    if grad is not None:
-        made._own_extra().grad = copy.deepcopy(grad, memo)
-    vars(made).update(copy.deepcopy(vars(self), memo))
-    return made
-
-
-def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the pickle protocol; call detach() first."
-        )
-    return _rebuild, (type(self), np.asarray(self._concrete()), str(self.device), self.requires_grad, dict(self.__dict__))
-
-
-def _rebuild(cls: type, array: np.ndarray, where: str, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    made = created(from_data(array, None, where))
-    made.__class__ = cls
-    made._rg = requires_grad
-    vars(made).update(attributes)
-    return made
-
-

@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
@@ -187,16 +188,13 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
     if data is _MISSING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if isinstance(data, Tensor):
-        import warnings
-
-        warnings.warn(
+        warn_user(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
             UserWarning,
-            stacklevel=2,
         )
-        device = data.device if device is None else device
-        dtype = data.dtype if dtype is None else dtype
+        device = data._aval.device if device is None else device
+        dtype = dtypes.of(data._aval.dtype) if dtype is None else dtype
     made = created(from_data(data, dtype, device))
     return _requiring(made, requires_grad)
 
@@ -212,7 +210,9 @@ def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one of that dtype and device already."""
     if isinstance(data, Tensor):
-        return data.to(device or data.device, dtype or data.dtype)
+        from torchgrad_jax.tensor.conversion import to
+
+        return to(data, device or data._aval.device, dtype or dtypes.of(data._aval.dtype))
     return created(from_data(data, dtype, device))
 
 

@@ -293,7 +293,7 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
 
 def refuse_inference(saved: Sequence[Any]) -> None:
     """RuntimeError where an inference tensor would be saved for backward."""
-    if any(isinstance(t, Tensor) and t.is_inference() for t in saved):
+    if any(isinstance(t, Tensor) and t._storage is not None and t._storage.inference for t in saved):
         raise RuntimeError(SAVED_INFERENCE)
 
 

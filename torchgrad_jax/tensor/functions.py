@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
 
@@ -30,8 +33,8 @@ def _tensor_or_number(name: str, x: Any) -> Any:
 # ---------------------------------------------------------------------- arithmetic with alpha, rounding modes
 
 
-def _with_alpha(name: str) -> Any:
-    plain = function_of(registry[name])
+def _with_alpha(name: str, namespace: str) -> Any:
+    public = Public(f"{namespace}.{name}")
     fast = registry[name].bind((ARRAY, ARRAY))
     scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
 
@@ -42,27 +45,43 @@ def _with_alpha(name: str) -> Any:
         made = apply(fast, (input, other)) if alpha == 1 else apply(scaled, (input, other, alpha))
         return made if out is None else write_out(name, out, made)
 
-    made = binary(fast, name, general)
-    made.__doc__ = (plain.__doc__ or "") + " `alpha` multiplies other."
+    made = binary(fast, name, guard(general, public))
+    made.__doc__ = f"{registry[name].schema.text}\n\n{registry[name].__doc__ or ''} `alpha` multiplies other."
+    announce(made, public)
     return made
 
 
 def _inplace_with_alpha(name: str) -> Any:
-    plain = fast_inplace(registry[name].bind((ARRAY, ARRAY)))
+    public = Public(f"torch.Tensor.{name}_")
+    bound = registry[name].bind((ARRAY, ARRAY))
     scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
 
     def write(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         if type(other) is not Tensor:
             other = _tensor_or_number(name + "_", other)
-        return plain(self, other) if alpha == 1 else write_plainly(scaled, (self, other, alpha))
+        return apply_inplace(bound, (self, other)) if alpha == 1 else write_plainly(scaled, (self, other, alpha))
 
     write.__name__ = write.__qualname__ = name + "_"
     write.__doc__ = f"In-place version of `{name}`."
-    return write
+    general = guard(write, public)
+    fast = fast_inplace(bound, general)
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and type(args[0]) in (Tensor, float, int):
+            if not kwargs:
+                return fast(self, args[0])
+            if len(kwargs) == 1 and type(self) is Tensor and type(kwargs.get("alpha")) in (float, int) and not per_thread.recorder.rare:
+                return write(self, args[0], **kwargs)
+        return general(self, *args, **kwargs)
+
+    call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__
+    announce(call, public)
+    return call
 
 
-add = _with_alpha("add")
-sub = _with_alpha("sub")
+add = _with_alpha("add", "torch")
+sub = _with_alpha("sub", "torch")
+METHODS: dict[str, Any] = {name: _with_alpha(name, "torch.Tensor") for name in ("add", "sub")}
 add_ = _inplace_with_alpha("add")
 sub_ = _inplace_with_alpha("sub")
 
@@ -81,10 +100,11 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
         return apply_inplace(registry["pow_tensor"].bind((ARRAY, ARRAY)), (self, exponent))
     return apply_inplace(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow_", exponent)))), (self,))
 
+
 _DIV = function_of(registry["div"])
 
 
-def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
+def _general_div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
     """input / other; rounded towards zero ("trunc") or down ("floor") if asked."""
     if rounding_mode is None:
         return _DIV(input, other) if out is None else _DIV(input, other, out=out)
@@ -96,26 +116,54 @@ def div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any
     return made if out is None else write_out("div", out, made)
 
 
-_powers: dict[Any, Any] = {}
+def _div(namespace: str) -> Any:
+    public = Public(f"{namespace}.div")
+    made = binary(registry["div"].bind((ARRAY, ARRAY)), "div", guard(_general_div, public))
+    made.__doc__ = _general_div.__doc__
+    announce(made, public)
+    return made
 
 
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
-    """input ** exponent, element by element; either may be a number."""
-    found = _powers.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
-    if found is not None and out is None and type(input) is Tensor:
+div = _div("torch")
+METHODS["div"] = _div("torch.Tensor")
+
+
+def _pow(namespace: str, method: str = "pow") -> Any:
+    """`pow` as function, method or operator. A number as exponent is part of the operator, so each has a function of its own."""
+    public = Public(f"{namespace}.{method}", in_python=method != "pow")
+    public.signature = inspect.signature(_power)
+    powers: dict[Any, Any] = {}
+
+    def general(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+        made = _power(input, exponent)
+        return made if out is None else write_out("pow", out, made)
+
+    general.__name__ = general.__qualname__ = method
+    guarded = guard(general, public)
+
+    def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+        """input ** exponent, element by element; either may be a number."""
+        if type(exponent) not in (int, float) or out is not None or type(input) is not Tensor:
+            return guarded(input, exponent) if out is None else guarded(input, exponent, out=out)
+        found = powers.get((type(exponent), exponent))
+        if found is None:
+            bound = registry["pow_scalar"].bind((ARRAY, Static(exponent)))
+            found = powers[type(exponent), exponent] = unary(bound, "pow", lambda t: guarded(t, exponent))
         return found(input)
-    made = _pow(input, exponent)
-    return made if out is None else write_out("pow", out, made)
+
+    pow.__name__ = pow.__qualname__ = method
+    announce(pow, public)
+    return pow
 
 
-def _pow(input: Any, exponent: Any) -> Tensor:
+def _power(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
         return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
-    exponent = _tensor_or_number("pow", exponent)
-    bound = registry["pow_scalar"].bind((ARRAY, Static(exponent)))
-    if type(exponent) in (int, float):
-        _powers[type(exponent), exponent] = unary(bound, "pow", lambda t: apply(bound, (t,)))
-    return apply(bound, (input,))
+    return apply(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow", exponent)))), (input,))
+
+
+pow = _pow("torch")
+METHODS["pow"] = _pow("torch.Tensor")
 
 
 # ---------------------------------------------------------------------- choosing
@@ -136,6 +184,14 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 def _to_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x._aval.shape == shape else expand(x, shape)
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """self where `condition` holds, else other."""
+    return where(condition, self, other)
+
+
+METHODS["where"] = _where_method
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
@@ -222,15 +278,24 @@ def wrap_shape(x: Tensor, shape: tuple[int, ...], batch: tuple[int, ...]) -> Ten
     return reshape(expand(x, (*batch, *shape[1:])), shape)
 
 
-_FAST_MM = binary(_MM, "matmul", _general_matmul)
+def _matmul(namespace: str) -> Any:
+    public = Public(f"{namespace}.matmul")
+    guarded = guard(_general_matmul, public)
+    of_matrices = binary(_MM, "matmul", guarded)
+
+    def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+        """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
+        # `_value` may be outdated for memory that is shared, but its shape is not.
+        if type(other) is Tensor and out is None and type(input) is Tensor and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
+            return of_matrices(input, other)
+        return guarded(input, other) if out is None else guarded(input, other, out=out)
+
+    announce(matmul, public)
+    return matmul
 
 
-def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
-    # `_value` may be outdated for memory that is shared, but its shape is not.
-    if type(other) is Tensor and out is None and type(input) is Tensor and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
-        return _FAST_MM(input, other)
-    return _general_matmul(input, other, out=out)
+matmul = _matmul("torch")
+METHODS["matmul"] = _matmul("torch.Tensor")
 
 
 # ---------------------------------------------------------------------- Python results

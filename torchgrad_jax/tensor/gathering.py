@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.ops.indexing import BOUNDS
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
@@ -57,7 +57,7 @@ def warn_once(text: str) -> None:
     """A UserWarning the first time, for the caller of the function that calls this."""
     if text not in _warned:
         _warned.add(text)
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warn_user(text, UserWarning)
 
 
 # ---------------------------------------------------------------------- an index along one dimension

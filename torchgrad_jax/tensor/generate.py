@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Operator
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record, record2
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
+from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.tensor import Tensor
 
 _named: dict[tuple[str, ...], Any] = {}
@@ -20,9 +22,10 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor)
 
 
-def function_of(operator: Operator) -> Callable[..., Any]:
-    """The function of a declared operator."""
-    general = _general(operator)
+def function_of(operator: Operator, name: str | None = None) -> Callable[..., Any]:
+    """The function of a declared operator; with a dotted name it is a public one, which looks for overrides."""
+    public = None if name is None else Public(name)
+    general = _general(operator, public)
     parameters = operator.schema.parameters
     made = general
     if operator.results is None and all(p.default is not None for p in parameters):
@@ -32,21 +35,23 @@ def function_of(operator: Operator) -> Callable[..., Any]:
         elif kinds in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
             made = binary(operator.bind((ARRAY, ARRAY)), operator.name, general)
     made.__doc__ = _docstring(operator, operator.schema.text)
+    if public is not None:
+        announce(made, public)
     return made
 
 
-def _general(operator: Operator) -> Callable[..., Any]:
+def _general(operator: Operator, public: Public | None) -> Callable[..., Any]:
     named = _result_type(operator)
     kinds = [p.type for p in operator.schema.parameters]
     if named is None and kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
-        return _of_one_tensor(operator)
-    return _of_any(operator, named)
+        return _of_one_tensor(operator, public)
+    return _of_any(operator, named, public)
 
 
-def _of_one_tensor(operator: Operator) -> Callable[..., Any]:
+def _of_one_tensor(operator: Operator, public: Public | None) -> Callable[..., Any]:
     """An operator of one tensor and static arguments: each combination of arguments that was used once has a function of its own, since
     working out what arguments mean costs more than the operation."""
-    any_arguments = _of_any(operator, None)
+    any_arguments = _of_any(operator, None, public)
     known: dict[Any, Callable[..., Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -68,7 +73,7 @@ def _of_one_tensor(operator: Operator) -> Callable[..., Any]:
     return call
 
 
-def _of_any(operator: Operator, named: Any) -> Callable[..., Any]:
+def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[..., Any]:
     understood = Understood(operator)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +85,7 @@ def _of_any(operator: Operator, named: Any) -> Callable[..., Any]:
         return outs if out is None else write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
-    return call
+    return call if public is None else guard(call, public)
 
 
 class Understood:
@@ -143,13 +148,16 @@ def _result_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)  # noqa: PYI024 - made from data
 
 
-def fast_inplace(bound: Any) -> Callable[[Tensor, Any], Tensor]:
-    """An in-place operation of a tensor and another one or a number, written out for the common case: no graph, same shape and dtype."""
+def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    """An in-place operation of a tensor and another one or a number, written out for the common case: no graph, same shape and dtype.
+    `otherwise` is its general form."""
 
     def call(self: Tensor, other: Any) -> Tensor:
         rec = per_thread.recorder
+        if rec.rare or type(self) is not Tensor:
+            return otherwise(self, other)
         view = self._view
-        if view is not None or rec.rare or type(self) is not Tensor:
+        if view is not None:
             return apply_inplace(bound, (self, other))
         # A view of the target, or one whose base has changed, wants a closer look.
         if (self._rg and rec.grad_enabled) or (type(other) is Tensor and (other._view is not None or (other._rg and rec.grad_enabled))):
@@ -198,20 +206,29 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     return target
 
 
-def inplace_of(operator: Operator) -> Callable[..., Tensor]:
-    """The twin of a declared operator that writes its result into `self`."""
-    simple = [p.type for p in operator.schema.parameters] in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"])
-    fast = fast_inplace(operator.bind((ARRAY, ARRAY))) if simple else None
+def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
+    """The twin of a declared operator that writes its result into `self`, by its dotted name."""
     understood = Understood(operator)
+    public = Public(name)
 
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if fast is not None and len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
-            return fast(self, args[0])
+    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         bound, operands = understood((self, *args), kwargs)
         return write_plainly(bound, tuple(operands))
 
-    call.__name__ = call.__qualname__ = operator.name + "_"
-    call.__doc__ = _docstring(operator, "In-place version of `" + operator.name + "`. ")
+    write.__name__ = write.__qualname__ = operator.name + "_"
+    write.__doc__ = _docstring(operator, "In-place version of `" + operator.name + "`. ")
+    general = guard(write, public)
+    if [p.type for p in operator.schema.parameters] not in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
+        return general
+    fast = fast_inplace(operator.bind((ARRAY, ARRAY)), general)
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
+            return fast(self, args[0])
+        return general(self, *args, **kwargs)
+
+    call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__
+    announce(call, public)
     return call
 
 
@@ -249,14 +266,11 @@ def write_out(name: str, out: Any, outs: Any) -> Any:
 
 def resize(target: Tensor, value: Any) -> None:
     """An `out=` tensor takes the shape of the result."""
-    import warnings
-
     if target._aval.size:
-        warnings.warn(
+        warn_user(
             f"An output with one or more elements was resized since it had shape {list(target._aval.shape)}, which does not match the required "
             f"output shape {list(value.aval.shape)}.",
             UserWarning,
-            stacklevel=4,
         )
     if target._view is not None:
         raise RuntimeError("torchgrad_jax cannot resize a view; give an out= tensor of the result's shape")

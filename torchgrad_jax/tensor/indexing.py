@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
@@ -107,7 +107,7 @@ def _as_tuple(key: Any) -> tuple[Any, ...]:
         return (key,)
     keys = list(key)
     if len(keys) < 32 and any(isinstance(k, (slice, type(None), type(...), list, tuple, range, Tensor)) for k in keys):
-        warnings.warn(NON_TUPLE, UserWarning, stacklevel=4)
+        warn_user(NON_TUPLE)
         return tuple(keys)
     return (keys,)
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
+    copying,
     creation,
     functions,
     gathering,
@@ -18,11 +20,13 @@ from torchgrad_jax.tensor import (
     random,
     reductions,
     shaping,
+    subclass,
     views,
 )
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import data_of, fill_, share
+from torchgrad_jax.tensor.overrides import announce, is_declined, overrides, publics
 from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import count_together
 from torchgrad_jax.tensor.tensor import Tensor
@@ -47,23 +51,24 @@ _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div
 def install() -> None:
     """Give Tensor its methods and fill `namespace`."""
     for operator in registry.values():
-        made = function_of(operator)
-        if operator.toplevel:
-            namespace[operator.name] = made
-        if operator.method:
-            setattr(Tensor, operator.name, made)
-        for name in operator.aliases:
-            namespace[name] = made
-            if not name.startswith("special_"):
-                setattr(Tensor, name, made)
+        names = [operator.name] if operator.toplevel else []
+        if names or operator.aliases:
+            function = function_of(operator, f"torch.{operator.name}")
+            namespace.update(dict.fromkeys((*names, *operator.aliases), function))
+        names = [operator.name] if operator.method else []
+        names += [name for name in operator.aliases if not name.startswith("special_")]
+        if names:
+            method = function_of(operator, f"torch.Tensor.{operator.name}")
+            for name in names:
+                setattr(Tensor, name, method)
         if operator.inplace:
-            write = inplace_of(operator)
+            write = inplace_of(operator, f"torch.Tensor.{operator.name}_")
             for name in (operator.name, *operator.aliases):
                 setattr(Tensor, name + "_", write)
                 namespace.setdefault(name + "_", write)
     for module, names in ((views, _VIEWS), (functions, _FUNCTIONS)):
         for name in names:
-            setattr(Tensor, name, getattr(module, name))
+            setattr(Tensor, name, functions.METHODS.get(name) or getattr(module, name))
             if name not in _NOT_FUNCTIONS:
                 namespace[name] = getattr(module, name)
     for module in _WRITTEN:
@@ -77,6 +82,7 @@ def install() -> None:
     _install_aliases()
     _install_conversions()
     _install_dunders()
+    subclass.install()
 
 
 def _install_aliases() -> None:
@@ -85,7 +91,7 @@ def _install_aliases() -> None:
         "divide": functions.div, "true_divide": functions.div,
     }.items():  # fmt: skip
         namespace[name] = target
-        setattr(Tensor, name, target)
+        setattr(Tensor, name, functions.METHODS.get(target.__name__, target))
     for name in ("view_as", "reshape_as", "expand_as"):
         setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
     setattr(Tensor, "copy_", indexing.copy_)  # noqa: B010 - Tensor's own attributes are declared in its class
@@ -100,8 +106,10 @@ def _as(function: Any) -> Any:
 
 def _install_conversions() -> None:
     for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__bool__", "__float__", "__int__", "__complex__", "__index__",
-                 "__format__", "__repr__", "__deepcopy__", "__reduce_ex__"):  # fmt: skip
+                 "__format__", "__repr__"):  # fmt: skip
         setattr(Tensor, name, getattr(conversion, name))
+    for name in ("__deepcopy__", "__reduce_ex__"):
+        setattr(Tensor, name, getattr(copying, name))
     setattr(Tensor, "type", conversion.type_)  # noqa: B010 - Tensor's own attributes are declared in its class
     from torchgrad_jax.ops import dtypes
 
@@ -121,19 +129,23 @@ def _caster(target: Any) -> Any:
 
 
 def _install_dunders() -> None:
+    # Handlers of `x + y` are given Tensor.add, as in PyTorch; those of `x & y` and a few others the operator itself.
     for name, function in {
-        "add": functions.add, "sub": functions.sub, "mul": Tensor.mul, "truediv": functions._DIV, "matmul": functions.matmul, "pow": functions.pow,
-        "eq": Tensor.eq, "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
-        "and": Tensor.bitwise_and, "or": Tensor.bitwise_or, "xor": Tensor.bitwise_xor,
+        "add": Tensor.add, "sub": Tensor.sub, "mul": Tensor.mul, "truediv": Tensor.div, "matmul": Tensor.matmul,
+        "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
     }.items():  # fmt: skip
         setattr(Tensor, f"__{name}__", _operator(function, name != "matmul"))
-    for name, function in {"neg": Tensor.neg, "abs": Tensor.abs, "invert": Tensor.bitwise_not}.items():
+    setattr(Tensor, "__mod__", _operator(lambda self, other: Tensor.remainder(self, other)))  # noqa: B010 - see above
+    for name, target in {"eq": "eq", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.items():
+        _install_operator(f"__{name}__", function_of(registry[target], f"torch.Tensor.__{name}__"))
+    _install_operator("__pow__", functions._pow("torch.Tensor", "__pow__"))
+    setattr(Tensor, "__invert__", function_of(registry["bitwise_not"], "torch.Tensor.__invert__"))  # noqa: B010 - see above
+    for name, function in {"neg": Tensor.neg, "abs": Tensor.abs}.items():
         setattr(Tensor, f"__{name}__", function)
-    for name, function in {"add": functions.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
+    for name, function in {"add": Tensor.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
                            "xor": Tensor.bitwise_xor}.items():  # fmt: skip
         setattr(Tensor, f"__r{name}__", _operator(function))
-    rsub = registry["rsub"]
-    setattr(Tensor, "__rsub__", _operator(function_of(rsub)))  # noqa: B010 - see above
+    setattr(Tensor, "__rsub__", _operator(function_of(registry["rsub"])))  # noqa: B010 - see above
     setattr(Tensor, "__itruediv__", functions.div_)  # noqa: B010 - see above
     setattr(Tensor, "__ipow__", functions.pow_)  # noqa: B010 - see above
     for name in ("add", "sub", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"):
@@ -142,16 +154,29 @@ def _install_dunders() -> None:
         setattr(Tensor, name, function)
 
 
+def _install_operator(name: str, function: Any) -> None:
+    """A dunder that handlers are given itself."""
+    public = publics[function]
+    dunder = _operator(function)
+    dunder.__name__ = dunder.__qualname__ = name
+    announce(dunder, public)
+    setattr(Tensor, name, dunder)
+
+
 def _operator(function: Any, numbers: bool = True) -> Any:
-    """A dunder: an operand that is no tensor (and no number, where one would do) is left to the other side."""
-    if not numbers:
-        return lambda self, other: function(self, other) if isinstance(other, Tensor) else NotImplemented
+    """A dunder: an operand that is no tensor (and no number, where one would do) is left to the other side, and so is one whose class declines."""
+    operands = (Tensor, *NUMBERS) if numbers else Tensor
 
     def dunder(self: Tensor, other: Any) -> Any:
         kind = type(other)
-        if kind is Tensor or kind is float or kind is int or isinstance(other, (Tensor, *NUMBERS)):
-            return function(self, other)
-        if hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
+        try:
+            if kind is Tensor or ((kind is float or kind is int) and numbers) or isinstance(other, operands) or overrides(kind):
+                return function(self, other)
+        except TypeError as error:
+            if is_declined(error):
+                return NotImplemented
+            raise
+        if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
             return function(self, other.item())
         return NotImplemented
 
@@ -171,7 +196,7 @@ def _rpow(self: Tensor, other: Any) -> Tensor:
 def _iter(self: Tensor) -> Iterator[Tensor]:
     if not self._aval.ndim:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(views.unbind(self, 0))
+    return iter(Tensor.unbind(self, 0))
 
 
 def _contains(self: Tensor, element: Any) -> bool:
@@ -205,6 +230,10 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     share(self, storage, new._view)
 
 
+def _delete_data(self: Tensor) -> None:
+    raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+
 def _detach_(self: Tensor) -> Tensor:
     """Cut the tensor off from the graph that made it; nothing happens in inference mode."""
     if per_thread.recorder.inference:
@@ -224,14 +253,11 @@ def _detach_(self: Tensor) -> Tensor:
 def _transposed_property(self: Tensor) -> Tensor:
     ndim = self._aval.ndim
     if ndim != 2:
-        import warnings
-
-        warnings.warn(
+        warn_user(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
             "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
             "dimensions of a tensor.",
             UserWarning,
-            stacklevel=2,
         )
     return views.permute(self, tuple(reversed(range(ndim)))) if ndim != 2 else views._view("permute", self, (1, 0))
 
@@ -265,7 +291,7 @@ _PROTOCOL: dict[str, Any] = {
     "__reversed__": _reversed,
     "__rtruediv__": _rtruediv,
     "__rpow__": _rpow,
-    "data": property(_get_data, _set_data, doc="The tensor's memory without its history."),
+    "data": property(_get_data, _set_data, _delete_data, "The tensor's memory without its history."),
     "detach_": _detach_,
     "T": property(_transposed_property, doc="The dimensions in reverse order."),
     "mT": property(_mT, doc="The last two dimensions exchanged."),

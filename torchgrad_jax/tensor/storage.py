@@ -3,6 +3,7 @@ new Value into the storage and counts its version up."""
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -52,14 +53,17 @@ def outdated(value: Value) -> bool:
     return value.counter is not None and value.counter.version != value.version
 
 
+_addresses = itertools.count(1)
+
+
 class Storage:
     """The current Value of the base tensor, and its version counter.
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
-    among them this one; None while there are no others.
+    among them this one; None while there are no others. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("value", "counter", "writes", "siblings", "__weakref__")
+    __slots__ = ("value", "counter", "writes", "siblings", "_address", "__weakref__")
     value: Value
     counter: VersionCounter
     writes: int
@@ -70,8 +74,15 @@ class Storage:
     def __init__(self, value: Value) -> None:
         self.value = value
         self.counter = value.counter = VersionCounter()
-        value.version = self.writes = 0
+        value.version = self.writes = self._address = 0
         self.siblings = None
+
+    @property
+    def address(self) -> int:
+        """Where this memory would lie if memories lay one behind the other: its own, shared by its siblings only."""
+        if not self._address:
+            self._address = next(_addresses) << 40
+        return self._address
 
     def write(self, value: Value) -> None:
         """Put a new content in."""
@@ -97,6 +108,7 @@ class Storage:
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
         made = type(self)(per_thread.recorder.alias(self.value))
+        made._address = self.address
         living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
         living.append(weakref.ref(made))
         for reference in living:

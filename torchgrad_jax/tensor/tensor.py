@@ -243,7 +243,7 @@ class Tensor(_Base):
 
     def data_ptr(self) -> int:
         """A number that is equal for tensors that begin at the same element of shared memory. No address: XLA moves arrays."""
-        return id(self._shared()) + self.storage_offset() * self.element_size()
+        return self._shared().address + self.storage_offset() * self.element_size()
 
     def __len__(self) -> int:
         shape = self._aval.shape
@@ -281,6 +281,10 @@ class Tensor(_Base):
         if self._view is not None:
             self._view.asked = self._rg
 
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool")
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` in place and return the tensor."""
         if not isinstance(requires_grad, bool):
@@ -299,6 +303,10 @@ class Tensor(_Base):
     @property
     def grad_fn(self) -> Node | None:
         """The node that made this tensor; None for a leaf."""
+        return self._present_node()
+
+    def _present_node(self) -> Node | None:
+        """`grad_fn`, made anew for a view whose base was written to."""
         view, storage = self._view, self._storage
         if view is not None and view.base is not None:
             assert storage is not None
@@ -339,7 +347,7 @@ class Tensor(_Base):
     def _edge(self) -> Edge:
         """Where this tensor's gradient goes. Only for tensors that require one."""
         view = self._view
-        node = self._node if view is None else self.grad_fn
+        node = self._node if view is None else self._present_node()
         if node is not None:
             return node, self._nr
         if view is not None and view.base is not None and not view.asked:

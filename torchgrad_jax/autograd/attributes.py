@@ -1,0 +1,64 @@
+"""Tensor's attributes with an underscore that programs read or try to delete: `_grad`, `_grad_fn`, and the hooks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from torchgrad_jax.autograd.backward import _set_grad
+from torchgrad_jax.tensor.node import HookList
+from torchgrad_jax.tensor.tensor import Tensor
+
+
+def _get_grad(self: Tensor) -> Tensor | None:
+    return None if self._extra is None else self._extra.grad
+
+
+def _get_grad_fn(self: Tensor) -> Any:
+    return self.grad_fn
+
+
+def _set_grad_fn(self: Tensor, node: Any) -> None:
+    if node is not None:
+        raise RuntimeError("_grad_fn can be only set to None")
+    self._node, self._nr, self._rg = None, 0, False
+
+
+def _get_backward_hooks(self: Tensor) -> OrderedDict[int, Any] | None:
+    hooks = hooks_of(self)
+    return OrderedDict(hooks) if hooks else None
+
+
+def hooks_of(t: Tensor) -> HookList | None:
+    """The hooks that `Tensor.register_hook` has put on this tensor, if any."""
+    node = t.grad_fn
+    if node is None:
+        return None if t._extra is None else t._extra.hooks
+    return None if node.hooks is None else node.hooks.tensor.get(t._nr)
+
+
+def _get_post_accumulate_grad_hooks(self: Tensor) -> OrderedDict[int, Any] | None:
+    hooks = None if self._extra is None else self._extra.post_hooks
+    return OrderedDict(hooks) if hooks else None
+
+
+def _undeletable(text: str) -> Any:
+    def delete(self: Tensor) -> None:
+        raise RuntimeError(text)
+
+    return delete
+
+
+def attach() -> None:
+    """Give Tensor these attributes."""
+    for name, attribute in {
+        "_grad": property(_get_grad, _set_grad, lambda self: _set_grad(self, None), "`grad`, without its warning."),
+        "_grad_fn": property(
+            _get_grad_fn, _set_grad_fn, _undeletable("Deletion of _grad_fn not allowed. Detach tensor instead!"), "`grad_fn`; may be set to None."
+        ),
+        "_backward_hooks": property(_get_backward_hooks, None, _undeletable("Deletion of _backwards_hooks not allowed!"), "The tensor's hooks."),
+        "_post_accumulate_grad_hooks": property(
+            _get_post_accumulate_grad_hooks, None, _undeletable("Deletion of _post_accumulate_grad_hooks not allowed!"), "The leaf's later hooks."
+        ),
+    }.items():
+        setattr(Tensor, name, attribute)

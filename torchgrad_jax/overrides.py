@@ -1,0 +1,170 @@
+"""`torch.overrides`: classes and modes that answer calls of the public functions, and what there is to answer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torchgrad_jax.tensor.overrides import NEVER_ASKED, ask, enter_mode, leave_mode, nowrap, overloaded, publics, state
+from torchgrad_jax.tensor.overrides import overrides as _overrides
+from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = [
+    "BaseTorchFunctionMode", "TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions",
+    "get_testing_overrides", "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
+    "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+]  # fmt: skip
+
+
+# ---------------------------------------------------------------------- modes
+
+
+class TorchFunctionMode:
+    """Within ``with mode:`` every public function is answered by ``mode.__torch_function__(func, types, args, kwargs)``.
+
+    Modes nest: the innermost is asked first, and what it calls itself is asked of those outside it. A mode holds in the thread that entered it.
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def __torch_function__(self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """The answer to a call of `func`. NotImplementedError unless a subclass defines it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        enter_mode(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        leave_mode()
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that calls each function as if there were none."""
+
+    def __torch_function__(self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """See TorchFunctionMode."""
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_function_mode() -> Any:
+    """The innermost active mode of this thread; None if there is none."""
+    return state.modes[-1] if state.modes else None
+
+
+def _get_current_function_mode_stack() -> list[Any]:
+    """The active modes of this thread, the innermost last."""
+    return list(state.modes)
+
+
+# ---------------------------------------------------------------------- for functions of the user's own
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether a mode is active, or an argument's class has a `__torch_function__` of its own."""
+    relevant = tuple(relevant_args)
+    if state.everything or not relevant:
+        return False
+    return bool(state.modes) or (not state.subclasses and any(_overrides(type(a)) for a in relevant))
+
+
+def has_torch_function_unary(tensor: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return has_torch_function((tensor,))
+
+
+def has_torch_function_variadic(*tensors: Any) -> bool:
+    """`has_torch_function` of the arguments given."""
+    return has_torch_function(tensors)
+
+
+def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+    """Have the call of `public_api` answered by a mode or by the classes of `relevant_args`. TypeError where all of them decline."""
+    asked = [] if state.everything else overloaded((list(relevant_args),), tensors_too=True)
+    return ask(public_api, asked, args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a function of the user's own that looks for overrides among what ``dispatcher(*args, **kwargs)`` gives."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = tuple(dispatcher(*args, **kwargs))
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether it is a Tensor, or of a class with `__torch_function__`."""
+    return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
+
+
+# ---------------------------------------------------------------------- what there is to answer
+
+
+def resolve_name(f: Any) -> str | None:
+    """The dotted name of a public function as handlers are given it, such as ``torch.Tensor.add``; None for any other object."""
+    public = publics.get(f) if callable(f) else None
+    return None if public is None else public.name
+
+
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
+    """Whether `func` is a method of Tensor, or the `__get__` of an attribute."""
+    public = publics.get(func)
+    return public is not None and public.name.startswith("torch.Tensor.")
+
+
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """The functions that classes are asked for, by the namespace they are in; an attribute of Tensor stands for itself, with its `__get__`."""
+    import torchgrad_jax
+
+    spaces = {
+        "torch": torchgrad_jax, "torch.functional": torchgrad_jax, "torch.Tensor": Tensor, "torch.nn.functional": torchgrad_jax.nn.functional,
+        "torch.linalg": torchgrad_jax.linalg, "torch.special": torchgrad_jax.special,
+    }  # fmt: skip
+    found: dict[Any, list[Callable[..., Any]]] = defaultdict(list)
+    for func, public in publics.items():
+        space, _, name = public.name.rpartition(".")
+        if public.by_type and space in spaces:
+            found[spaces[space]].append(func)
+        elif name == "__get__":
+            found[func.__self__].append(func)
+    return found
+
+
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """Public functions that classes are not asked for: factories, whose arguments are data, and settings."""
+    import torchgrad_jax
+
+    never = {getattr(torchgrad_jax, name) for name in NEVER_ASKED if hasattr(torchgrad_jax, name)}
+    return never | {func for func, public in publics.items() if not public.by_type}
+
+
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For each overridable function one of its signature that returns -1."""
+    return {func: _minus_one(func) for functions in get_overridable_functions().values() for func in functions}
+
+
+def _minus_one(func: Any) -> Callable[..., int]:
+    def override(*args: Any, **kwargs: Any) -> int:
+        return -1
+
+    if isinstance(func, types.FunctionType):
+        override.__signature__ = inspect.signature(func)  # type: ignore[attr-defined] - what inspect looks for
+    return override
+
+
+def get_default_nowrap_functions() -> set[Callable[..., Any]]:
+    """The attributes whose content the default `__torch_function__` gives as it is: it does not belong to the subclass."""
+    return nowrap()
