@@ -26,7 +26,7 @@ def _set_grad_fn(self: Tensor, node: Any) -> None:
 
 def _get_backward_hooks(self: Tensor) -> OrderedDict[int, Any] | None:
     hooks = hooks_of(self)
-    return OrderedDict(hooks) if hooks else None
+    return None if hooks is None else OrderedDict(hooks)
 
 
 def hooks_of(t: Tensor) -> HookList | None:
@@ -39,7 +39,7 @@ def hooks_of(t: Tensor) -> HookList | None:
 
 def _get_post_accumulate_grad_hooks(self: Tensor) -> OrderedDict[int, Any] | None:
     hooks = None if self._extra is None else self._extra.post_hooks
-    return OrderedDict(hooks) if hooks else None
+    return None if hooks is None else OrderedDict(hooks)
 
 
 def _undeletable(text: str) -> Any:

@@ -276,13 +276,6 @@ def retain_grad(self: Tensor) -> None:
     node.own_hooks().retain[self._nr] = keep
 
 
-def _backward_hooks(self: Tensor) -> Any:
-    node = self.grad_fn
-    if node is not None:
-        return None if node.hooks is None else node.hooks.tensor.get(self._nr)
-    return None if self._extra is None else self._extra.hooks
-
-
 def _get_grad(self: Tensor) -> Tensor | None:
     extra = self._extra
     found = None if extra is None else extra.grad
@@ -331,7 +324,6 @@ def attach() -> None:
     """Give Tensor the methods that run the engine or register hooks with it."""
     for name, method in {
         "backward": tensor_backward, "register_hook": register_hook, "retain_grad": retain_grad, "grad": grad_property,
-        "_backward_hooks": property(_backward_hooks, doc="The hooks of `register_hook` by their handles' ids; None where there never were any."),
         "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retains_grad": property(lambda self: self._extra is not None and self._extra.retains_grad, doc="Whether `.grad` of a non-leaf is kept."),
     }.items():  # fmt: skip

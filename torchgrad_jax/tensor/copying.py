@@ -51,7 +51,7 @@ def _storage_copy(storage: Storage, memo: dict[int, Any]) -> Storage:
     key: Any = ("memory", storage.address)
     made = memo.get(key)
     if made is None:
-        made = memo[key] = _written_once(Storage(per_thread.recorder.alias(storage.value)))
+        made = memo[key] = _written_once(created(per_thread.recorder.alias(storage.value))._shared())
     return made
 
 

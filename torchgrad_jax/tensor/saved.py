@@ -112,7 +112,7 @@ class SavedTensor(Saved):
 
     def _raise_modified(self, node: Node | None, value: Value) -> None:
         t = self.tensor
-        origin = node if self.own else self.source if t is None else t.grad_fn
+        origin = node if self.own else self.source if t is None else t._present_node()
         name, nr = ("", 0) if origin is None or type(origin) is AccumulateGrad else (origin.name(), self.nr)
         writer = value.counter.writer
         if t is None and not self.own and writer is not None and writer[0] > value.version:  # the node that the tensor has now
@@ -178,7 +178,7 @@ def save(rec: Recorder, t: Tensor | None, node: Node, own: bool, holds: bool) ->
     if t is None:
         return made
     made.value, made.own, made.nr = t._read(), own, t._nr
-    if t.requires_grad and not own:
+    if t._rg and not own:
         made.source, made.nr = t._edge()
     hooks = rec.flags.get(HOOKS)
     if hooks:
