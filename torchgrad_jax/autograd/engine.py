@@ -14,12 +14,13 @@ from operator import attrgetter
 from typing import Any
 
 from torchgrad_jax.autograd import tape
-from torchgrad_jax.autograd.hooks import call_tensor_hooks, node_post_hooks, node_pre_hooks, tensor_pre_hooks
+from torchgrad_jax.autograd.hooks import call_tensor_hooks, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.tensor import node as nodes
 from torchgrad_jax.tensor.dispatch import apply, call_values
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.layout import dense_order, lay_out
@@ -383,6 +384,23 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
             extra.grad = _in_order_of(variable, fresh(calculus.recorder, calculus.recorder.alias(grad)), taken=True)
         else:
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+
+
+def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
+    """``node(*grads)``: run it by itself, extending the graph if one is being recorded."""
+    expected = len(node.output_avals)
+    if len(grads) != expected:
+        raise TypeError(f"expected {expected} arguments, got {len(grads)} instead")
+    calculus = Calculus(per_thread.recorder, apply, _add_tensors, unpack_all, True)
+    if isinstance(node, AccumulateGrad):
+        if grads[0] is not None:
+            accumulate_grad(calculus, node.variable, grads[0])
+        return ()
+    laid, _ = laid_out(node, node.run(calculus, list(grads)) if any(g is not None for g in grads) else (None,) * len(node.next))
+    return laid[0] if len(laid) == 1 else tuple(laid)
+
+
+nodes.call_node = call_node
 
 
 def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:

@@ -62,7 +62,7 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
     if calculus.needed is not None and node.skips_unneeded:
         outs = tuple([g if target in calculus.needed else None for g, (target, _) in zip(outs, node.next, strict=True)])
-    inputs, places = _by_input(node, outs)
+    inputs, places = laid_out(node, outs)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):
         replaced = hook(given, outputs)
@@ -76,7 +76,7 @@ def _padded(node: Node, received: list[Any]) -> list[Any]:
     return received + [None] * missing if missing > 0 else list(received)
 
 
-def _by_input(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+def laid_out(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
     """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
     places = node.edge_places
     laid: list[Any] = [None] * len(node.next_functions)

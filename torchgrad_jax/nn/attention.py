@@ -13,8 +13,15 @@ from torchgrad_jax.ops import attention as ops_attention  # noqa: F401 - declare
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.functions import matmul, with_number
+from torchgrad_jax.tensor.gathering import call
+from torchgrad_jax.tensor.layout import dense_order, lay_out
+from torchgrad_jax.tensor.shaping import repeat_interleave
+from torchgrad_jax.tensor.tensor import Tensor, wrap
+from torchgrad_jax.tensor.views import transpose
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -47,11 +54,45 @@ def scaled_dot_product_attention(
         check_probability(dropout_p, RuntimeError)
     dropped = draw_mask(query, scores, dropout_p) if dropout_p else None
     empty = 0 in q.shape or 0 in k.shape
-    name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
     factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
+    tracked = per_thread.recorder.grad_enabled and any(x is not None and x.requires_grad for x in (query, key, value, attn_mask))
+    if tracked and not (fused or empty):
+        return _composed(query, key, value, attn_mask, dropped, is_causal, factor, enable_gqa)
+    name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
     layout = (*(ARRAY,) * 3, *[Static(None) if x is None else ARRAY for x in (attn_mask, dropped)], Static(bool(is_causal)), Static(factor))
     operands = [x for x in (query, key, value, attn_mask, dropped) if x is not None]
-    return apply(registry["attention_" + name].bind(layout), operands)[0]
+    made = apply(registry["attention_" + name].bind(layout), operands)[0]
+    order = dense_order(q.shape, query._strides()) if fused else None
+    return lay_out(made, order) if order is not None and order[-1] == 3 else made  # it lies in memory as the queries do
+
+
+def _composed(
+    query: Any, key: Any, value: Any, attn_mask: Any, dropped: Any, is_causal: bool, factor: float, enable_gqa: bool
+) -> Tensor:  # fmt: skip
+    """The same of the operators that PyTorch composes it of where its kernel does not apply."""
+    dtype = query.dtype
+    if dtype.itemsize == 2:
+        query, key, value = (cast(x, dtypes.float32) for x in (query, key, value))
+    if enable_gqa and query._aval.ndim > 2:
+        heads = query._aval.shape[-3]
+        key, value = (repeat_interleave(x, heads // x._aval.shape[-3], x._aval.ndim - 3) for x in (key, value))
+    root = math.sqrt(abs(factor))
+    scores: Any = matmul(_scaled(query, math.copysign(root, factor)), _scaled(transpose(key, -2, -1), root))
+    if is_causal:
+        seen = np.tri(*scores._aval.shape[-2:], dtype=bool)
+        attn_mask = wrap(from_data(np.where(seen, 0, -np.inf).astype(scores._aval.dtype), None, scores.device))
+    elif attn_mask is not None and attn_mask._aval.dtype == np.bool_:
+        attn_mask = scores.new_zeros(attn_mask._aval.shape).masked_fill(attn_mask.logical_not(), -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    weights: Any = call("_safe_softmax", scores, -1)
+    return cast(matmul(weights if dropped is None else weights * cast(dropped, weights.dtype), value), dtype)
+
+
+def _scaled(x: Tensor, number: float) -> Tensor:
+    """A multiple, which lies in memory as `x` does."""
+    strides = x._strides()
+    return lay_out(with_number("mul", x, number), tuple(sorted(range(len(strides)), key=lambda d: (-strides[d], -x._aval.shape[d], d))))
 
 
 def _check_inputs(q: Any, k: Any, v: Any) -> None:

@@ -13,7 +13,8 @@ from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import where
+from torchgrad_jax.tensor.functions import where, with_number
+from torchgrad_jax.tensor.reductions import vector_norm
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
 
@@ -143,7 +144,8 @@ def poisson_nll_loss(
     """The negative log likelihood of a Poisson distribution; `full` adds Stirling's approximation. ValueError for an unknown reduction."""
     x: Any = input
     reduction = _reduction(reduction, size_average, reduce)
-    loss = x.exp() - target * x if log_input else x - target * (x + eps).log()
+    product = target * (x if log_input else with_number("add", x, eps).log())
+    loss = (x.exp() if log_input else x) - product
     if full:
         t: Any = target
         stirling = t * t.log() - t + (2 * math.pi * t).log() * 0.5
@@ -170,8 +172,8 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
-    # Gradients pass to var as if it had not been raised to eps.
-    raised = v + (_clamp_min(v.detach(), eps) - v.detach())
+    raised = v.clone()
+    raised.detach().clamp_min_(eps)  # gradients pass to var as if it had not been raised to eps
     loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
@@ -201,7 +203,11 @@ def kl_div(
             UserWarning,
         )
     kind = "sum" if reduction == "batchmean" else _reduction(reduction)
-    loss = t.exp() * (t - x) if log_target else _xlogy(t) - t * x
+    if log_target:
+        loss = t.exp() * (t - x)
+    else:
+        product = t * x  # before xlogy, as in PyTorch
+        loss = _xlogy(t) - product
     reduced = _reduced(loss, kind)
     return reduced / x._aval.shape[0] if reduction == "batchmean" and x._aval.ndim else reduced
 
@@ -374,14 +380,6 @@ def _check_smoothing(label_smoothing: float) -> None:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-def _mul_number(x: Tensor, number: float) -> Tensor:
-    return apply(registry["_mul_number"].bind((ARRAY, ARRAY)), (x, number))
-
-
-def _div_number(x: Tensor, number: float) -> Tensor:
-    return apply(registry["_div_number"].bind((ARRAY, ARRAY)), (x, number))
-
-
 def _along_classes(weight: Tensor, like: Tensor) -> Tensor:
     ndim = like._aval.ndim
     return weight if ndim == 1 else view(weight, (1, -1, *(1,) * (ndim - 2)))
@@ -397,14 +395,14 @@ def _cross_entropy_of_probabilities(logs: Any, target: Any, weight: Tensor | Non
         )
     if smoothing:
         _check_smoothing(smoothing)
-        target = target * (1 - smoothing) + smoothing / shape[axis]
+        target = with_number("add", with_number("mul", target, 1 - smoothing), smoothing / shape[axis])
     product = logs * target
     if weight is not None:
         product = product * _along_classes(weight, logs)
     if reduction == "none":
         return -product.sum(axis)
     total = -product.sum()
-    return total if reduction == "sum" else _div_number(total, math.prod(shape) / shape[axis] if shape[axis] else 0)
+    return total if reduction == "sum" else with_number("div", total, math.prod(shape) / shape[axis] if shape[axis] else 0)
 
 
 def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, reduction: str, smoothing: float) -> Tensor:
@@ -421,7 +419,7 @@ def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, 
             uniform = each.sum() / chosen.sum()
     else:
         uniform = _reduced(each, reduction)
-    return _mul_number(exact, 1 - smoothing) + _mul_number(uniform, smoothing / logs._aval.shape[axis])
+    return with_number("mul", exact, 1 - smoothing) + with_number("mul", uniform, smoothing / logs._aval.shape[axis])
 
 
 # ---------------------------------------------------------------------- margins
@@ -442,8 +440,8 @@ def hinge_embedding_loss(
     t: Any = target
     reduction = _reduction(reduction, size_average, reduce)
     zero = x.detach() * 0
-    apart = where(t == 1, zero, _clamp_min(margin - x, 0))
-    together = where(t == -1, zero, x)
+    apart = where(t != 1, _clamp_min(x.new_full((), margin) - x, 0), zero)
+    together = where(t != -1, x, zero)
     return _reduced(apart + together, reduction)
 
 
@@ -458,7 +456,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return _reduced(_clamp_min(-target * (input1 - input2) + margin, 0), reduction)
+    return _reduced(_clamp_min(with_number("add", -target * (input1 - input2), margin), 0), reduction)
 
 
 def cosine_embedding_loss(
@@ -478,10 +476,12 @@ def cosine_embedding_loss(
         )
     axis = wanted - 1
     eps = 1e-12  # PyTorch's guard of this loss: added to the squared norms.
-    cosine: Any = (x * y).sum(axis) / (((x * x).sum(axis) + eps) * ((y * y).sum(axis) + eps)).sqrt()
+    product = (x * y).sum(axis)
+    a, b = (with_number("add", (v * v).sum(axis), eps) for v in (x, y))
+    cosine: Any = product / (a * b).sqrt()
     zero = cosine.detach() * 0
-    together = where(t == 1, 1 - cosine, zero)
-    apart = where(t == -1, _clamp_min(cosine - margin, 0), zero)
+    near, far = cosine.new_ones(()) - cosine, _clamp_min(with_number("sub", cosine, margin), 0)
+    together, apart = where(t == 1, near, zero), where(t == -1, far, zero)
     return _reduced(together + apart, reduction)
 
 
@@ -535,7 +535,7 @@ def multilabel_soft_margin_loss(
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps over the last dimension."""
-    return _call("_pairwise_norm", (x1 - x2 + eps,), float(p), bool(keepdim))
+    return _call("_pairwise_norm", (with_number("add", x1 - x2, eps),), float(p), bool(keepdim))
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -547,18 +547,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.title}")
     shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
     axis = wrap_dim(dim, len(shape))
-    a, b = (_unit(cast(expand(x, shape), common), axis, eps) for x in (x1, x2))
+    a, b = (_unit(cast(x if x1._aval.shape == x2._aval.shape else expand(x, shape), common), axis, eps) for x in (x1, x2))
     return (a * b).sum(axis)
 
 
 def _unit(x: Any, axis: int, eps: float) -> Any:
-    from torchgrad_jax.tensor.views import transpose
-
-    last = transpose(x, axis, -1) if axis != x._aval.ndim - 1 else x
-    norm = _call("_pairwise_norm", (last,), 2.0, True)
-    norm = transpose(norm, axis, -1) if axis != x._aval.ndim - 1 else norm
-    # The norm is raised to eps outside of the graph: its gradient stays that of the norm.
-    return x / (norm + (_clamp_min(norm.detach(), eps) - norm.detach()))
+    norm = vector_norm(x, 2, axis, True).clone()
+    norm.detach().clamp_min_(eps)  # outside of the graph: the gradient stays that of the norm
+    return x / norm
 
 
 def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:
@@ -582,15 +578,14 @@ def triplet_margin_loss(
     def distance(x: Tensor, y: Tensor) -> Tensor:
         return pairwise_distance(x, y, p, eps)
 
-    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
-
-
-def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str) -> Tensor:
     _check_triplet(anchor, positive, negative, margin)
+    near, far = _nearer(anchor, positive, negative, distance, swap)
+    return _reduced(_clamp_min(with_number("add", near, margin) - far, 0), reduction)
+
+
+def _nearer(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, swap: bool) -> tuple[Any, Any]:
     near, far = distance(anchor, positive), distance(anchor, negative)
-    if swap:
-        far = far.minimum(distance(positive, negative))
-    return _reduced(_clamp_min(margin + near - far, 0), reduction)
+    return near, far.minimum(distance(positive, negative)) if swap else far
 
 
 def triplet_margin_with_distance_loss(
@@ -598,7 +593,9 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """`triplet_margin_loss` for any distance."""
-    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, _reduction(reduction))
+    _check_triplet(anchor, positive, negative, margin)
+    near, far = _nearer(anchor, positive, negative, distance_function or pairwise_distance, swap)
+    return _reduced(_clamp_min(margin + near - far, 0), _reduction(reduction))
 
 
 # ---------------------------------------------------------------------- torch.X: the reduction is a number there
@@ -607,7 +604,7 @@ def triplet_margin_with_distance_loss(
 def _numbered(function: Any, *names: str) -> Any:
     """The same loss with `reduction` as 0, 1 or 2 for none, mean and sum."""
 
-    def call(*args: Any, reduction: int | str = 1, **kwargs: Any) -> Tensor:
+    def call(*args: Any, reduction: int | str = 0, **kwargs: Any) -> Tensor:
         given = dict(zip(names, args, strict=False)) | kwargs
         reduction = given.pop("reduction", reduction)
         return function(**given, reduction=reduction if isinstance(reduction, str) else REDUCTIONS[reduction])

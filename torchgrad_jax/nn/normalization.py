@@ -16,6 +16,7 @@ from torchgrad_jax.ops.normalization import check_parameter_types
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import expand, reshape
@@ -103,7 +104,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     if eps is None:
         eps = float(np.finfo(x._aval.dtype).eps)
     dims = tuple(range(-len(size), 0))
-    made = x * (x.pow(2).mean(dims, True) + eps).rsqrt()
+    made = x * with_number("add", x.pow(2).mean(dims, True), eps).rsqrt()
     if weight is not None:
         made = made * weight
     return cast(made, input.dtype) if half else made

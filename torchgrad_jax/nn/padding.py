@@ -9,8 +9,11 @@ from typing import Any
 from torchgrad_jax.ops import padding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.indexing import copy_
 from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import narrow
 
 __all__ = [
     "channel_shuffle", "interpolate", "native_channel_shuffle", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
@@ -60,7 +63,33 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
     _check_amounts(shape, amounts, mode)
+    if mode == "circular" and input.requires_grad and per_thread.recorder.grad_enabled:
+        return _circular(input, amounts)
     return apply(registry[f"_{mode}_pad{dims}d"].bind((ARRAY, Static(amounts), Static(mode))), (input,))
+
+
+def _circular(input: Tensor, amounts: tuple[int, ...]) -> Tensor:
+    """Circular padding as PyTorch makes it: `input` is written into the middle, then the ends from what was written."""
+    ndim, shape = input._aval.ndim, input._aval.shape
+    pads = [(ndim - 1 - i, amounts[2 * i], amounts[2 * i + 1]) for i in range(len(amounts) // 2)]
+    size = list(shape)
+    for dim, before, after in pads:
+        size[dim] += before + after
+    out = input.new_empty(size)
+    inner, middle = input, out
+    for dim, before, after in reversed(pads):
+        length = shape[dim] + min(before, 0) + min(after, 0)
+        inner = narrow(inner, dim, max(-before, 0), length)
+        middle = narrow(middle, dim, max(before, 0), length)
+    copy_(middle, inner)
+    for dim, before, after in pads:
+        before, after = max(before, 0), max(after, 0)
+        period = size[dim] - before - after
+        if before:
+            copy_(narrow(out, dim, 0, before), narrow(out, dim, period, before))
+        if after:
+            copy_(narrow(out, dim, size[dim] - after, after), narrow(out, dim, before, after))
+    return out
 
 
 def _check_amounts(shape: tuple[int, ...], amounts: tuple[int, ...], mode: str) -> None:
@@ -122,15 +151,21 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (N, C, *) taken in turn from each of `groups` groups. RuntimeError where they do not divide."""
+    return _channels_shuffled("channel_shuffle", input, groups)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle`; as in PyTorch it has no derivative."""
+    return _channels_shuffled("native_channel_shuffle", input, groups)
+
+
+def _channels_shuffled(name: str, input: Tensor, groups: int) -> Tensor:
     _need_3_dims("channel_shuffle", input)
     if groups <= 0:
         raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
     if input._aval.shape[1] % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {input._aval.shape[1]} channels and {groups} groups.")
-    return apply(registry["channel_shuffle"].bind((ARRAY, Static(groups))), (input,))
-
-
-native_channel_shuffle = channel_shuffle
+    return apply(registry[name].bind((ARRAY, Static(groups))), (input,))
 
 
 # ---------------------------------------------------------------------- resampling

@@ -236,7 +236,7 @@ def _lp_pool(count: int, input: Tensor, norm_type: float, kernel_size: Any, stri
     pool = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}[count]
     size = int(np.prod(_numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)))
     mean = pool(input**norm_type, kernel_size, stride, 0, ceil_mode)
-    return ((mean.sign() * mean.abs()) * size) ** (1.0 / norm_type)
+    return ((mean.sign() * mean.abs().relu()) * size) ** (1.0 / norm_type)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:

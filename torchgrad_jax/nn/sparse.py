@@ -11,6 +11,7 @@ from torchgrad_jax.ops import embedding as _operators  # noqa: F401 - declares t
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.indexing import known_bounds
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import reshape
@@ -18,7 +19,13 @@ from torchgrad_jax.tensor.views import reshape
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
-def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, name: str = "embedding") -> Tensor:
+def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
+    name = _known_or_checked("embedding", weight, indices)
+    return call(name, weight, indices, padding_idx, bool(scale_grad_by_freq))
+
+
+def _known_or_checked(name: str, weight: Tensor, indices: Tensor) -> str:
+    """The operator for indices known to be in range, or the one that checks them. IndexError, RuntimeError where they do not fit."""
     if indices._aval.dtype not in (np.int64, np.int32):
         title = dtypes.of(indices._aval.dtype).title
         raise RuntimeError(
@@ -30,8 +37,7 @@ def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_fr
     bounds = known_bounds(indices) if indices._aval.size else (0, -1)
     if bounds is not None and (bounds[0] < 0 or bounds[1] >= weight._aval.shape[0]):
         raise IndexError("index out of range in self")
-    operator = registry["embedding_checked" if bounds is None else "embedding"]
-    return apply(operator.bind((ARRAY, ARRAY, Static(padding_idx), Static(bool(scale_grad_by_freq)))), (weight, indices))
+    return name + "_checked" if bounds is None else name
 
 
 def _padding(padding_idx: int | None, rows: int) -> int:
@@ -131,10 +137,9 @@ def embedding_bag(
     flat = reshape(input, (-1,))
     if padding_idx is not None:
         bags = np.where(np.asarray(flat._concrete()) == padding, -1, bags)
-    rows = _look_up(weight, flat, padding, scale_grad_by_freq, "embedding_bag")
-    bound = registry["_bag"].bind((ARRAY, ARRAY, Static(None) if per_sample_weights is None else ARRAY, Static(count), Static(mode)))
+    name = _known_or_checked("embedding_bag", weight, flat)
     where = created(from_data(bags.astype(np.int64), None, weight.device))
-    return apply(bound, (rows, where) if per_sample_weights is None else (rows, where, per_sample_weights))
+    return call(name, weight, flat, where, per_sample_weights, count, mode, padding, bool(scale_grad_by_freq))
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

@@ -90,6 +90,13 @@ def _floating(query: Any, *others: Any, **statics: Any) -> None:
         raise RuntimeError(f"expected scalar type Float but found {dtypes.of(query.dtype).title}")
 
 
+@op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False,
+    grads={"self": lambda grad, result, dim: result * (grad - jnp.sum(grad * result, axis=dim, keepdims=True))})  # fmt: skip
+def safe_softmax(x: Any, dim: int) -> Any:
+    """The softmax over the last dimension; 0 in a row that is masked altogether."""
+    return _weights(x)
+
+
 # PyTorch has a kernel of its own for four dimensions, and composes the others of matrix products.
 for _name, _node in (
     ("attention_fused", "ScaledDotProductFlashAttentionForCpuBackward0"), ("attention_batched", "UnsafeViewBackward0"),
@@ -97,7 +104,8 @@ for _name, _node in (
 ):  # fmt: skip
 
     @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,
-        toplevel=False, node=_node, results=("output", "weights"), grads=_FORMULAS, validate=_floating)  # fmt: skip
+        toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
+        results=("output", "weights"), grads=_FORMULAS, validate=_floating)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
         weights = _weights(_scores(query, key, attn_mask, is_causal, scale))

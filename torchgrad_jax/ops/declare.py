@@ -28,6 +28,9 @@ NUMBERS = (float, int, bool, complex)
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
 
+# The node of an operator that PyTorch has no derivative of: its edges are those of the inputs that need a gradient.
+NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
+
 registry: dict[str, Operator] = {}
 _bound: list[Any] = []
 
@@ -43,7 +46,10 @@ class Operator:
         self.grads: dict[str, Any] | None = options.get("grads")
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
         self.differentiable: bool = options.get("differentiable", True)
-        self.node: str = options.get("node") or _camel(self.name) + "Backward0"
+        self.node: str | Callable[..., str] = options.get("node") or _camel(self.name) + "Backward0"
+        self.constants: dict[str, str] = options.get("constants", {})
+        self.number_node: str | None = options.get("number_node")
+        self.edges: tuple[str, ...] | None = options.get("edges")
         self.view: Callable[..., Any] | None = options.get("view")
         self.validate: Callable[..., None] | None = options.get("validate")
         self.check: Callable[..., Any] | None = options.get("check")
@@ -76,6 +82,19 @@ class Operator:
             else:
                 layout.append(Static(static(schema, p, value, position)))
         return self.bind(tuple(layout)), operands
+
+    def has_edge(self, p: Parameter, specs: Sequence[ArgSpec]) -> bool:
+        """Whether `next_functions` has an entry for a parameter: a gradient could go there, whatever needs one in this call."""
+        if self.number_node is not None and isinstance(specs[0] if specs else None, type):
+            return False
+        if self.edges is not None:
+            return p.name in self.edges
+        if self.grads is not None:
+            return p.is_tensor and p.name in self.grads
+        if isinstance(self.linear, tuple):
+            return p.name in self.linear
+        whole = p.type == "Tensor" and bool(specs) and all(isinstance(s, Aval) and not dtypes.is_float(s.dtype) for s in specs)
+        return p.is_tensor and not whole
 
     def __repr__(self) -> str:
         return f"<operator {self.schema.text}>"
@@ -193,6 +212,24 @@ class BoundOperator:
         grads = self.operator.grads
         return None if grads is None else [grads.get(n) for n in self.names]
 
+    def node(self, specs: Sequence[ArgSpec]) -> str:
+        """The name of its node."""
+        found = self.operator.node
+        if self.operator.number_node is not None and any(isinstance(s, type) and role for s, role in zip(specs, self.number_roles(), strict=True)):
+            return self.operator.number_node
+        return found if isinstance(found, str) else found(**self._keywords())
+
+    def edges(self, specs: Sequence[ArgSpec]) -> list[int | None]:
+        """The entries of its node's `next_functions`: the operand that each belongs to, None for a tensor that is not given."""
+        found: dict[str, list[int | None]] = {}
+        operator, at = self.operator, 0
+        for p, item in zip(operator.schema.parameters, self.layout, strict=True):
+            count = 1 if item is ARRAY else item if type(item) is int else 0
+            if operator.has_edge(p, specs[at : at + count]):
+                found[p.name] = list(range(at, at + count)) or [None]
+            at += count
+        return [i for name in operator.edges or found for i in found.get(name, ())]
+
     def __repr__(self) -> str:
         return f"<{self.name}{self.statics or ''}>"
 
@@ -216,8 +253,11 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
+    constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
     differentiable: False for results that carry no gradient (comparisons, indices).
-    node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`.
+    node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
+        gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
+    edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
@@ -233,6 +273,15 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         return made
 
     return declare
+
+
+def no_derivative(name: str) -> Callable[[Any], Any]:
+    """The gradient formula of an operator that PyTorch has no derivative of: backward raises its RuntimeError."""
+
+    def refuse(grad: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return refuse
 
 
 def _camel(name: str) -> str:

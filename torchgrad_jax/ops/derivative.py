@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, BoundOperator, _bound, broadcast_to, convert
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
 
@@ -16,24 +16,25 @@ RESULT = -1
 class Plan:
     """How one operation is differentiated.
 
-    inputs: the operands that get a gradient, in order. saves: what backward keeps: an operand's index, or -1, -2 ... for the
-    first, second ... result. origins: for each of these, the index in `inputs`, or the result (-1, -2 ...), or None: where its own gradient
+    inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
+    saves: what backward keeps: an operand's index, or -1, -2 ... for the first, second ... result. origins: for each of these, the index in
+    `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
     lists: whether there is a sequence of tensors among the operands. node_class belongs to the layer above.
     """
 
     __slots__ = (
-        "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
-        "node_class", "lists", "_sig", "_apart", "_unpacking",
+        "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps",
+        "vjp", "node_class", "lists", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
-        self.name: str = bound.operator.node if isinstance(bound, BoundOperator) else bound.name
+        self.name: str = bound.node(sig.specs) if isinstance(bound, BoundOperator) else bound.name
         self.inputs = inputs
         self.avals = sig.avals
         self.single = sig.single
-        self.arity = len(sig.specs)
+        self.places, self.arity = _laid_out(sig, bound, inputs, self.name)
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
@@ -127,6 +128,15 @@ class Plan:
         return found
 
 
+def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) -> tuple[tuple[int, ...], int]:
+    if name == NOT_IMPLEMENTED:
+        return tuple(range(len(inputs))), len(inputs)
+    if not isinstance(bound, BoundOperator):
+        return inputs, len(sig.specs)
+    edges = bound.edges(sig.specs)
+    return tuple([edges.index(i) for i in inputs]), len(edges)
+
+
 class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's."""
 
@@ -155,9 +165,19 @@ def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
     if not bound.differentiable or not any(dtypes.is_float(a.dtype) for a in sig.avals):
         return None
     formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+    if isinstance(bound, BoundOperator) and bound.operator.constants:
+        for i in differentiable:
+            _refuse_constant(bound.operator.constants, bound.names[i])
     if formulas is not None:
         differentiable = [i for i in differentiable if formulas[i] is not None]
     return Plan(sig, bound, tuple(differentiable)) if differentiable else None
+
+
+def _refuse_constant(constants: dict[str, str], name: str) -> None:
+    if name in constants:
+        raise RuntimeError(
+            f"The function '{constants[name]}' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
+        )
 
 
 def _unbroadcast(g: Any, aval: Aval) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -64,8 +65,44 @@ def one_hot(x: Any, num_classes: int) -> Any:
     return (lax.expand_dims(x, (x.ndim,)) == classes).astype(np.int64)
 
 
-@op("_bag(Tensor rows, Tensor bags, Tensor? weights, int count, str mode)", method=False, toplevel=False, node="EmbeddingBagBackward0")
-def bag(rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
+def _bag_rows_grad(grad: Any, rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
+    return jax.vjp(lambda r: _bag(r, bags, weights, count, mode), rows)[1](grad)[0]
+
+
+def _bag_grad(
+    grad: Any, weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:  # fmt: skip
+    rows = _bag_rows_grad(grad, _rows(weight, indices), bags, weights, count, mode)
+    return _embedding_grad(rows, weight, indices, padding_idx, scale_grad_by_freq)
+
+
+def _bag_weights_grad(grad: Any, weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
+    return jax.vjp(lambda w: _bag(_rows(weight, indices), bags, w, count, mode), weights)[1](grad)[0]
+
+
+_BAG_SCHEMA = "(Tensor weight, Tensor indices, Tensor bags, Tensor? weights, int count, str mode, int padding_idx, bool scale_grad_by_freq)"
+_BAG: dict[str, Any] = dict(
+    method=False, toplevel=False, node="EmbeddingBagBackward0", grads={"weight": _bag_grad, "weights": _bag_weights_grad}
+)
+
+
+@op("embedding_bag" + _BAG_SCHEMA, **_BAG)
+def embedding_bag(
+    weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:  # fmt: skip
+    """The rows of `weight` at `indices`, which are known to be in range, reduced by bag."""
+    return _bag(_rows(weight, indices), bags, weights, count, mode)
+
+
+@op("embedding_bag_checked" + _BAG_SCHEMA, check=lambda offender: IndexError("index out of range in self"), **_BAG)
+def embedding_bag_checked(
+    weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:  # fmt: skip
+    """`embedding_bag` for indices that may be out of range."""
+    return _bag(_rows(weight, indices), bags, weights, count, mode), first_outside(indices, 0, weight.shape[0])
+
+
+def _bag(rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
     """Rows (n, dim) reduced by bag: their sum, mean or largest elements; bag -1 belongs to none. An empty bag is 0."""
     at = jnp.where(bags < 0, count, bags)
     if weights is not None:

@@ -12,7 +12,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op
 
 
 @op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="torch::autograd::CopyBackwards",
@@ -60,6 +60,12 @@ op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=Fals
     check=_out_of_bounds)  # fmt: skip
 def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
+
+
+@op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",))
+def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
+    """The elements at indices in range of the tensor expanded to `shape`."""
+    return _index(jnp.broadcast_to(x, shape), indices, tuple(range(len(shape))))
 
 
 def _index_put(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
@@ -177,12 +183,25 @@ def gather_along(x: Any, index: Any, dim: int) -> Any:
     return lax.reshape(found, shape)
 
 
+def _cut(src: Any, index: Any) -> Any:
+    """The part of `src` that `index` says where to write."""
+    return src if src.shape == index.shape or not src.ndim or not index.ndim else src[tuple(slice(n) for n in index.shape)]
+
+
+def _uncut(grad: Any, src: Any) -> Any:
+    """The gradient of `src` from that of its `_cut`."""
+    if grad.shape == src.shape or not grad.ndim or not src.ndim:
+        return lax.reshape(grad, src.shape)
+    return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(src.shape, grad.shape, strict=True)])
+
+
 def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
-    """`values` (of the index's shape, or a number) written, added ... at `index` along `dim`."""
+    """`values` (of at least the index's shape, or a number) written, added ... at `index` along `dim`."""
     shape = x.shape
     x, index = _as_vector(x), _as_vector(index)
     if not index.size:
         return lax.reshape(x, shape)
+    values = _cut(values, index)
     values = lax.reshape(values, index.shape) if values.ndim or index.shape == (1,) else values
     at = x.at[_along(x, index, dim)]
     made = getattr(at, how)(values, mode="promise_in_bounds", wrap_negative_indices=False)
@@ -281,7 +300,7 @@ def _clear_along(grad: Any, index: Any, dim: int) -> Any:
 
 @_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
           grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim),
-                 "src": lambda grad, index, dim: gather_along(grad, index, dim)})  # fmt: skip
+                 "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
 def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` written at `index` along `dim`."""
     return _write_along(x, index, src, dim, "set")
@@ -295,7 +314,7 @@ def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 
 @_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
-          grads={"self": SAME, "src": lambda grad, index, dim: gather_along(grad, index, dim)})  # fmt: skip
+          grads={"self": SAME, "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
 def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` added at `index` along `dim`; an index may occur several times."""
     return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
@@ -364,6 +383,7 @@ def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_se
 
 
 def _reduce_self(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    src = _cut(src, index)
     if reduce == "sum":
         made = grad
     elif reduce == "mean":
@@ -384,6 +404,10 @@ def _winners(x: Any, index: Any, src: Any, result: Any, dim: int) -> Any:
 
 
 def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    return _uncut(_reduce_cut(grad, self, index, _cut(src, index), result, dim, reduce, include_self), src)
+
+
+def _reduce_cut(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
     if reduce == "sum":
         return gather_along(grad, index, dim)
     if reduce == "mean":
@@ -399,7 +423,14 @@ def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: in
           grads={"self": _reduce_self, "src": _reduce_src})  # fmt: skip
 def scatter_reduce(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """See `reduce_along`."""
-    return reduce_along(x, index, src, dim, reduce, include_self)
+    return reduce_along(x, index, _cut(src, index), dim, reduce, include_self)
+
+
+@_indexed("scatter_reduced(Tensor self, int dim, Tensor index, Tensor src, str reduce)", outside_dimension, node=NOT_IMPLEMENTED,
+          grads={"self": no_derivative("scatter"), "src": no_derivative("scatter")})  # fmt: skip
+def scatter_reduced(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
+    """`scatter` with the argument `reduce`, which PyTorch has no derivative of."""
+    return reduce_along(x, index, _cut(src, index), dim, reduce, True)
 
 
 # ---------------------------------------------------------------------- elements in order

@@ -416,6 +416,16 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: boo
     return triangular(a, b.astype(a.dtype), not upper, left, unit=unitriangular)
 
 
+@op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
+    results=("solution", "cloned_coefficient"), **PRIVATE)  # fmt: skip
+def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+    """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
+    turned = a.mT if transpose else a
+    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    turned, b = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (turned, b))
+    return triangular(turned, b, upper == transpose, True, unit=unitriangular), a
+
+
 # ---------------------------------------------------------------------- determinants
 
 
@@ -535,18 +545,18 @@ def permutation_matrix(permutation: Any, dtype: Any) -> Any:
     return (permutation[..., None, :] == jnp.arange(rows, dtype=permutation.dtype)[:, None]).astype(dtype)
 
 
-@op("linalg_lu(Tensor self)", results=("permutation", "L", "U"), validate=_plain("linalg.lu"), **PRIVATE,
-    grads={"self": lambda grad1, grad2, permutation, L, U: _lu_grad(permutation, L, U, grad1, grad2)})  # fmt: skip
+@op("linalg_lu(Tensor self)", results=("L", "U", "permutation"), validate=_plain("linalg.lu"), **PRIVATE,
+    grads={"self": lambda grad0, grad1, permutation, L, U: _lu_grad(permutation, L, U, grad0, grad1)})  # fmt: skip
 def linalg_lu(a: Any) -> Any:
-    """A permutation, a lower triangle with ones and an upper triangle whose product is the matrix."""
+    """A lower triangle with ones, an upper triangle and a permutation whose product is the matrix."""
     lu, _, permutation = _lu(a)
-    return (permutation.astype(jnp.int32), *_unpack(lu))
+    return (*_unpack(lu), permutation.astype(jnp.int32))
 
 
-@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("permutation", "L", "U"), linear=("LU_data",), **PRIVATE)
+@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("L", "U", "permutation"), linear=("LU_data",), **PRIVATE)
 def lu_unpack(lu: Any, pivots: Any) -> Any:
-    """The permutation and the triangles that lu_factor returned in one matrix."""
-    return (permutation_of(pivots, lu.shape[-2]).astype(jnp.int32), *_unpack(lu))
+    """The triangles that lu_factor returned in one matrix, and the permutation."""
+    return (*_unpack(lu), permutation_of(pivots, lu.shape[-2]).astype(jnp.int32))
 
 
 def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool) -> None:

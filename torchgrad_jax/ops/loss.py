@@ -123,7 +123,8 @@ _OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elemen
 
 
 @op(
-    "binary_cross_entropy" + _BCE, method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
+    "binary_cross_entropy" + _BCE, constants={"weight": "binary_cross_entropy"},
+    method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
     grads={"self": _bce_grad, "target": _bce_target_grad},
 )  # fmt: skip
 def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
@@ -160,6 +161,7 @@ def _with_logits_target_grad(grad: Any, self: Any, target: Any, weight: Any, pos
 
 @op(
     "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, str reduction)", promote="common",
+    constants={n: "binary_cross_entropy_with_logits" for n in ("weight", "pos_weight")},
     method=False, toplevel=False, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
 )  # fmt: skip
 def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
@@ -168,6 +170,7 @@ def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: An
 
 
 @op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False,
+    constants={"target": "soft_margin_loss"},
     grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * lax.logistic(-target * self)})  # fmt: skip
 def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
     """log(1 + exp(-target * self))."""
@@ -225,7 +228,9 @@ def _declare_nll() -> None:
     """The negative log likelihood, for (N, C) and for (N, C, H, W), where the targets are known to be classes and where they are not."""
     schema = "(Tensor self, Tensor target, Tensor? weight, Index ignore_index, str reduction)"
     for name, node in (("nll_loss", "NllLossBackward0"), ("nll_loss2d", "NllLoss2DBackward0")):
-        common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad})
+        common: dict[str, Any] = dict(
+            node=node, constants={"weight": f"{name}_forward"}, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad}
+        )  # fmt: skip
         op(f"_{name}{schema}", **common)(_nll)
         op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), **common)(_checked_nll)
 
@@ -245,7 +250,7 @@ def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> An
 
 
 @op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, int p, float margin, str reduction)", method=False, toplevel=False,
-    check=lambda _: RuntimeError("target out of range"))  # fmt: skip
+    edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"))  # fmt: skip
 def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
     """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
     return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1])
@@ -303,15 +308,3 @@ def _norm_grad(grad: Any, x: Any, norm: Any, p: float) -> Any:
 
 
 # ---------------------------------------------------------------------- arithmetic with the node names of PyTorch's overloads for numbers
-
-
-@op("_mul_number(Tensor self, Scalar other)", method=False, toplevel=False, node="MulBackward1", grads={"self": lambda grad, other: grad * other})
-def mul_number(x: Any, other: Any) -> Any:
-    """self * other."""
-    return x * other
-
-
-@op("_div_number(Tensor self, Scalar other)", method=False, toplevel=False, node="DivBackward1", grads={"self": lambda grad, other: grad / other})
-def div_number(x: Any, other: Any) -> Any:
-    """self / other."""
-    return x / other

@@ -158,6 +158,16 @@ def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool)
 
 
 @op(
+    "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False,
+    grads={"x1": lambda grad, x1, x2, result: _cdist_grad(grad, x1, x2, result, 2.0, True),
+           "x2": lambda grad, x1, x2, result: _cdist_grad(jnp.swapaxes(grad, -1, -2), x2, x1, jnp.swapaxes(result, -1, -2), 2.0, True)},
+)  # fmt: skip
+def euclidean_dist(x: Any, y: Any) -> Any:
+    """The distances of every row of `x1` from every row of `x2`, by a matrix product."""
+    return _cdist(x, y, 2.0, True)
+
+
+@op(
     "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0",
     grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grad(grad, x1, x2, result, p, product),
            "x2": lambda grad, x1, x2, result, p, product: _cdist_grad(jnp.swapaxes(grad, -1, -2), x2, x1, jnp.swapaxes(result, -1, -2), p, product)},

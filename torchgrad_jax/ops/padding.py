@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op
 from torchgrad_jax.ops.pooling import along
 
 Ints = tuple[int, ...]
@@ -83,6 +83,17 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
 @op("channel_shuffle(Tensor self, int groups)", linear=True, method=False, toplevel=False)
 def channel_shuffle(x: Any, groups: int) -> Any:
     """The channels of (N, C, *), split into groups, taken in turn from each group."""
+    return _shuffled(x, groups)
+
+
+@op("native_channel_shuffle(Tensor self, int groups)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+    grads={"self": no_derivative("native_channel_shuffle")})
+def native_channel_shuffle(x: Any, groups: int) -> Any:
+    """`channel_shuffle` by PyTorch's kernel, which has no derivative."""
+    return _shuffled(x, groups)
+
+
+def _shuffled(x: Any, groups: int) -> Any:
     n, c, *spatial = x.shape
     blocks = lax.reshape(x, (n, groups, c // groups, *spatial))
     return lax.reshape(jnp.swapaxes(blocks, 1, 2), x.shape)

@@ -12,7 +12,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import SAME, convert, op
 
 
-def _refuse_bool_sub(a: Any, b: Any, **_: Any) -> None:
+def _refuse_bool_sub(a: Any, b: Any, *_: Any) -> None:
     if _is_bool(a) and _is_bool(b):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
@@ -60,11 +60,18 @@ def sub_scaled(x: Any, y: Any, alpha: Any) -> Any:
     return lax.sub(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
 
 
-@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub, node="RsubBackward1",
+@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub, number_node="RsubBackward1",
     grads={"self": lambda grad: -grad, "other": SAME})  # fmt: skip
 def rsub(x: Any, y: Any) -> Any:
     """other - self, element by element."""
     return lax.sub(y, x)
+
+
+@op("rsub_scaled(Tensor self, Tensor|Scalar other, Scalar alpha)", promote="common", validate=_refuse_bool_sub, method=False, toplevel=False,
+    node="RsubBackward0", number_node="RsubBackward1", grads={"self": lambda grad, alpha: -grad * alpha.conj(), "other": SAME})  # fmt: skip
+def rsub_scaled(x: Any, y: Any, alpha: Any) -> Any:
+    """other - alpha * self, element by element."""
+    return lax.sub(y, lax.mul(x, jnp.broadcast_to(alpha, x.shape)))
 
 
 @op("mul(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, aliases=("multiply",),
@@ -124,6 +131,25 @@ def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     return x + value * (a / b)
 
 
+# ---------------------------------------------------------------------- arithmetic with a number within PyTorch's own functions
+# There a number is no tensor, so that the node has another name and no edge for it.
+
+
+def _with_number(name: str, function: Any, gradient: Any) -> None:
+    def with_number(x: Any, number: Any) -> Any:
+        return function(x, number)
+
+    with_number.__doc__ = f"{name} of a tensor and a number."
+    op(f"_{name}_number(Tensor self, Scalar other)", method=False, toplevel=False, node=f"{name.capitalize()}Backward1",
+       grads={"self": gradient})(with_number)  # fmt: skip
+
+
+_with_number("add", lax.add, SAME)
+_with_number("sub", lax.sub, SAME)
+_with_number("mul", lax.mul, lambda grad, other: grad * other)
+_with_number("div", lax.div, lambda grad, other: grad / other)
+
+
 # ---------------------------------------------------------------------- powers
 
 
@@ -168,6 +194,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 @op(
     "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False, node="PowBackward1",
+    number_node="PowBackward2",
     grads={
         "self": lambda grad, self, exponent: grad
         * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
@@ -280,15 +307,25 @@ ceil = _rounding("ceil", lax.ceil, "The smallest integer that is not below.")
 trunc = _rounding("trunc", jnp.trunc, "The integer part.")
 
 
-@op("round(Tensor self, *, int decimals=0)", inplace=True, grads={"self": _zero})
+@op("round(Tensor self, *, int decimals=0)", inplace=True, grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
 def round_(x: Any, decimals: int) -> Any:
     """The nearest number of `decimals` decimals, halves to even."""
+    return _rounded(x, decimals)
+
+
+def _rounded(x: Any, decimals: int) -> Any:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     if decimals == 0:
         return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     scale = 10.0**decimals
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
+
+
+@op("special_round(Tensor self, *, int decimals=0)", method=False, toplevel=False, grads={"self": _zero}, node="RoundBackward1")
+def special_round(x: Any, decimals: int) -> Any:
+    """`round`, under the node that PyTorch gives it where decimals are passed on."""
+    return _rounded(x, decimals)
 
 
 # ---------------------------------------------------------------------- comparison and logic
@@ -407,6 +444,7 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
 
 
 @op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None,
+    node="MaskedFillBackward1", number_node="MaskedFillBackward0",
     grads={"self": lambda grad, mask: jnp.where(mask, jnp.zeros_like(grad), grad),
            "value": lambda grad, mask: jnp.where(mask, grad, jnp.zeros_like(grad)).sum()})  # fmt: skip
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
@@ -434,7 +472,7 @@ def zeros_of(x: Any) -> Any:
 # ---------------------------------------------------------------------- filling
 
 
-@op("fill(Tensor self, Tensor|Scalar value)", method=False, node="FillBackward0",
+@op("fill(Tensor self, Tensor|Scalar value)", method=False, node="FillBackward1", number_node="FillBackward0",
     grads={"self": _zero, "value": lambda grad: grad.sum()})  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""
@@ -448,7 +486,7 @@ def zero(x: Any) -> Any:
 
 
 @op("div_rounded(Tensor self, Tensor|Scalar other, str rounding_mode)", promote="common", inplace=True, method=False, toplevel=False,
-    node="DivBackward1", grads={"self": lambda grad: jnp.zeros_like(grad), "other": lambda grad: jnp.zeros_like(grad)})  # fmt: skip
+    node="DivBackward2", grads={"self": lambda grad: jnp.zeros_like(grad), "other": lambda grad: jnp.zeros_like(grad)})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     if rounding_mode == "floor":

@@ -25,6 +25,27 @@ def unsafe_view(x: Any, size: tuple[int, ...]) -> Any:
     return lax.reshape(x, size)
 
 
+# What PyTorch's functions do in place to a tensor that they have just made; nobody else sees it, so there is nothing to write to.
+
+
+@op("_squeeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="SqueezeBackward4")
+def squeeze_written(x: Any, dim: int) -> Any:
+    """Without the dimension `dim`, if it is of size 1."""
+    return lax.squeeze(x, (dim,)) if x.ndim and x.shape[dim] == 1 else x
+
+
+@op("_unsqueeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="UnsqueezeBackward1")
+def unsqueeze_written(x: Any, dim: int) -> Any:
+    """With a new dimension of size 1."""
+    return lax.expand_dims(x, (dim,))
+
+
+@op("_transpose_written(Tensor self, int dim0, int dim1)", method=False, toplevel=False, linear=True, node="TransposeBackward1")
+def transpose_written(x: Any, dim0: int, dim1: int) -> Any:
+    """With two dimensions exchanged."""
+    return jnp.swapaxes(x, dim0, dim1)
+
+
 @op("unbind(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True)
 def unbind(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
     """The slices along `dim`."""

@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
 from torchgrad_jax.ops.reduction import title, wrap_one
 
@@ -229,46 +229,6 @@ def mode(x: Any, dim: int, keepdim: bool) -> Any:
     return _one_of_order(x, lax.expand_dims(lax.argmax(length, dim, np.int64), (dim,)), dim, keepdim, order)
 
 
-# ---------------------------------------------------------------------- quantiles
-
-INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def _declare_quantile(name: str, ignore_nan: bool) -> None:
-    @op(f"{name}(Tensor self, Tensor|Scalar q, int? dim, bool keepdim, str interpolation)", method=False, toplevel=False, node="SqueezeBackward4")
-    def quantile(x: Any, q: Any, dim: Any, keepdim: bool, interpolation: str) -> Any:
-        """The `q`-th quantiles along `dim` (all elements where None); the dimension of a vector `q` comes first."""
-        ndim = x.ndim
-        q = convert(q, np.dtype(x.dtype))
-        axis = 0 if dim is None or not ndim else wrap_one(dim, ndim)
-        flat = x.reshape(-1) if dim is None or not ndim else x
-        found = _quantiles(jnp.moveaxis(flat, axis, -1), q, ignore_nan, interpolation)
-        if keepdim:
-            found = found.reshape(q.shape + (1,) * ndim) if dim is None else jnp.expand_dims(found, q.ndim + axis) if ndim else found
-        return found
-
-
-def _quantiles(x: Any, q: Any, ignore_nan: bool, interpolation: str) -> Any:
-    """Along the last dimension; the shape of `q` comes first."""
-    values = take_along(x, sorted_order(lax.stop_gradient(x), x.ndim - 1, False), x.ndim - 1)
-    nans = jnp.isnan(x).sum(-1, keepdims=True)
-    last = (x.shape[-1] - nans - 1 if ignore_nan else jnp.full_like(nans, x.shape[-1] - 1)).astype(x.dtype)
-    rank = jnp.maximum(q.reshape(-1) * last, 0)
-    if not ignore_nan:
-        rank = jnp.where(nans > 0, last, rank)
-    if interpolation in ("lower", "higher", "nearest"):
-        rank = {"lower": jnp.floor, "higher": jnp.ceil, "nearest": jnp.round}[interpolation](rank)
-    below = jnp.floor(rank)
-    low, high = take_along(values, below.astype(np.int64), x.ndim - 1), take_along(values, jnp.ceil(rank).astype(np.int64), x.ndim - 1)
-    weight = jnp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
-    if interpolation in ("linear", "midpoint"):
-        low = jnp.where(weight < 0.5, low + weight * (high - low), high - (high - low) * (1 - weight))
-    return jnp.moveaxis(low, -1, 0).reshape(q.shape + x.shape[:-1])
-
-
-_declare_quantile("quantile", False)
-_declare_quantile("nanquantile", True)
-
 # ---------------------------------------------------------------------- search and counting
 
 
@@ -330,3 +290,12 @@ def isin(elements: Any, test_elements: Any, invert: bool) -> Any:
     return jnp.isin(elements.astype(kind), test_elements.astype(kind), invert=invert)
 
 
+def _refuse_distinct(grad: Any, name: str) -> Any:
+    raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+
+@op("_distinct(Tensor self, Tensor values, str name)", method=False, toplevel=False, edges=("self",), grads={"self": _refuse_distinct},
+    node=lambda name: "".join(w.capitalize() for w in name.split("_")) + "Backward0")  # fmt: skip
+def distinct(x: Any, values: Any, name: str) -> Any:
+    """The distinct elements of `self`, already found."""
+    return values

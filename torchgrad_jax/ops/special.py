@@ -11,18 +11,10 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op
 from torchgrad_jax.ops.reduction import title, wide
 
 # The grad_fn of an operation that PyTorch has no derivative for.
-NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
-
-
-def _no_derivative(name: str) -> Any:
-    def refuse(grad: Any) -> Any:
-        raise RuntimeError(f"derivative for aten::{name} is not implemented")
-
-    return {"self": refuse, "other": refuse}
 
 
 def _zero(grad: Any) -> Any:
@@ -82,7 +74,8 @@ def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, st
     schema = "(Tensor|Scalar self, Tensor|Scalar other)"
     options = {"promote": "common", "method": False, "toplevel": False}
     for suffix, node in nodes.items():
-        op(f"{name}{suffix}{schema}", node=node, grads=grads, **options)(plain)
+        edges = ("self",) if suffix == "_number" else None
+        op(f"{name}{suffix}{schema}", node=node, grads=grads, edges=edges, **options)(plain)
     op(f"{name}_checked{schema}", differentiable=False, check=_zero_division, **options)(checked)
 
 
@@ -95,7 +88,8 @@ _declare_division(
     {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(self, other)}, "The remainder with the divisor's sign.",
 )  # fmt: skip
 _declare_division(
-    "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, _no_derivative("floor_divide"), "self / other, rounded down."
+    "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, {n: no_derivative("floor_divide") for n in ("self", "other")},
+    "self / other, rounded down.",
 )  # fmt: skip
 
 
@@ -166,8 +160,8 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
         return grad * jnp.where(flat, 0, log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
 
     xlog.__doc__ = f"self * log({'1 + ' * shift}other), 0 where self is 0."
-    for suffix, node in zip(("_tensors", "_self_number", "_other_number"), nodes, strict=True):
-        op(f"{name}{suffix}(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=node,
+    for suffix, node, edges in zip(("_tensors", "_self_number", "_other_number"), nodes, (None, ("other",), ("self",)), strict=True):
+        op(f"{name}{suffix}(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=node, edges=edges,
            grads={"self": grad_of_self, "other": lambda grad, self, other: grad * self / (other + shift)})(xlog)  # fmt: skip
 
 
@@ -263,8 +257,6 @@ _hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, resu
 _hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0")
 _hidden("i1", special.i1, "The modified Bessel function of order 1.")
 _hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0")
-_hidden("ndtr", special.ndtr, "The standard normal distribution function.",
-        lambda grad, self: grad * lax.exp(-self * self / 2) / math.sqrt(2 * math.pi), "MulBackward1")  # fmt: skip
 _hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi))
 _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
         lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi))  # fmt: skip
@@ -272,7 +264,8 @@ _hidden("bessel_j0", lambda x: special.bessel_jn(x, v=0)[0], "The Bessel functio
 _hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel function of the first kind of order 1.")
 
 
-@op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False,
+@op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
+    number_node="SpecialZetaBackward1",
     grads={"other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
@@ -283,13 +276,14 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
-@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",), grads={"other": _gamma_density})
+@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",), edges=("self", "other"),
+    grads={"other": _gamma_density})  # fmt: skip
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
     return special.gammainc(x, y)
 
 
-@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",),
+@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",), edges=("self", "other"),
     grads={"other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
@@ -311,7 +305,7 @@ def mvlgamma(x: Any, p: int) -> Any:
 
 
 @op("heaviside(Tensor self, Tensor values)", inplace=True, node=NOT_IMPLEMENTED, promote="same",
-    grads={"self": _no_derivative("heaviside")["self"], "values": _no_derivative("heaviside")["self"]})  # fmt: skip
+    grads={"self": no_derivative("heaviside"), "values": no_derivative("heaviside")})  # fmt: skip
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
     x, values = jnp.broadcast_arrays(x, values)
@@ -329,11 +323,12 @@ def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
 
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
     op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
+       edges=("self",) if _suffix == "number" else None,
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
 
 @op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=_refuse("nextafter_cpu", "iubc"),
-    grads=_no_derivative("nextafter"))  # fmt: skip
+    grads={n: no_derivative("nextafter") for n in ("self", "other")})  # fmt: skip
 def nextafter(x: Any, y: Any) -> Any:
     """The next floating point number from self towards other."""
     return lax.nextafter(x, y)

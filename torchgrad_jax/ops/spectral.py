@@ -26,7 +26,6 @@ from torchgrad_jax.ops.linalg import (
     failure,
     first_failure,
     identity,
-    inverse_and_info,
     matrix_float,
     mul,
     square_float,
@@ -300,8 +299,8 @@ def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
 # ---------------------------------------------------------------------- functions of matrices
 
 
-@op("matrix_power_zero(Tensor self)", node="CopyBackwards", grads={"self": lambda grad: jnp.zeros_like(grad)}, **PRIVATE)
-def matrix_power_zero(a: Any) -> Any:
+@op("_identity_like(Tensor self)", differentiable=False, **PRIVATE)
+def identity_like(a: Any) -> Any:
     """The identity in the shape of `self`."""
     return jnp.broadcast_to(identity(a), a.shape)
 
@@ -322,19 +321,3 @@ def _matrix_exp_grad(grad: Any, self: Any) -> Any:
 def linalg_matrix_exp(a: Any) -> Any:
     """The exponential of a matrix."""
     return _matrix_exp(a)
-
-
-def _norm(a: Any, p: Any) -> Any:
-    if p == "fro":
-        return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(a)), (-2, -1)))
-    if p == "nuc":
-        return jnp.sum(jnp.linalg.svd(a, compute_uv=False), -1)
-    sums = jnp.sum(jnp.abs(a), -2 if abs(p) == 1 else -1)
-    return sums.max(-1) if p > 0 else sums.min(-1)
-
-
-@op("linalg_cond(Tensor self, any p)", node="NanToNumBackward0", **PRIVATE)
-def linalg_cond(a: Any, p: Any) -> Any:
-    """The product of the norms of a matrix and its inverse; infinity for a singular matrix."""
-    product = _norm(a, p) * _norm(inverse_and_info(a)[0], p)
-    return jnp.where(jnp.isnan(product), jnp.inf, product)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +13,14 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import pow as power
+from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import select
 
 _BOTH = (ARRAY, ARRAY)
+_AS_REAL = registry["view_as_real"].bind((ARRAY,))
 
 
 def _operand(name: str, x: Any) -> Any:
@@ -156,6 +160,13 @@ def _polygamma_inplace(self: Tensor, n: int) -> Tensor:
     return apply_inplace(registry["polygamma_written"].bind((ARRAY, Static(int(n)))), (self,))
 
 
+def ndtr(input: Tensor, *, out: Any = None) -> Tensor:
+    """The standard normal distribution function."""
+    x = input if dtypes.is_float(input._aval.dtype) else cast(input, dtypes.get_default_dtype())
+    made = with_number("mul", with_number("add", apply(registry["erf"].bind((ARRAY,)), (with_number("mul", x, math.sqrt(0.5)),)), 1), 0.5)
+    return made if out is None else write_out("special_ndtr", out, made)
+
+
 def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent in float64, or complex128 if one is complex."""
     kinds = [promotion.result_type([_spec(x)]) for x in (input, exponent)]
@@ -180,19 +191,26 @@ def positive(input: Tensor) -> Tensor:
 
 def real(input: Tensor) -> Tensor:
     """The real part, as a copy; a real tensor itself."""
-    return apply(registry["_real"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
+    return select(apply(_AS_REAL, (input,)), -1, 0) if input._aval.dtype.kind == "c" else input
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, as a copy. RuntimeError for real tensors."""
     if input._aval.dtype.kind != "c":
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return apply(registry["_imag"].bind((ARRAY,)), (input,))
+    return select(apply(_AS_REAL, (input,)), -1, 1)
 
 
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor itself."""
     return apply(registry["_conj"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
+
+
+def clamp_parts(input: Any, low: float, high: float) -> Tensor:
+    """The elements, or their real and imaginary parts, kept in [low, high]."""
+    if input._aval.dtype.kind != "c":
+        return input.clamp(low, high)
+    return apply(registry["complex"].bind((ARRAY, ARRAY)), (real(input).clamp(low, high), imag(input).clamp(low, high)))
 
 
 def _itself(input: Tensor) -> Tensor:
@@ -211,8 +229,8 @@ def _adjoint(input: Tensor) -> Tensor:
 
 
 _RENAMED = {"gammaln": "lgamma", "psi": "digamma", "gammainc": "igamma", "gammaincc": "igammac", "multigammaln": "mvlgamma", "expit": "sigmoid"}
-_HIDDEN = ("entr", "erfcx", "i0e", "i1", "i1e", "ndtr", "ndtri", "log_ndtr", "zeta", "bessel_j0", "bessel_j1")
-_SHARED = ("digamma", "i0", "logit", "sinc", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "round")
+_HIDDEN = ("entr", "round", "erfcx", "i0e", "i1", "i1e", "ndtri", "log_ndtr", "zeta", "bessel_j0", "bessel_j1")
+_SHARED = ("digamma", "i0", "logit", "sinc", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p")
 
 TOPLEVEL: dict[str, Any] = {
     "fmod": fmod, "remainder": remainder, "floor_divide": floor_divide, "lerp": lerp, "copysign": copysign, "xlogy": xlogy, "xlogy_": xlogy_,
@@ -232,5 +250,5 @@ SPECIAL: dict[str, Any] = {
     **{n: function_of(registry["special_" + n]) for n in _HIDDEN},
     **{n: function_of(registry[target]) for n, target in _RENAMED.items()},
     **{n: function_of(registry[n]) for n in _SHARED},
-    "xlogy": xlogy, "xlog1py": xlog1py, "polygamma": polygamma,
+    "xlogy": xlogy, "xlog1py": xlog1py, "polygamma": polygamma, "ndtr": ndtr,
 }  # fmt: skip

@@ -17,6 +17,7 @@ from torchgrad_jax.tensor import functions, views
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
+from torchgrad_jax.tensor.indexing import copy_
 from torchgrad_jax.tensor.shaping import flip
 from torchgrad_jax.tensor.tensor import Tensor, created
 
@@ -114,8 +115,8 @@ _TRIANGULAR = _named("triangular_solve", "solution", "cloned_coefficient")
 
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
-    a = views.transpose(A, -2, -1) if transpose else A
-    return _TRIANGULAR(solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular), views.clone(A))
+    solve_triangular(A.detach(), b.detach(), upper=upper)  # says what does not fit
+    return _TRIANGULAR(*call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
 
 
 # ---------------------------------------------------------------------- determinants
@@ -239,7 +240,7 @@ def _pivoting(name: str, pivot: bool) -> None:
 def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U."""
     _pivoting("linalg.lu", pivot)
-    permutation, lower, upper = call("linalg_lu", A)
+    lower, upper, permutation = call("linalg_lu", A)
     return with_out("linalg_lu", out, _LU(call("permutation_matrix", permutation, A._aval.dtype), lower, upper))
 
 
@@ -264,7 +265,7 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """(P, L, U) of what lu_factor gave; those not asked for are empty."""
-    permutation, lower, upper = call("lu_unpack", LU_data, LU_pivots)
+    lower, upper, permutation = call("lu_unpack", LU_data, LU_pivots)
     empty = created(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
     matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
     return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
@@ -339,22 +340,44 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
         made = views.squeeze(first / last if p == 2 else last / first, -1)
     else:
         check_square(f"linalg.cond(ord={p})", A._aval)
-        made = call("linalg_cond", A, p)
+        made = _norm_of_inverse(A, p)
     return with_out("linalg_cond", out, made)
+
+
+def _norm_of_inverse(A: Tensor, p: Any) -> Any:
+    """The product of the norms of a matrix and its inverse."""
+    from torchgrad_jax.tensor.reductions import matrix_norm
+
+    if p == "nuc":
+        s = svdvals(A)
+        return s.sum(-1) * s.reciprocal().sum(-1)
+    inverse, info = call("linalg_inv_ex", A)[:2]
+    inverse = inverse.masked_fill(views.unsqueeze(views.unsqueeze(info, -1), -1) != 0, math.inf)
+    return (matrix_norm(A, p) * matrix_norm(inverse, p)).nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0, 1 ... of the elements, as columns."""
     if not x._aval.ndim or (N is not None and N <= 1):
         raise RuntimeError("N must be greater than 1.")
-    return call("vander", x, x._aval.shape[-1] if N is None else N, True)
+    count = (x._aval.shape[-1] if N is None else N) - 1
+    wide = views.expand(views.unsqueeze(x, -1), (*x._aval.shape, count))
+    return call("cat", [x.new_ones((*x._aval.shape, 1)), wide.cumprod(-1)], x._aval.ndim)
 
 
 def torch_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector's elements as columns, descending unless `increasing`."""
     if x._aval.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
-    made = call("vander", x, x._aval.shape[0] if N is None else N, True)
+    rows = x._aval.shape[0]
+    count = rows if N is None else N
+    if count < 0:
+        raise RuntimeError("N must be non-negative.")
+    made = x.new_ones((rows, count))
+    if count > 1:
+        powers = views.narrow(made, 1, 1, count - 1)
+        copy_(powers, views.unsqueeze(x, 1))
+        copy_(powers, views.narrow(made, 1, 1, count - 1).cumprod(1))
     return made if increasing else flip(made, 1)
 
 
@@ -365,8 +388,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> Tensor:
     """X with tensordot(A, X) = B."""
-    order = tuple(d for d in range(A._aval.ndim) if d not in dims) + tuple(dims) if dims is not None else tuple(range(A._aval.ndim))
-    a = views.permute(A, order)
+    a = A if dims is None else views.permute(A, (*(d for d in range(A._aval.ndim) if d not in dims), *dims))
     shape = a._aval.shape[B._aval.ndim :]
     size = B._aval.size
     if math.prod(shape) != size:
@@ -374,7 +396,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
             f"{math.prod(shape)} != {size}"
         )
-    return with_out("linalg_tensorsolve", out, views.reshape(solve(views.reshape(a, (size, size)), views.reshape(B, (size,))), shape))
+    return with_out("linalg_tensorsolve", out, views.reshape(solve(views.reshape(a, (size, size)), views.flatten(B)), shape))
 
 
 # ---------------------------------------------------------------------- adjoint

@@ -18,7 +18,7 @@ from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out, 
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.tensor import Tensor, created
-from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
+from torchgrad_jax.tensor.views import contiguous, expand, reshape, squeeze, t, transpose, unsqueeze
 
 
 def _tensor_or_number(name: str, x: Any) -> Any:
@@ -86,6 +86,11 @@ add_ = _inplace_with_alpha("add")
 sub_ = _inplace_with_alpha("sub")
 
 
+def with_number(name: str, x: Tensor, number: Any) -> Any:
+    """"add", "sub", "mul" or "div" of a tensor and a number, as PyTorch's own functions call it: the node has no entry for the number."""
+    return apply(registry[f"_{name}_number"].bind((ARRAY, ARRAY)), (x, number))
+
+
 def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """In-place version of `div`."""
     other = _tensor_or_number("div_", other)
@@ -99,6 +104,14 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
         return apply_inplace(registry["pow_tensor"].bind((ARRAY, ARRAY)), (self, exponent))
     return apply_inplace(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow_", exponent)))), (self,))
+
+
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    other = _tensor_or_number("rsub", other)
+    if alpha == 1:
+        return apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other))
+    return apply(registry["rsub_scaled"].bind((ARRAY, ARRAY, ARRAY)), (input, other, alpha))
 
 
 _DIV = function_of(registry["div"])
@@ -177,13 +190,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.title}")
     operands = [x for x in (input, other)]
     target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])
-    shape = broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
+    broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
     full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else created(from_data(x, dtypes.of(target), condition.device)) for x in operands]
-    return apply(registry["where_self"].bind((ARRAY,) * 3), (_to_shape(condition, shape), *(_to_shape(x, shape) for x in full)))
-
-
-def _to_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return x if x._aval.shape == shape else expand(x, shape)
+    return apply(registry["where_self"].bind((ARRAY,) * 3), (condition, *full))
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -207,12 +216,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where `mask` is true, in one dimension. Looks at the mask."""
-    from torchgrad_jax.tensor.indexing import getitem
-
     if mask._aval.dtype != np.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    shape = broadcast_shapes(input._aval.shape, mask._aval.shape)
-    return getitem(_to_shape(input, shape), _to_shape(mask, shape))
+    shape = broadcast_shapes(input._aval.shape, mask._aval.shape) or (1,)
+    indices = nonzero(mask if mask._aval.shape == shape else expand(mask.detach(), shape), as_tuple=True)
+    return apply(registry["_masked_select"].bind((ARRAY, len(indices), Static(shape))), (input, *indices))
 
 
 # ---------------------------------------------------------------------- matrix products
@@ -221,6 +229,7 @@ _MM = registry["mm"].bind((ARRAY, ARRAY))
 _BMM = registry["bmm"].bind((ARRAY, ARRAY))
 _MV = registry["mv"].bind((ARRAY, ARRAY))
 _DOT = registry["dot"].bind((ARRAY, ARRAY))
+_SQUEEZE_0 = registry["_squeeze_written"].bind((ARRAY, Static(0)))
 
 
 def _general_matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
@@ -235,14 +244,37 @@ def _general_matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     elif a.ndim == 2 and b.ndim == 1:
         made = apply(_MV, (input, other))
     elif a.ndim == 1 and b.ndim == 2:
-        made = squeeze(apply(_MM, (unsqueeze(input, 0), other)), 0)
+        made = apply(_SQUEEZE_0, (apply(_MM, (unsqueeze(input, 0), other)),))
     elif a.ndim == 2 and b.ndim == 2:
         made = apply(_MM, (input, other))
-    elif a.ndim >= 3 and b.ndim <= 2:
+    elif b.ndim <= 2 and _folds(input, other):
         made = _fold(input, other)
+    elif a.ndim <= 2 and _folds_turned(input, other):
+        made = _fold_turned(input, other)
     else:
         made = _batched(input, other)
     return made if out is None else write_out("matmul", out, made)
+
+
+def _folds(batch: Tensor, other: Tensor) -> bool:
+    """Whether PyTorch multiplies a batch of matrices and one matrix (or vector) as two matrices: where the latter needs a gradient, which then
+    is no sum over the batch, or where that copies nothing."""
+    shape, strides = batch._aval.shape, batch._strides()
+    return other.requires_grad or all(strides[i] == shape[i + 1] * strides[i + 1] for i in range(len(shape) - 2))
+
+
+def _folds_turned(other: Tensor, batch: Tensor) -> bool:
+    """The same for a matrix or vector before a batch, which is then turned."""
+    if other.requires_grad or other._aval.ndim == 2:
+        return other.requires_grad
+    return _folds(transpose(batch, -2, -1), other)
+
+
+def _fold_turned(other: Tensor, batch: Tensor) -> Tensor:
+    turned = transpose(batch, -2, -1)
+    if other._aval.ndim == 1:
+        return _fold(turned, other)
+    return contiguous(transpose(_fold(turned, t(other)), -2, -1))
 
 
 def _fold(input: Tensor, other: Tensor) -> Tensor:
@@ -269,6 +301,8 @@ def _batched(input: Tensor, other: Tensor) -> Tensor:
         return apply(_BMM, (wrap_shape(x, (batch_size, *a[-2:]), batch), wrap_shape(y, (batch_size, *b[-2:]), batch)))
     size = math.prod(batch)
     product = apply(_BMM, (wrap_shape(x, (size, *a[-2:]), batch), wrap_shape(y, (size, *b[-2:]), batch)))
+    if right_vector:
+        product = squeeze(product, -1)
     shape = batch + (() if left_vector else (a[-2],)) + (() if right_vector else (b[-1],))
     return apply(_unsafe_view(shape), (product,))
 

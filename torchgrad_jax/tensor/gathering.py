@@ -119,6 +119,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     """As gather, the other dimensions being broadcast against each other; of the flattened tensors without dim."""
     if indices._aval.dtype != np.int64:
         raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
+    flat = dim is None
     if dim is None:
         input, indices, dim = views.reshape(input, (-1,)), views.reshape(indices, (-1,)), 0
     a, b = input._aval.shape, indices._aval.shape
@@ -130,8 +131,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     dim = wrap_dim(dim, len(a))
     shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
     full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
-    input = input if a == full else views.expand(input, full)
-    indices = indices if b == picked else views.expand(indices, picked)
+    input, indices = (views.expand(input, full), views.expand(indices, picked)) if not flat else (input, indices)
     return with_out("take_along_dim", out, call("take_along_dim", input, dim, indices))
 
 
@@ -238,7 +238,7 @@ index_fill, index_fill_ = _two_ways(_index_fill, "index_fill", "A number, or 0-d
 
 
 def _fits_scatter(self: Tensor, dim: int, index: Tensor, src: Any) -> Any:
-    """`src` cut to the extent of `index`. RuntimeError with PyTorch's text for dtypes and shapes that do not fit."""
+    """`src`. RuntimeError with PyTorch's text for dtypes and shapes that do not fit."""
     if not index._aval.size:
         return src
     if not _is_int(index):
@@ -254,9 +254,6 @@ def _fits_scatter(self: Tensor, dim: int, index: Tensor, src: Any) -> Any:
         raise RuntimeError(
             f"Expected index {list(index._aval.shape)} to be no larger than self {list(self._aval.shape)} apart from dimension {dim}{tail}"
         )  # fmt: skip
-    if src is not None and src._aval.shape != index._aval.shape:
-        for d, n in enumerate(index._aval.shape):
-            src = views.narrow(src, d, 0, n) if src._aval.ndim and src._aval.shape[d] != n else src
     return src
 
 
@@ -278,8 +275,8 @@ def _scatter(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
             )
         else:
             tensor = self.new_full(index._aval.shape, src)
-        name = _choose("scatter_reduce", index, _size(self, dim), dim)
-        return name, (self, dim, index, tensor, _REDUCTIONS[reduce], True)
+        name = _choose("scatter_reduced", index, _size(self, dim), dim)
+        return name, (self, dim, index, tensor, _REDUCTIONS[reduce])
     name = _choose("scatter_value" if tensor is None else "scatter_src", index, _size(self, dim), dim)
     return name, (self, dim, index, RunTime(src) if tensor is None else tensor)
 

@@ -8,8 +8,10 @@ from typing import Any
 from torchgrad_jax.ops.declare import registry
 from torchgrad_jax.ops.linalg import LinAlgError, check_square
 from torchgrad_jax.tensor import decompositions, functions, views
+from torchgrad_jax.tensor.einsum import einsum
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
+from torchgrad_jax.tensor.indexing import copy_
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
 # ---------------------------------------------------------------------- products of tensors
@@ -55,6 +57,9 @@ def _contract(a: Tensor, b: Tensor, left: list[int], right: list[int]) -> Tensor
     m, n = a._aval.shape, b._aval.shape
     left, right = [wrap_dim(i, len(m)) for i in left], [wrap_dim(j, len(n)) for j in right]
     rows, columns = [d for d in range(len(m)) if d not in left], [d for d in range(len(n)) if d not in right]
+    if not rows and not columns:
+        x, y = (views.flatten(views.permute(t, dims)) for t, dims in ((a, left), (b, right)))
+        return views.reshape(_dot(x, y), ())
     inner = math.prod(m[d] for d in left)
     outer_a, outer_b = tuple(m[d] for d in rows), tuple(n[d] for d in columns)
     x = views.reshape(views.permute(a, (*rows, *left)), (math.prod(outer_a), inner))
@@ -62,7 +67,7 @@ def _contract(a: Tensor, b: Tensor, left: list[int], right: list[int]) -> Tensor
     return views.reshape(_mm(x, y), outer_a + outer_b)
 
 
-_mm = function_of(registry["mm"])
+_mm, _dot = function_of(registry["mm"]), function_of(registry["dot"])
 
 
 def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
@@ -80,8 +85,8 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     ndim = max(input._aval.ndim, other._aval.ndim)
     a = (1,) * (ndim - input._aval.ndim) + input._aval.shape
     b = (1,) * (ndim - other._aval.ndim) + other._aval.shape
-    x = views.reshape(input, [n for m in a for n in (m, 1)])
-    y = views.reshape(other, [n for m in b for n in (1, m)])
+    x = call("_unsafe_view", input, tuple(n for m in a for n in (m, 1)))
+    y = call("_unsafe_view", other, tuple(n for m in b for n in (1, m)))
     return with_out("kron", out, call("_unsafe_view", x * y, tuple(m * n for m, n in zip(a, b, strict=True))))
 
 
@@ -116,10 +121,18 @@ def _cheapest_order(sizes: list[int]) -> dict[tuple[int, int], int]:
     for length in range(1, count):
         for i in range(count - length):
             j = i + length
+            if count == 3:  # of three matrices, from the left where both ways cost the same
+                cut[i, j] = j - 1 if _left_first(sizes) else i
+                continue
             options = {k: cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)}
             cut[i, j] = min(options, key=options.__getitem__)
             cost[i, j] = options[cut[i, j]]
     return cut
+
+
+def _left_first(sizes: list[int]) -> bool:
+    a, b, c, d = sizes
+    return a * c * (b + d) <= b * d * (a + c)
 
 
 def _chain(tensors: list[Tensor], cut: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
@@ -146,7 +159,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
 
 def _power(a: Tensor, n: int) -> Tensor:
     if n == 0:
-        return call("matrix_power_zero", a)
+        return copy_(views.clone(a), call("_identity_like", a.detach()))
     if n < 0:
         return _power(decompositions.inv(a), -n) if n < -1 else decompositions.inv(a)
     if n == 1:
@@ -183,132 +196,6 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
     """The sum over `dim` of the products, x being conjugated."""
     left = x.conj() if x.is_complex() else x
     return with_out("vecdot", out, (left * y).sum(dim))
-
-
-# ---------------------------------------------------------------------- einsum
-
-_ELLIPSIS = -1
-
-
-def _subscript(text: str, operand: int | None) -> list[int]:
-    """The labels of one operand (of the output where it is None), `_ELLIPSIS` for ``...``."""
-    where = "the output" if operand is None else f"operand {operand}"
-    found: list[int] = []
-    i = 0
-    while i < len(text):
-        c = text[i]
-        if c == ".":
-            if text[i : i + 3] != "...":
-                raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis")
-            if _ELLIPSIS in found:
-                raise RuntimeError(f"einsum(): found '.' for {where} for which an ellipsis was already found")
-            found.append(_ELLIPSIS)
-            i += 3
-            continue
-        if c != " ":
-            if not (c.isascii() and c.isalpha()):
-                raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in [a-zA-Z]")
-            found.append(ord(c) - ord("A") if c.isupper() else 26 + ord(c) - ord("a"))
-        i += 1
-    return found
-
-
-def _equation(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[int]], list[int] | None]:
-    """Operands, their labels, the output's labels (None where they are implied)."""
-    if isinstance(args[0], str):
-        operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (tuple, list)) else list(args[1:])
-        left, arrow, right = args[0].partition("->")
-        texts = left.split(",")
-        if len(texts) > len(operands):
-            raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
-        if len(texts) < len(operands):
-            raise RuntimeError("einsum(): more operands were provided than specified in the equation")
-        return operands, [_subscript(t, i) for i, t in enumerate(texts)], _subscript(right, None) if arrow else None
-    lists = [[_ELLIPSIS if s is Ellipsis else int(s) for s in a] for a in args[1::2]]
-    for s in (s for labels in lists for s in labels):
-        if not _ELLIPSIS <= s < 52:
-            raise ValueError("einsum(): subscripts in subscript list are not within the valid range [0, 52)")
-    output = [_ELLIPSIS if s is Ellipsis else int(s) for s in args[-1]] if len(args) % 2 else None
-    return list(args[: 2 * (len(args) // 2) : 2]), lists, output
-
-
-def _name(label: int) -> str:
-    return chr(ord("A") + label) if label < 26 else chr(ord("a") + label - 26)
-
-
-def _resolve(operands: list[Tensor], lists: list[list[int]], output: list[int] | None) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-    """All labels written out, those of an ellipsis as numbers from 52 on."""
-    widest = 0
-    for i, (t, labels) in enumerate(zip(operands, lists, strict=True)):
-        ndim, named = t._aval.ndim, sum(s != _ELLIPSIS for s in labels)
-        if _ELLIPSIS in labels:
-            if named > ndim:
-                raise RuntimeError(
-                    f"einsum(): the number of subscripts in the equation ({named}) is more than the number of dimensions ({ndim}) for operand {i}"
-                )
-            widest = max(widest, ndim - named)
-        elif named != ndim:
-            raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) does not match the number of dimensions ({ndim}) for operand {i} "
-                "and no ellipsis was given"
-            )
-    dots = list(range(52, 52 + widest))
-    full = []
-    for t, labels in zip(operands, lists, strict=True):
-        covered = t._aval.ndim - sum(s != _ELLIPSIS for s in labels)
-        full.append(tuple(d for s in labels for d in (dots[widest - covered :] if s == _ELLIPSIS else [s])))
-    counts: dict[int, int] = {}
-    for s in (s for labels in full for s in labels):
-        counts[s] = counts.get(s, 0) + 1
-    if output is None:
-        return tuple(full), (*dots, *sorted(s for s, n in counts.items() if n == 1 and s < 52))
-    for s in output:
-        if s != _ELLIPSIS and output.count(s) > 1:
-            raise RuntimeError(f"einsum(): output subscript {_name(s)} appears more than once in the output")
-        if s != _ELLIPSIS and s not in counts:
-            raise RuntimeError(f"einsum(): output subscript {_name(s)} does not appear in the equation for any input operand")
-    return tuple(full), tuple(d for s in output for d in (dots if s == _ELLIPSIS else [s]))
-
-
-def _check_sizes(operands: list[Tensor], subscripts: tuple[tuple[int, ...], ...]) -> None:
-    seen: dict[int, int] = {}
-    for i, (t, labels) in enumerate(zip(operands, subscripts, strict=True)):
-        own: dict[int, int] = {}
-        for n, s in zip(t._aval.shape, labels, strict=True):
-            if own.setdefault(s, n) != n:
-                raise RuntimeError(f"einsum(): subscript {_name(s)} is repeated for operand {i} but the sizes don't match, {n} != {own[s]}")
-        for s, n in own.items():
-            if 1 not in (n, seen.get(s, 1)) and n != seen[s]:
-                what = f"subscript {_name(s)}" if s < 52 else "dimension covered by ellipsis"
-                raise RuntimeError(f"einsum(): {what} has size {n} for operand {i} which does not broadcast with previously seen size {seen[s]}")
-            seen[s] = n if seen.get(s, 1) == 1 else seen[s]
-
-
-_equations: dict[Any, Any] = {}
-
-
-def einsum(*args: Any) -> Tensor:
-    """Sums of products by labels of dimensions: ``einsum("ij,jk->ik", a, b)`` or ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
-
-    RuntimeError with PyTorch's text for labels that do not fit. One operation, where PyTorch records its permutations and products.
-    """
-    if len(args) < 2:
-        raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
-        )  # fmt: skip
-    if isinstance(args[0], str):
-        operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (tuple, list)) else list(args[1:])
-        key = (args[0], *[t._aval for t in operands])
-        found = _equations.get(key)
-        if found is None:
-            _, lists, output = _equation(args)
-            found = _equations[key] = _resolve(operands, lists, output)
-            _check_sizes(operands, found[0])
-    else:
-        operands, lists, output = _equation(args)
-        found = _resolve(operands, lists, output)
-        _check_sizes(operands, found[0])
-    return call("einsum", operands, *found)
 
 
 _SHARED = {"outer": outer, "ger": outer, "inner": inner, "kron": kron, "matrix_power": matrix_power, "cross": cross}

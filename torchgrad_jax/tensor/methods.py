@@ -20,6 +20,7 @@ from torchgrad_jax.tensor import (
     random,
     reductions,
     shaping,
+    statistics,
     subclass,
     views,
 )
@@ -35,12 +36,12 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random)
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
 )  # fmt: skip
-_FUNCTIONS = ("add", "sub", "div", "pow", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
+_FUNCTIONS = ("add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
 _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
     "linspace", "logspace", "eye",

@@ -110,8 +110,27 @@ class Node:
         """A dict for the user's own notes."""
         return self.__dict__.setdefault("_metadata", {})
 
+    @property
+    def requires_grad(self) -> bool:
+        """True: there is no node without a gradient to pass on."""
+        return True
+
     def _sequence_nr(self) -> int:
         return self.seq
+
+    def _set_sequence_nr(self, number: int) -> None:
+        self.seq = number
+
+    @property
+    def _input_metadata(self) -> tuple[InputMetadata, ...]:
+        return tuple([InputMetadata(aval) for aval in self.output_avals])
+
+    def __call__(self, *grad_outputs: Any) -> Any:
+        """The gradients of the inputs, given those of the outputs: a tensor, or a tuple laid out as `next_functions`. No hook is called.
+
+        TypeError for another number of gradients, RuntimeError where the graph was freed.
+        """
+        return call_node(self, grad_outputs)
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:
@@ -149,6 +168,20 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
+
+
+class InputMetadata:
+    """What a node knows of one of the gradients that it is given: that of an output of its operation."""
+
+    __slots__ = ("shape", "dtype", "device", "is_nested_tensor", "is_cpp_nested_tensor")
+
+    def __init__(self, aval: Aval) -> None:
+        from torchgrad_jax.ops import dtypes
+
+        self.shape: list[int] = list(aval.shape)
+        self.dtype: dtypes.dtype = dtypes.of(aval.dtype)
+        self.device: Any = aval.device
+        self.is_nested_tensor = self.is_cpp_nested_tensor = False
 
 
 class HookList(dict[int, Callable[..., Any]]):
@@ -230,19 +263,23 @@ class OpNode(Node):
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """See Node."""
         found: list[tuple[Node | None, int]] = [(None, 0)] * self.plan.arity
-        for i, e in zip(self.plan.inputs, self.next, strict=True):
+        for i, e in zip(self.plan.places, self.next, strict=True):
             found[i] = e
         return tuple(found)
 
     @property
     def edge_places(self) -> Sequence[int]:
         """See Node."""
-        return self.plan.inputs
+        return self.plan.places
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
-        return self.plan.avals
+        avals, carries = self.plan.avals, self.plan.outputs
+        count = len(avals)
+        while count > 1 and not carries[count - 1]:  # indices that come with the values
+            count -= 1
+        return avals[:count]
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
@@ -314,6 +351,11 @@ class OpNode(Node):
         plan = self.plan
         tensors = [n for n in plan.attributes if plan.attributes[n]]
         return [*super().__dir__(), *(f"_saved_{n}" for n in plan.attributes), *(f"_raw_saved_{n}" for n in tensors)]
+
+
+def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
+    """What calling a node does. The engine, which knows how to run one, puts its own in this place."""
+    raise NotImplementedError
 
 
 def operation_name(name: str) -> str:

@@ -6,13 +6,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import generator as host
-from torchgrad_jax.ops.declare import ARRAY, op, registry
+from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, no_derivative, op, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.creation import _requiring, _sizes, as_device
+from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
 from torchgrad_jax.tensor.tensor import Tensor, created
 
@@ -155,15 +157,19 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         dtype = kwargs.pop("dtype", None)
         return drawn(source.normal(_sizes((size,)), dtypes.default_float() if dtype is None else dtype.np, float(mean), float(std)), **kwargs)
     host_values = [np.asarray(v._concrete()) if isinstance(v, Tensor) else v for v in (mean, std)]
-    return drawn(source.normal_tensor(*host_values), next(v for v in (mean, std) if isinstance(v, Tensor)).device)
+    given = [v for v in (mean, std) if isinstance(v, Tensor)]
+    node = "NormalBackward3" if len(given) == 2 else "NormalBackward1" if given[0] is mean else "NormalBackward2"
+    return _drawn_of(node, drawn(source.normal_tensor(*host_values), given[0].device), *given)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
     """Ones with the probabilities `input` holds (or with probability `p`), else zeros."""
     source = generator or default_generator
     if p is not None:
-        return drawn(source.bernoulli(p, tuple(input.shape), input._aval.dtype), input.device)
-    return drawn(source.bernoulli_tensor(np.asarray(input._concrete())), input.device)
+        made = drawn(source.bernoulli(p, tuple(input.shape), input._aval.dtype), input.device)
+        tracked = per_thread.recorder.grad_enabled and input.requires_grad
+        return call("bernoulli_of_number", input, made) if tracked else made
+    return _drawn_of("BernoulliBackward0", drawn(source.bernoulli_tensor(np.asarray(input._concrete())), input.device), input)
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
@@ -173,17 +179,52 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates in `input`. Looks at the rates."""
-    return drawn((generator or default_generator).poisson(np.asarray(input._concrete())), input.device)
+    return _drawn_of("PoissonBackward0", drawn((generator or default_generator).poisson(np.asarray(input._concrete())), input.device), input)
 
 
 # ---------------------------------------------------------------------- in place
 
-for _name in ("uniform", "normal", "random", "bernoulli", "exponential", "geometric", "cauchy", "log_normal"):
+_NODES = {
+    "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
+    "cauchy": "CauchyBackward0", "log_normal": "LogNormalBackward0", "bernoulli": "BernoulliBackward2",
+    "random": "RandomBackward2", "random_to": "RandomBackward1", "random_from_to": "RandomBackward0",
+}  # fmt: skip
+for _name, _node in _NODES.items():
 
-    @op(f"{_name}_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node="".join(w.title() for w in _name.split("_")) + "Backward0",
+    @op(f"{_name}_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node=_node,
         grads={"self": lambda grad: grad * 0})  # fmt: skip
     def _replace(x: Any, src: Any) -> Any:
         return src
+
+
+@op("bernoulli_of_tensor_drawn(Tensor self, Tensor p, Tensor src)", method=False, toplevel=False, node="BernoulliBackward1",
+    grads={"self": lambda grad: grad * 0, "p": lambda grad: jnp.zeros((), grad.dtype)})  # fmt: skip
+def _replace_by_tensor(x: Any, p: Any, src: Any) -> Any:
+    return src
+
+
+@op("_drawn_of(Tensor self, Tensor src, str node)", method=False, toplevel=False, edges=("self",), node=lambda node: node,
+    grads={"self": lambda grad: grad * 0})  # fmt: skip
+def _of_one(x: Any, src: Any, node: str) -> Any:
+    return src
+
+
+@op("_drawn_of_two(Tensor self, Tensor other, Tensor src, str node)", method=False, toplevel=False, edges=("self", "other"),
+    node=lambda node: node, grads={n: lambda grad: jnp.zeros((), grad.dtype) for n in ("self", "other")})  # fmt: skip
+def _of_two(x: Any, y: Any, src: Any, node: str) -> Any:
+    return src
+
+
+@op("bernoulli_of_number(Tensor self, Tensor src)", method=False, toplevel=False, node=NOT_IMPLEMENTED, grads={"self": no_derivative("bernoulli")})
+def _of_number(x: Any, src: Any) -> Any:
+    return src
+
+
+def _drawn_of(node: str, made: Tensor, *inputs: Tensor) -> Tensor:
+    """The drawn numbers, with PyTorch's node where an input needs a gradient: it gets zeros."""
+    if not (per_thread.recorder.grad_enabled and any(t.requires_grad for t in inputs)):
+        return made
+    return call("_drawn_of" if len(inputs) == 1 else "_drawn_of_two", *inputs, made, node)
 
 
 def _fill(t: Tensor, name: str, array: np.ndarray) -> Tensor:
@@ -212,7 +253,8 @@ def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, ge
     """Fill with integers: of [from, to), of [0, to) if one number is given, of all that the dtype represents if none is."""
     if to is None and from_ is not None:
         from_, to = None, from_
-    return _fill(self, "random", (generator or default_generator).random(tuple(self.shape), self._aval.dtype, from_, to))
+    kind = "random" if to is None else "random_to" if from_ is None else "random_from_to"
+    return _fill(self, kind, (generator or default_generator).random(tuple(self.shape), self._aval.dtype, from_, to))
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -220,7 +262,10 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     source = generator or default_generator
     if isinstance(p, Tensor):
         probabilities = np.broadcast_to(np.asarray(p._concrete()), tuple(self.shape))
-        return _fill(self, "bernoulli", source.bernoulli_tensor(probabilities, self._aval.dtype))
+        made = source.bernoulli_tensor(probabilities, self._aval.dtype)
+        if per_thread.recorder.grad_enabled and (self.requires_grad or p.requires_grad):
+            return apply_inplace(registry["bernoulli_of_tensor_drawn"].bind((ARRAY,) * 3), (self, p, drawn(made, self.device)))
+        return _fill(self, "bernoulli", made)
     return _fill(self, "bernoulli", source.bernoulli(float(p), tuple(self.shape), self._aval.dtype))
 
 

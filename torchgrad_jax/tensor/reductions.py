@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, reduction, sorting  # noqa: F401 - declare operators
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
 from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
@@ -19,7 +19,7 @@ from torchgrad_jax.tensor.dispatch import apply, unary
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
-from torchgrad_jax.tensor.views import narrow, reshape, unsqueeze
+from torchgrad_jax.tensor.views import contiguous, expand, narrow, unsqueeze, view
 
 _NONE = Static(None)
 
@@ -183,40 +183,6 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
     return _finish("msort", out, sort(input, 0).values)
 
 
-def _quantile(name: str) -> Callable[..., Tensor]:
-    def function(input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear", out: Any = None) -> Tensor:
-        _check_quantile(name, input, q, interpolation)
-        layout = (ARRAY, ARRAY, Static(None if dim is None else wrap_dim(dim, input._aval.ndim)), Static(bool(keepdim)), Static(interpolation))
-        return _finish(name, out, apply(registry[name].bind(layout), (input, q if isinstance(q, Tensor) else float(q))))
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "The `q`-th quantiles along `dim` (all elements where None). `q` is a number, or a vector: its dimension comes first."
-    return function
-
-
-def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> None:
-    if not input._aval.size:
-        raise RuntimeError(f"{name}() input tensor must be non-empty")
-    if input._aval.dtype not in (np.float32, np.float64):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
-    if isinstance(q, Tensor):
-        if q._aval.ndim > 1:
-            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-        if q._aval.dtype != input._aval.dtype:
-            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        values = np.asarray(q._concrete())
-        if not ((values >= 0) & (values <= 1)).all():
-            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-    elif not 0 <= q <= 1:
-        raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {float(q):g}")
-    if interpolation not in sorting.INTERPOLATIONS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
-
-
-quantile = _quantile("quantile")
-nanquantile = _quantile("nanquantile")
-
-
 # ---------------------------------------------------------------------- limits
 
 
@@ -292,33 +258,6 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 
 
 builtin_min = min
-
-
-def _pieces(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any]:
-    """Neighbouring sums of `y` and the widths between them."""
-    dim = wrap_dim(dim, y._aval.ndim)
-    n = y._aval.shape[dim]
-    both = narrow(y, dim, 0, n - 1) + narrow(y, dim, 1, n - 1)
-    if x is None:
-        return both, dx
-    if x._aval.ndim == 1:
-        x = reshape(x, (-1,) + (1,) * (y._aval.ndim - 1 - dim))
-        return both, diff(x, dim=0)
-    return both, diff(x, dim=dim)
-
-
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The area under `y` along `dim` by the trapezoidal rule, at places `x` or `dx` apart."""
-    if not y._aval.shape[dim]:
-        return sum_(y, dim)
-    both, width = _pieces(y, x, 1 if dx is None else dx, dim)
-    return sum_(both, dim) * (width / 2) if x is None else sum_(both * width, dim) / 2
-
-
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """The areas under `y` up to each place along `dim` by the trapezoidal rule."""
-    both, width = _pieces(y, x, 1 if dx is None else dx, dim)
-    return (both * (width / 2) if x is None else both * width / 2).cumsum(dim)
 
 
 # ---------------------------------------------------------------------- search and counting
@@ -406,6 +345,12 @@ def _device_tensor(array: np.ndarray, like: Tensor) -> Tensor:
     return created(from_data(np.ascontiguousarray(array).reshape(array.shape), None, like.device))
 
 
+def _found(values: np.ndarray, input: Tensor, name: str) -> Tensor:
+    """The distinct elements. As in PyTorch they need a gradient where `input` does, but have no derivative."""
+    made = _device_tensor(values, input)
+    return apply(registry["_distinct"].bind((ARRAY, ARRAY, Static(name))), (input, made)) if input.requires_grad else made
+
+
 def _selected(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
     found = [values] + [inverse] * return_inverse + [counts] * return_counts
     return found[0] if len(found) == 1 else tuple(found)
@@ -417,7 +362,8 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     inverse = inverse.reshape(array.shape if axis is None else -1)
-    made = (_device_tensor(values, input), _device_tensor(inverse.astype(np.int64), input), _device_tensor(counts.astype(np.int64), input))
+    made = (_found(values, input, "unique_dim" if dim is not None else "_unique2"), _device_tensor(inverse.astype(np.int64), input),
+            _device_tensor(counts.astype(np.int64), input))  # fmt: skip
     return _selected(*made, return_inverse, return_counts)
 
 
@@ -433,7 +379,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     inverse = np.cumsum(starts) - 1
     counts = np.bincount(inverse) if n else np.zeros(0)
     values = rows[starts] if axis is None else np.moveaxis(rows[starts], 0, axis)
-    made = (_device_tensor(values, input), _device_tensor(inverse.reshape(array.shape if axis is None else -1).astype(np.int64), input),
+    made = (_found(values, input, "unique_consecutive"), _device_tensor(inverse.reshape(array.shape if axis is None else -1).astype(np.int64), input),
             _device_tensor(counts.astype(np.int64), input))  # fmt: skip
     return _selected(*made, return_inverse, return_counts)
 
@@ -534,8 +480,18 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     mode = _COMPUTE_MODES[compute_mode]
     product = p == 2 and (mode == "always" or (mode == "large" and (a.shape[-2] > 25 or b.shape[-2] > 25)))
     target = dtypes.of(promotion.promote_types(a.dtype, b.dtype))
-    layout = (ARRAY, ARRAY, Static(float(p)), Static(product))
-    return apply(registry["_cdist"].bind(layout), (cast(x1, target), cast(x2, target)))
+    x1, x2 = cast(x1, target), cast(x2, target)
+    if product and 0 not in a.shape + b.shape:
+        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        x1, x2 = (_one_batch(x, batch) if batch else x for x in (x1, x2))
+        made = apply(registry["_euclidean_dist"].bind((ARRAY, ARRAY)), (x1, x2))
+        return view(made, (*batch, a.shape[-2], b.shape[-2]))
+    return apply(registry["_cdist"].bind((ARRAY, ARRAY, Static(float(p)), Static(product))), (x1, x2))
+
+
+def _one_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    wide = expand(x, (*batch, *x._aval.shape[-2:]))
+    return view(contiguous(wide), (math.prod(batch), *x._aval.shape[-2:]))
 
 
 _COMPUTE_MODES = {
@@ -545,12 +501,12 @@ _COMPUTE_MODES = {
 TOPLEVEL: dict[str, Any] = {
     "sum": sum_, "mean": mean, "prod": prod, "nanmean": nanmean, "var": var, "std": std, "var_mean": var_mean, "std_mean": std_mean,
     "logsumexp": logsumexp, "max": max_, "min": min_, "median": median, "nanmedian": nanmedian, "sort": sort, "msort": msort,
-    "quantile": quantile, "nanquantile": nanquantile, "clamp": clamp, "clip": clamp, "clamp_min": clamp_min, "clamp_max": clamp_max,
-    "diff": diff, "trapezoid": trapezoid, "trapz": trapezoid, "cumulative_trapezoid": cumulative_trapezoid, "searchsorted": searchsorted,
+    "clamp": clamp, "clip": clamp, "clamp_min": clamp_min, "clamp_max": clamp_max,
+    "diff": diff, "searchsorted": searchsorted,
     "bucketize": bucketize, "histc": histc, "bincount": bincount, "isin": isin, "unique": unique, "unique_consecutive": unique_consecutive,
     "norm": norm_, "cdist": cdist, "clamp_": clamp_, "clip_": clamp_, "clamp_min_": clamp_min_, "clamp_max_": clamp_max_,
 }  # fmt: skip
-_NOT_METHODS = ("var_mean", "std_mean", "trapezoid", "trapz", "cumulative_trapezoid", "searchsorted", "bucketize", "isin", "cdist")
+_NOT_METHODS = ("var_mean", "std_mean", "searchsorted", "bucketize", "isin", "cdist")
 METHODS: dict[str, Any] = {name: function for name, function in TOPLEVEL.items() if name not in _NOT_METHODS}
 LINALG: dict[str, Any] = {"norm": linalg_norm, "vector_norm": vector_norm, "matrix_norm": matrix_norm}
 SPECIAL: dict[str, Any] = {"logsumexp": logsumexp}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.tensor import gathering, views
 from torchgrad_jax.tensor.creation import from_data, zeros
+from torchgrad_jax.tensor.functions import masked_select
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 
@@ -255,7 +255,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         return index_select(input, dim, _host(np.repeat(np.arange(shape[dim]), counts), input))
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
-    wide = views.unsqueeze(views.reshape(input, shape), dim + 1)
+    wide = views.unsqueeze(input if input._aval.ndim else views.reshape(input, shape), dim + 1)
     wide = views.clone(views.expand(wide, (*shape[: dim + 1], repeats, *shape[dim + 1 :])))
     return views.reshape(wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]))
 
@@ -396,9 +396,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return created(from_data(np.zeros(0), input.dtype, input.device))
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.asarray(list(choose(range(input._aval.size), r)), np.int64).reshape(-1, r)
-    return stack([index_select(input, 0, _host(column, input)) for column in rows.T], 1)
+    places = np.indices((input._aval.size,) * r)
+    ordered = places[:-1] <= places[1:] if with_replacement else places[:-1] < places[1:]
+    mask = created(from_data(ordered.all(0), None, input.device))
+    return stack([masked_select(t, mask) for t in meshgrid(*(input,) * r, indexing="ij")], 1)
 
 
 TOPLEVEL = {

@@ -375,6 +375,9 @@ class AccumulateGrad(Node):
         """See Node."""
         return "torch::autograd::AccumulateGrad"
 
+    def _sequence_nr(self) -> int:
+        return (1 << 64) - 1
+
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
