@@ -20,12 +20,13 @@ class Plan:
     first, second ... result. origins: for each of these, the index in `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
+    places: where each of `inputs` stands in `next_functions`, which has `arity` entries.
     lists: whether there is a sequence of tensors among the operands. node_class belongs to the layer above.
     """
 
     __slots__ = (
-        "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps", "vjp",
-        "node_class", "lists", "_sig", "_apart", "_unpacking",
+        "name", "inputs", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "places", "single", "frees", "_make", "_vjps",
+        "vjp", "node_class", "lists", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -33,7 +34,9 @@ class Plan:
         self.inputs = inputs
         self.avals = sig.avals
         self.single = sig.single
-        self.arity = len(sig.specs)
+        shown = _shown(sig, bound)
+        self.arity = sum(shown)
+        self.places = tuple([sum(shown[:i]) for i in inputs])
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
@@ -55,8 +58,7 @@ class Plan:
             self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
             self._make = lambda defined: _from_jax(sig, inputs, defined)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
-        roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * self.arity
-        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or roles[i] for i in self.saves)
+        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or shown[i] for i in self.saves)
         self._sig = sig
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
 
@@ -125,6 +127,23 @@ class Plan:
         if found is None:
             found = self._vjps[defined] = Vjp(self.name, self._make(defined))
         return found
+
+
+# Operators that PyTorch has two of, for tensors and for numbers, and that are one here.
+_BY_NUMBER = frozenset(("fill", "masked_fill", "pow", "rsub", "fmod_number", "remainder_number", "copysign_number", "xlogy_other_number"))
+
+
+def _shown(sig: Signature, bound: Any) -> list[bool]:
+    """For each operand whether `next_functions` has an entry for it: tensors that can have a gradient, and numbers that stand for tensors."""
+    if not isinstance(bound, BoundOperator):
+        return [True] * len(sig.specs)
+    linear = bound.operator.linear
+    formulas = bound.formulas() or [None if isinstance(linear, tuple) and n not in linear else SAME for n in bound.names]
+    by_tensor = bound.operator.name not in _BY_NUMBER
+    return [
+        f is not None and (isinstance(spec, Aval) or (role and by_tensor))
+        for f, spec, role in zip(formulas, sig.specs, bound.number_roles(), strict=True)
+    ]
 
 
 class Vjp:

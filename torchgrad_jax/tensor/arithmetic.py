@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion, special  # noqa: F401 - declares operators
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import pow as power
@@ -175,19 +176,18 @@ def positive(input: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------- complex numbers
-# real, imag, view_as_real and view_as_complex are copies: an array of pairs and one of complex numbers share no memory in XLA.
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part, as a copy; a real tensor itself."""
-    return apply(registry["_real"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
+    """The real part, as a view; a real tensor itself."""
+    return views.select(views.view_as_real(input), -1, 0) if input._aval.dtype.kind == "c" else input
 
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a copy. RuntimeError for real tensors."""
+    """The imaginary part, as a view. RuntimeError for real tensors."""
     if input._aval.dtype.kind != "c":
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return apply(registry["_imag"].bind((ARRAY,)), (input,))
+    return views.select(views.view_as_real(input), -1, 1)
 
 
 def conj(input: Tensor) -> Tensor:
