@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from programs import Run, asked
 
-import torchgrad_jax
-
 LARGEST = 64  # elements: an expand of an expand must not grow without bound
 MODES = ["no_grad", "no_grad", "enable_grad"]
 
@@ -225,11 +223,12 @@ class Author:
         return f"torch.{self.pick(['mul', 'add'])}({a}, {b}, out={a})"
 
     def write_layout(self):
-        a = self.some(lambda x: x._backward_hooks is None)  # PyTorch puts later hooks beside those of the old layout
+        # PyTorch puts later hooks beside those of the old layout. Without grad mode a graph would be left with another shape.
+        a = self.some(lambda x: x._backward_hooks is None)
         if a is None:
             return None
         kinds = [f"transpose_({self.dim(a)}, {self.dim(a)})", "t_()", f"unsqueeze_({self.dim(a, 1)})", "squeeze_()", f"squeeze_({self.dim(a)})"]
-        return f"{a}.{self.pick(kinds)}"
+        return f"{a}.{self.pick(kinds)} if torch.is_grad_enabled() else None"
 
     # ------------------------------------------------------------------ autograd
 
@@ -291,8 +290,6 @@ class Author:
                           f"{a}.grad.zero_()", f"{a}.grad = {a}.grad.detach() * 2"])  # fmt: skip
 
 
-if hasattr(torchgrad_jax, "inference_mode"):
-    MODES.append("inference_mode")
 STATEMENTS = [getattr(Author, name) for name in (
     "arithmetic", "function", "reduction", "product", "gather", "twin", "name", "item", "part", "reorder", "reshape", "stretch", "shrink",
     "strided", "several", "write", "write_function", "write_item", "write_masked", "write_data", "set_data", "out", "write_layout", "flag",

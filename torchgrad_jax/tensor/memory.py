@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.ops import dtypes
@@ -16,7 +17,7 @@ from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import make_node, plan_of, run, turn
 from torchgrad_jax.tensor.inplace import check_differentiable, check_writable, data_of, writer
-from torchgrad_jax.tensor.node import node_class
+from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, View, count_together
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
@@ -76,7 +77,7 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     read, back = _bind(name, arguments), _bind(*undo)
     out, sig = run(rec, read, (value,))
     if t._node is not None and not recording and not t._is_view() and out.aval is not value.aval:
-        raise RuntimeError(f"torchgrad_jax: {name}_ under no_grad would leave this tensor with a grad_fn for another shape; detach() it first")
+        t._node.own_hooks().tensor.setdefault(t._nr, HookList()).add(_shape_check(value.aval.shape))
     node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
     _place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
     if node is not None:
@@ -84,6 +85,19 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
         assert t._view is not None and t._storage is not None
         t._view.node_seen = t._storage.counter.version
     return t
+
+
+def _shape_check(shape: tuple[int, ...]) -> Callable[[Tensor | None], None]:
+    """A hook for a tensor that has kept its grad_fn but not its shape."""
+
+    def check(grad: Tensor | None) -> None:
+        if grad is not None and grad._aval.shape != shape:
+            raise RuntimeError(
+                f"invalid gradient - got {list(grad._aval.shape)} but expected shape compatible with {list(shape)}: the tensor was given another "
+                "shape without a graph. detach() it first."
+            )
+
+    return check
 
 
 def _plan_named(sig: Signature, name: str) -> Any:
