@@ -139,7 +139,8 @@ def asked(question):
 def _seen(x, names, values):
     base, node = x._base, asked(lambda: x.grad_fn)
     seen = {
-        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": asked(lambda: x._version), "base": None if base is None else names.get(id(base), "unnamed"),
+        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": asked(lambda: x._version),
+        "base": None if base is None else names.get(id(base), "unnamed"),
         "requires_grad": x.requires_grad, "is_leaf": asked(lambda: x.is_leaf),
         "grad_fn": node if isinstance(node, str) else chain(node), "output_nr": x.output_nr,
         "offset": x.storage_offset() if x.numel() else None,
