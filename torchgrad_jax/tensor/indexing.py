@@ -106,7 +106,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return _masked_fill_(self, mask, value)
 
 
-_masked_fill_ = inplace_of(registry["masked_fill"])
+_masked_fill_ = inplace_of(registry["masked_fill"], "torch.Tensor.masked_fill_")
 _COPY = registry["copy"].bind((ARRAY, ARRAY))
 
 

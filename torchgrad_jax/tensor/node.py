@@ -381,10 +381,11 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
     from torchgrad_jax.ops import dtypes
 
     by = f", which is output {nr} of {operation_name(name)}," if name else ""
+    sizes = list(value.aval.shape if shape is None else shape)
     kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {list(value.aval.shape if shape is None else shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
+        f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
         "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
