@@ -212,7 +212,10 @@ class Author:
         a = self.some(lambda x: x._base is None)  # a view with new memory is no view here
         if a is None:
             return None
-        b = self.some(lambda x: x.shape == self.of(a).shape)  # another shape is an error only later, and not always the same
+        # Another shape is an error only later, and not always the same; memory of another tensor's view has no way back to a base.
+        b = self.some(lambda x: x.shape == self.of(a).shape and x._base is None and x.untyped_storage().nbytes() == 8 * x.numel())
+        if b is None:
+            return None
         return f"{a}.data = {self.pick([b, b, f'{b}.detach() * 2', self.number()])}"
 
     def out(self):

@@ -374,3 +374,11 @@ def test_retained_gradients_follow_views_when_their_grad_fn_is_made_anew():
         y.backward(retain_graph=True)
         x.sum().backward()
     """)
+
+
+def test_nothing_overlaps_in_an_empty_part_of_an_expanded_tensor():
+    same("""
+        x = leaf(1, 3, requires_grad=False).expand((2, -1, -1))
+        x[:, 1:, None, 0] = -1.5
+        x[:, 1:].add_(1)
+    """)

@@ -96,7 +96,7 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> None:
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
-    if view is not None and 0 in view.strides and any(
+    if view is not None and 0 in view.strides and t._aval.size and any(
         s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
     ):  # fmt: skip
         raise RuntimeError(
