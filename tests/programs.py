@@ -29,7 +29,10 @@ class Run:
     def __init__(self, library):
         self.library = library
         self.calls = []
-        self.space = {"torch": library, "leaf": self.leaf, "hook": self.hook, "plain": self.plain, "grad": library.autograd.grad}
+        self.space = {
+            "torch": library, "grad": library.autograd.grad, "leaf": self.leaf, "plain": self.plain, "second": self.second,
+            "hook": self.hook, "after": self.after, "prehook": self.prehook, "hook_of_node": self.hook_of_node,
+        }  # fmt: skip
 
     def leaf(self, *shape, seed=0, dtype="float64", requires_grad=True):
         """A tensor of quarters, none of them 0."""
@@ -45,12 +48,41 @@ class Run:
         """A gradient hook that notes its call and scales."""
 
         def note(grad):
-            if grad is None:  # PyTorch calls hooks of outputs without a gradient too
-                return None
-            self.calls.append((tag, grad.detach().tolist()))
-            return None if scale is None else grad * scale
+            self.calls.append((tag, contents(grad)))
+            return None if scale is None or grad is None else grad * scale
 
         return note
+
+    def after(self, tag):
+        """A hook for after accumulation that notes the gradient."""
+        return lambda x: self.calls.append((tag, contents(x.grad)))
+
+    def prehook(self, tag, scale=None):
+        """A node's pre-hook that notes its call and scales."""
+
+        def note(grads):
+            self.calls.append((tag, *map(contents, grads)))
+            return None if scale is None else tuple(None if g is None else g * scale for g in grads)
+
+        return note
+
+    def hook_of_node(self, tag, scale=None):
+        """A node's hook that notes its call and scales."""
+
+        def note(inputs, outputs):
+            self.calls.append((tag, tuple(map(contents, inputs)), tuple(map(contents, outputs))))
+            return None if scale is None else tuple(None if g is None else g * scale for g in inputs)
+
+        return note
+
+    def second(self, *grads):
+        """Copies of gradients. What is below them in a graph has names of its own here, which are not compared."""
+        found = []
+        for g in grads:
+            found.append(g if g is None else self.plain(g))
+            if g is not None and found[-1].grad_fn is not None:
+                found[-1].grad_fn.metadata["second order"] = True
+        return found[0] if len(found) == 1 else found
 
     def do(self, line):
         """Run a line. What it raised: class and the beginning of the message."""
@@ -84,6 +116,18 @@ class Run:
         return found
 
 
+def contents(x):
+    """A tensor's values; None for none."""
+    return None if x is None else x.detach().tolist()
+
+
+def chain(node, depth=4):
+    """The names of a node and of those that it passes gradients on to."""
+    if node is None or not depth or "second order" in node.metadata:
+        return None if node is None else "..."
+    return node.name(), tuple((chain(n, depth - 1), nr) for n, nr in node.next_functions)
+
+
 def asked(question):
     """A property's value, or the error it raises."""
     try:
@@ -95,10 +139,12 @@ def asked(question):
 def _seen(x, names, values):
     base, node = x._base, asked(lambda: x.grad_fn)
     seen = {
-        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": x._version, "base": None if base is None else names.get(id(base), "unnamed"),
+        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": asked(lambda: x._version),
+        "base": None if base is None else names.get(id(base), "unnamed"),
         "requires_grad": x.requires_grad, "is_leaf": asked(lambda: x.is_leaf),
-        "grad_fn": node if node is None or isinstance(node, str) else node.name(), "output_nr": x.output_nr,
-        "offset": x.storage_offset(), "strides": tuple(s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1) if x.numel() else None,
+        "grad_fn": node if isinstance(node, str) else chain(node), "output_nr": x.output_nr,
+        "offset": x.storage_offset() if x.numel() else None,
+        "strides": tuple(s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1) if x.numel() else None,
         "contiguous": x.is_contiguous(),
     }  # fmt: skip
     if values:

@@ -452,3 +452,33 @@ def test_hooks_of_inner_nodes_in_autograd_grad(m):
     only_captured = list(seen)
     m.autograd.grad(y, w)
     return only_captured, seen, h.grad
+
+
+@like_pytorch
+def test_hooks_of_a_root_run_even_if_nothing_asked_for_comes_after_it(m):
+    x, y, seen = leaf(m, 1.0), leaf(m, 2.0), []
+    y.register_hook(lambda g: seen.append(("leaf", g.clone())))
+    z = y * 2
+    z.register_hook(lambda g: seen.append(("result", g.clone())))
+    found = [m.autograd.grad(y, x, allow_unused=True), m.autograd.grad(z, x, allow_unused=True)]
+    return found, seen
+
+
+@like_pytorch
+def test_inputs_that_are_no_leaves_retain_their_gradient_and_run_their_node(m):
+    x, seen = leaf(m, 1.0, 2.0), []
+    y = x * 3
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append(tuple(None if g is None else g.clone() for g in (*inputs, *outputs))))
+    z = y * y
+    z.sum().backward(inputs=[y], retain_graph=True)
+    z.sum().backward(inputs=[x, y, y])
+    return y.retains_grad, y.grad, x.grad, seen
+
+
+@like_pytorch
+def test_gradients_of_inputs_show_nodes_of_numbers_as_none(m):
+    x, seen = leaf(m, 1.0, 2.0), []
+    (y := x * 2).grad_fn.register_hook(lambda inputs, outputs: seen.append([g is None for g in inputs]))
+    (z := y[1]).grad_fn.register_hook(lambda inputs, outputs: seen.append([g is None for g in inputs]))
+    z.backward()
+    return seen

@@ -293,3 +293,92 @@ def test_graphs_of_views_and_writes_are_freed_without_the_collector():
         assert [r() for r in tensors + nodes + storages] == [None] * 8
     finally:
         gc.enable()
+
+
+def test_view_of_a_tensor_that_began_to_require_grad_is_a_leaf_until_its_grad_fn_is_asked_for():
+    same("""
+        x = leaf(4, requires_grad=False)
+        v, w = x[:], x[1:]
+        v.mul_(leaf(seed=3))
+        v.mul_(2)
+        assert w.requires_grad
+        w.mul_(2)
+        w.grad_fn
+        w.mul_(2)
+        x.sum().backward()
+    """)
+
+
+def test_masks_without_dimensions_write_all_or_nothing():
+    same("""
+        x = leaf(requires_grad=False)
+        x[x > 9] = 2
+        x[x < 9] = 3
+        y = leaf(2, 3) * 1
+        y[torch.tensor(True)] = 1.5
+        y[torch.tensor(False)] = 2.5
+        y.sum().backward()
+    """)
+
+
+def test_out_of_tensors_with_history_is_refused_before_shapes_are_looked_at():
+    same("""
+        x = leaf(2, 3)
+        torch.mul(x, leaf(4, requires_grad=False), out=x)
+        torch.add(x, leaf(4, requires_grad=False), out=leaf(2, requires_grad=False))
+        torch.div(leaf(2, requires_grad=False), leaf(4), rounding_mode="floor", out=leaf(2, requires_grad=False))
+        torch.pow(x, 2, out=x)
+        torch.exp(leaf(3, requires_grad=False), out=x)
+    """)
+
+
+def test_out_counts_as_a_write():
+    same("""
+        x = leaf(3, requires_grad=False)
+        torch.exp(x, out=x)
+        torch.add(x, 1, out=x)
+        v = x[1:]
+        torch.mul(v, v, out=v)
+        assert x._version == 3
+    """)
+
+
+def test_masked_fill_refuses_what_does_not_fit():
+    same("""
+        x = leaf(4, requires_grad=False)
+        m = x > 0
+        x.masked_fill_(torch.tensor([True, False]), 3.0)
+        x.masked_fill_(torch.tensor([[True, False, True, True]] * 2), 3.0)
+        x.masked_fill_(torch.tensor([1, 0, 0, 0]), 3.0)
+        x.masked_fill_(m, leaf(2))
+        x.masked_fill_(m, 2j)
+        x.masked_fill(torch.tensor([True, False]), 3.0)
+        x.masked_fill(m, torch.tensor(2j))
+        leaf(4).masked_fill_(torch.tensor([True, False]), 3.0)
+    """)
+
+
+def test_retained_gradients_follow_views_when_their_grad_fn_is_made_anew():
+    same("""
+        a = leaf(2)
+        x = a * 1
+        v, w = x[0], x[0]
+        y = w * 3
+        v.retain_grad()
+        w.retain_grad()
+        x.retain_grad()
+        v.mul_(2)
+        y.backward(retain_graph=True)
+        (3 * v).backward(retain_graph=True)
+        (5 * w).backward(retain_graph=True)
+        y.backward(retain_graph=True)
+        x.sum().backward()
+    """)
+
+
+def test_nothing_overlaps_in_an_empty_part_of_an_expanded_tensor():
+    same("""
+        x = leaf(1, 3, requires_grad=False).expand((2, -1, -1))
+        x[:, 1:, None, 0] = -1.5
+        x[:, 1:].add_(1)
+    """)

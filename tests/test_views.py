@@ -339,7 +339,7 @@ def test_double_backward_through_writes_to_views():
         a = leaf(4)
         x = a * a
         x[1:3].mul_(a[:2])
-        g = plain(*grad(x.square().sum(), a, create_graph=True))
+        g = second(*grad(x.square().sum(), a, create_graph=True))
         g.square().sum().backward()
     """)
 
@@ -367,4 +367,94 @@ def test_a_view_made_under_no_grad_may_be_compared_after_its_base_was_written_bu
         with torch.no_grad(): x.zero_()
         y = v > 0
         z = v * 2
+    """)
+
+
+def test_parts_of_complex_tensors_are_views():
+    same("""
+        a = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex128, requires_grad=True)
+        x = a * 1
+        r, i, p = x.real, x.imag, torch.view_as_real(x)
+        assert r._base is i._base is p._base is x
+        r.mul_(3)
+        x.imag[1:].add_(leaf(1))
+        y = torch.view_as_complex(p)
+        q = x[1:].imag
+        (x.real.sum() + 2 * x.imag.square().sum()).backward()
+    """)
+
+
+def test_pairs_are_seen_as_complex_numbers_without_a_copy():
+    same("""
+        a = leaf(2, 2)
+        x = a * 1
+        z = torch.view_as_complex(x)
+        z.mul_(2j)
+        (x * leaf(2, 2, seed=1)).sum().backward()
+        torch.view_as_complex(x.t())
+        torch.view_as_complex(leaf(3))
+        torch.view_as_complex(leaf())
+        torch.view_as_complex(leaf(6)[1:3])
+        torch.view_as_complex(torch.tensor([1, 2]))
+        torch.view_as_real(x)
+        x.imag
+        assert x.real is x
+    """)
+
+
+def test_only_inputs_that_can_have_a_gradient_are_next_functions():
+    same("""
+        a = leaf(2, 3)
+        x = a[1]
+        y = a[:, 1:]
+        z = a[[0, 1]]
+        u = a.clamp(min=0.0)
+        v = a * 2
+        w = 2 - a
+        p = a ** 2
+        q = a.masked_fill(a > 0, 1.0)
+        b = a * 1
+        b[a > 0] = 0.5
+        c = a * 1
+        c[[0, 1]] = leaf(3)
+    """)
+
+
+def test_no_edge_leads_to_a_leaf_from_its_views_made_under_no_grad():
+    same("""
+        x = leaf(4)
+        with torch.no_grad(): v = x[:2]
+        w = v * 2
+        u = v[1:]
+    """)
+
+
+def test_bounds_beyond_a_dimension_are_all_of_it():
+    same("""
+        x = leaf(3, 2)
+        a, b, c, d, e = x[:9, :], x[0:3, :], x[-3:, :], x[0:9], x[:, 0:5:1]
+    """)
+
+
+def test_assignment_to_an_expanded_tensor_is_refused_but_for_single_elements():
+    same("""
+        x = leaf(requires_grad=False).expand(2)
+        x[...] = 1
+        x[:] = 1
+        x[None] = 1
+        x[0:2] = 1
+        x.fill_(torch.tensor(1.0))
+        x[1] = 3
+        x.add_(1)
+    """)
+
+
+def test_assigned_tensors_are_seen_without_leading_ones_and_expanded():
+    same("""
+        x = leaf(2, 3) * 1
+        x[:] = leaf(2, 1, seed=1)
+        y = leaf(2, 3) * 1
+        y[:] = leaf(1, 2, 3, seed=1)
+        z = leaf(2, 3) * 1
+        z[1] = leaf(1, 1, seed=1)
     """)

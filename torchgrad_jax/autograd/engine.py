@@ -129,6 +129,8 @@ class GraphTask:
         self.needed: set[Node] | None = None
         self.buffers: dict[Node, list[Any]] = {}
         self.missing: dict[Node, int] = {}
+        # Where the pass begins: hooks of these tensors are called even if nothing that is asked for comes after them.
+        self.begins: set[Node] = set()
 
     def executes(self, node: Node) -> bool:
         """Whether this pass runs `node`, or takes the gradient that arrives at it. RuntimeError for a leaf whose gradient is only taken."""
@@ -194,6 +196,8 @@ class GraphTask:
                 if node.hooks is not None and not runs:
                     received = tensor_pre_hooks(calculus, node, received)
                 self._capture(node, received)
+            elif not runs and node in self.begins and node.hooks is not None:
+                tensor_pre_hooks(calculus, node, received)
             if not runs:
                 continue
             if node.hooks is not None:
@@ -203,6 +207,8 @@ class GraphTask:
             else:
                 outs = node.run(calculus, received)
             if node.hooks is not None and node.hooks.post:
+                if needed is not None:  # what nobody asked for is not shown
+                    outs = tuple([g if t in needed or t in wanted else None for (t, _), g in zip(node.next, outs, strict=True)])
                 outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
                 node.release()
@@ -229,6 +235,7 @@ class GraphTask:
         if not ordered:
             order = [node for node in queue_order(roots, None) if type(node) is not AccumulateGrad]
         if self.captures is not None:
+            self.begins = {node for node, _ in roots}
             self.needed = _leading_to(order, self.wanted.keys())
             self.calculus.needed = self.needed | self.wanted.keys()
             if self.accumulate:
@@ -296,12 +303,13 @@ class GraphTask:
         if received is None:
             return
         assert isinstance(node, AccumulateGrad)
-        if self.captures is not None and node not in self.wanted:
-            return
         grad = received[0]
         extra = node.variable._extra
-        if extra is not None and extra.hooks:
+        wanted = self.captures is None or node in self.wanted
+        if extra is not None and extra.hooks and (wanted or node in self.begins):
             grad = call_tensor_hooks(self.calculus, extra.hooks, grad)
+        if not wanted:
+            return
         if node in self.wanted and not self.accumulate:
             self.captured[node, 0] = grad
             return

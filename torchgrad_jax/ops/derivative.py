@@ -56,8 +56,9 @@ class Plan:
             self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
             self._make = lambda defined: _from_jax(sig, inputs, defined)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
-        roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * self.arity
-        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or roles[i] for i in self.saves)
+        by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
+        roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
+        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
         self._sig = sig
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
 

@@ -9,7 +9,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, op
+from torchgrad_jax.runtime.value import Aval
 
 
 def _refuse_bool_sub(a: Any, b: Any, *_: Any) -> None:
@@ -443,14 +444,23 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
     return jnp.where(condition, x, y)
 
 
-@op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None,
+def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
+    """What cannot fill: PyTorch's errors, which name the in-place function in both cases."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.of(np.dtype(mask.dtype)).word}")
+    if isinstance(value, Aval) and value.ndim:
+        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+    if (value is complex or (isinstance(value, Aval) and value.dtype.kind == "c")) and x.dtype.kind != "c":
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    broadcast_shapes(mask.shape, x.shape)
+
+
+@op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None, validate=_refuse_fill,
     node="MaskedFillBackward1", number_node="MaskedFillBackward0",
     grads={"self": lambda grad, mask: jnp.where(mask, jnp.zeros_like(grad), grad),
            "value": lambda grad, mask: jnp.where(mask, grad, jnp.zeros_like(grad)).sum()})  # fmt: skip
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """`value` where `mask` is true, else self."""
-    if mask.dtype != np.bool_:
-        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype " + dtypes.of(np.dtype(mask.dtype)).word)
     return jnp.where(mask, convert(value, np.dtype(x.dtype)), x)
 
 

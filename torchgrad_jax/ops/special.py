@@ -438,19 +438,6 @@ def sgn(x: Any) -> Any:
     return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)
 
 
-@op("_real(Tensor self)", method=False, toplevel=False, node="SelectBackward0", grads={"self": SAME})
-def real(x: Any) -> Any:
-    """The real part."""
-    return lax.real(x)
-
-
-@op("_imag(Tensor self)", method=False, toplevel=False, node="SelectBackward0",
-    grads={"self": lambda grad: lax.complex(jnp.zeros_like(grad), grad)})  # fmt: skip
-def imag(x: Any) -> Any:
-    """The imaginary part."""
-    return lax.imag(x)
-
-
 for _name, _node in (("_conj", "ConjBackward0"), ("conj_physical", "ConjPhysicalBackward0")):
 
     @op(f"{_name}(Tensor self)", method=_name != "_conj", toplevel=_name != "_conj", inplace=_name != "_conj", node=_node,
@@ -503,35 +490,3 @@ def complex_(x: Any, y: Any) -> Any:
 def polar(x: Any, y: Any) -> Any:
     """The complex numbers of magnitudes and angles."""
     return lax.complex(x * lax.cos(y), x * lax.sin(y))
-
-
-def _as_real(x: Any) -> Any:
-    return jnp.stack([x.real, x.imag], -1)
-
-
-def _as_complex(x: Any) -> Any:
-    return lax.complex(x[..., 0], x[..., 1])
-
-
-def _refuse_real(x: Any) -> None:
-    if x.dtype.kind != "c":
-        raise RuntimeError("view_as_real is only supported for complex tensors")
-
-
-def _refuse_no_pairs(x: Any) -> None:
-    if x.dtype not in (np.float32, np.float64):
-        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {title(x)}")
-    if not x.shape or x.shape[-1] != 2:
-        raise RuntimeError("Tensor must have a last dimension of size 2" if x.shape else "Input tensor must have one or more dimensions")
-
-
-@op("view_as_real(Tensor self)", method=False, out=False, validate=_refuse_real, grads={"self": lambda grad: _as_complex(grad)})
-def view_as_real(x: Any) -> Any:
-    """Complex numbers as pairs in a last dimension. A copy."""
-    return _as_real(x)
-
-
-@op("view_as_complex(Tensor self)", method=False, out=False, validate=_refuse_no_pairs, grads={"self": lambda grad: _as_real(grad)})
-def view_as_complex(x: Any) -> Any:
-    """Pairs in the last dimension as complex numbers. A copy."""
-    return _as_complex(x)

@@ -266,6 +266,34 @@ def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     return jnp.moveaxis(jnp.take(x, _unfold_index(x, dimension, size, step), axis=dimension), dimension + 1, -1)
 
 
+# ---------------------------------------------------------------------- complex numbers as pairs
+
+
+def _as_real(x: Any) -> Any:
+    return jnp.stack([x.real, x.imag], -1)
+
+
+def _as_complex(x: Any) -> Any:
+    return lax.complex(x[..., 0], x[..., 1])
+
+
+@_view("view_as_real(Tensor self)", lambda x, src: _as_complex(src),
+       lambda shape, strides, offset: ((*(2 * s for s in strides), 1), 2 * offset), grads={"self": lambda grad: _as_complex(grad)})  # fmt: skip
+def view_as_real(x: Any) -> Any:
+    """Complex numbers as pairs in a last dimension."""
+    return _as_real(x)
+
+
+@_view("view_as_complex(Tensor self)", lambda x, src: _as_real(src),
+       lambda shape, strides, offset: (tuple(s // 2 for s in strides[:-1]), offset // 2), grads={"self": lambda grad: _as_real(grad)})  # fmt: skip
+def view_as_complex(x: Any) -> Any:
+    """Pairs in the last dimension as complex numbers."""
+    return _as_complex(x)
+
+
+# ---------------------------------------------------------------------- all of it, and any of it
+
+
 @_view("alias(Tensor self)", lambda x, src: src, lambda shape, strides, offset: (strides, offset))
 def alias(x: Any) -> Any:
     """All of it."""

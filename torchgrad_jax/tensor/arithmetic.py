@@ -10,6 +10,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion, special  # noqa: F401 - declares operators
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import pow as power
@@ -17,10 +18,8 @@ from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import select
 
 _BOTH = (ARRAY, ARRAY)
-_AS_REAL = registry["view_as_real"].bind((ARRAY,))
 
 
 def _operand(name: str, x: Any) -> Any:
@@ -186,19 +185,18 @@ def positive(input: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------- complex numbers
-# real, imag, view_as_real and view_as_complex are copies: an array of pairs and one of complex numbers share no memory in XLA.
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part, as a copy; a real tensor itself."""
-    return select(apply(_AS_REAL, (input,)), -1, 0) if input._aval.dtype.kind == "c" else input
+    """The real part, as a view; a real tensor itself."""
+    return views.select(views.view_as_real(input), -1, 0) if input._aval.dtype.kind == "c" else input
 
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a copy. RuntimeError for real tensors."""
+    """The imaginary part, as a view. RuntimeError for real tensors."""
     if input._aval.dtype.kind != "c":
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return select(apply(_AS_REAL, (input,)), -1, 1)
+    return views.select(views.view_as_real(input), -1, 1)
 
 
 def conj(input: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
-from torchgrad_jax.tensor.generate import fast_inplace, function_of, write_out, write_plainly
+from torchgrad_jax.tensor.generate import check_out, fast_inplace, function_of, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.tensor import Tensor, created
@@ -42,6 +42,8 @@ def _with_alpha(name: str, namespace: str) -> Any:
         if not isinstance(input, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         other = _tensor_or_number(name, other)
+        if out is not None:
+            check_out(name, (input, other, out))
         made = apply(fast, (input, other)) if alpha == 1 else apply(scaled, (input, other, alpha))
         return made if out is None else write_out(name, out, made)
 
@@ -125,6 +127,8 @@ def _general_div(input: Tensor, other: Any, *, rounding_mode: str | None = None,
         raise RuntimeError(
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
         )  # fmt: skip
+    if out is not None:
+        check_out("div", (input, other, out))
     made = apply(registry["div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode))), (input, _tensor_or_number("div", other)))
     return made if out is None else write_out("div", out, made)
 
@@ -148,6 +152,8 @@ def _pow(namespace: str, method: str = "pow") -> Any:
     powers: dict[Any, Any] = {}
 
     def general(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+        if out is not None:
+            check_out("pow", (input, exponent, out))
         made = _power(input, exponent)
         return made if out is None else write_out("pow", out, made)
 

@@ -78,6 +78,8 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
 
     def call(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None) if operator.out else None
+        if out is not None:
+            check_out(operator.name, (*args, *kwargs.values(), *(out if isinstance(out, (tuple, list)) else (out,))))
         bound, operands = understood(args, kwargs)
         outs = apply(bound, operands)
         if named is not None:
@@ -236,19 +238,23 @@ def _docstring(operator: Operator, lead: str) -> str:
     return f"{lead}\n\n{operator.__doc__ or ''}"
 
 
+def check_out(name: str, tensors: Any) -> None:
+    """RuntimeError where autograd would have to follow a write into an `out=` tensor."""
+    if per_thread.recorder.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+        )
+
+
 def write_out(name: str, out: Any, outs: Any) -> Any:
     """``out=``: the results written into given tensors. RuntimeError where autograd or the dtype forbids it."""
     from torchgrad_jax.ops import dtypes, promotion
     from torchgrad_jax.tensor.inplace import cast_to
 
-    rec = per_thread.recorder
     targets = out if isinstance(out, (tuple, list)) else (out,)
     results = outs if isinstance(outs, tuple) else (outs,)
+    check_out(name, (*targets, *results))
     for target, made in zip(targets, results, strict=True):
-        if rec.grad_enabled and (made._rg or target._rg):
-            raise RuntimeError(
-                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
-            )
         a, b = made._aval, target._aval
         if not promotion.can_cast(a.dtype, b.dtype):
             raise RuntimeError(

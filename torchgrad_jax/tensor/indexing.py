@@ -12,6 +12,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.generate import inplace_of
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, fill_
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import _view, expand, slice_dim, unsqueeze, view
@@ -51,7 +52,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not indices:
         assign(target, value)
     else:
-        put(target, indices, cast(_trimmed(value), self.dtype), accumulate=False)
+        shape = _trimmed(value._aval.shape)
+        trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
+        put(target, indices, cast(trimmed, self.dtype), accumulate=False)
 
 
 def assign(target: Tensor, value: Tensor) -> None:
@@ -62,15 +65,13 @@ def assign(target: Tensor, value: Tensor) -> None:
     elif not value._aval.ndim and value.device is target.device:
         fill_(target, value)
     else:
-        value = _trimmed(value)
+        value = view(value, _trimmed(value._aval.shape))
         copy_(target, value if value._aval.shape == shape else expand(value, shape))
 
 
-def _trimmed(value: Tensor) -> Tensor:
-    """Leading dimensions of size 1 are dropped."""
-    shape = value._aval.shape
-    ones = next((i for i, n in enumerate(shape) if n != 1), len(shape))
-    return view(value, shape[ones:]) if ones else value
+def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its leading dimensions of size 1."""
+    return shape[next((i for i, n in enumerate(shape) if n != 1), len(shape)) :]
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -94,6 +95,18 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return apply_inplace(_COPY, (self, src))
 
 
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Write `value` where `mask` is true."""
+    if isinstance(mask, Tensor) and mask._aval.shape != self._aval.shape:
+        try:
+            broadcast_shapes(self._aval.shape, mask._aval.shape)
+        except RuntimeError:
+            check_writable(per_thread.recorder, self)
+            raise
+    return _masked_fill_(self, mask, value)
+
+
+_masked_fill_ = inplace_of(registry["masked_fill"], "torch.Tensor.masked_fill_")
 _COPY = registry["copy"].bind((ARRAY, ARRAY))
 
 
@@ -153,7 +166,7 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
             out = _sliced(out, dim, k)
             dim += 1
             consumed += 1
-        elif isinstance(k, (bool, np.bool_)):
+        elif isinstance(k, (bool, np.bool_)) or (isinstance(k, Tensor) and not k._aval.ndim and k._aval.dtype == np.bool_):
             out = unsqueeze(out, dim)
             indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
             dim += 1
@@ -193,7 +206,7 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     if step is not None and step < 0:
         raise ValueError("step must be greater than zero")
     n = t._aval.shape[dim]
-    if whole and start in (None, 0) and stop in (None, n) and step in (None, 1):
+    if whole and start in (None, 0) and (stop is None or stop >= n) and step in (None, 1):
         return t
     start, stop, step = slice(start, stop, step).indices(n)
     return slice_dim(t, dim, start, stop, step)

@@ -11,11 +11,11 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.dispatch import make_node, run, turn
-from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name
+from torchgrad_jax.tensor.dispatch import apply, make_node, result, run, turn
+from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.storage import Link, Storage, View, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import WITHOUT_HISTORY, Tensor
+from torchgrad_jax.tensor.storage import Link, Storage, View, links_between, read_through, with_numbers, write_through
+from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
@@ -70,7 +70,8 @@ def check_differentiable(t: Tensor) -> None:
             raise_by_origin(t, view, "is being modified inplace")
         if t.requires_grad and view.base._node is None:
             raise RuntimeError(VIEW_OF_LEAF)
-    if t.requires_grad and t.grad_fn is None:
+    # A view that requires a gradient since its base was written to is a leaf to PyTorch until its grad_fn is asked for.
+    if t.requires_grad and t._node is None and not (view is not None and view.node_seen == -1):
         raise RuntimeError(LEAF)
 
 
@@ -83,11 +84,11 @@ def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
 
 def check_memory(name: str, operands: tuple[Any, ...]) -> None:
     """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices."""
-    if name in ("fill_number", "fill_tensor", "zero"):
+    if name in ("fill_number", "zero"):
         return
     t = operands[0]
     view, storage = t._view, t._storage
-    for o in operands[1:] if storage is not None else ():
+    for o in operands[1:] if storage is not None and name != "fill_tensor" else ():
         if isinstance(o, Tensor) and o is not t and storage is not None and o._storage is not None and (
             o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
         ) and overlap_in_part(t, o):  # fmt: skip
@@ -95,7 +96,7 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> None:
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
-    if view is not None and 0 in view.strides and any(
+    if view is not None and 0 in view.strides and t._aval.size and any(
         s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
     ):  # fmt: skip
         raise RuntimeError(
@@ -250,6 +251,8 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     counter.writer = counter.version, copy.name()
     t._rg = True
     view.node_seen = -1  # regenerated when it is asked for
+    if t._extra is not None and t._extra.retains_grad:
+        regenerate_node(t, view, t._storage)
 
 
 def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
@@ -263,10 +266,39 @@ def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
 
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
     """The operations by which a view is written to: where one of several equal elements is left after an expand, its place in memory."""
-    if not any(link.read.operator.name == "expand" for link in links[:-1]):
+    names = [link.read.operator.name for link in links]
+    if "expand" not in names[:-1]:
         return links
+    if any(name in AS_OTHER_DTYPE for name in names):
+        raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor whose memory is seen as another dtype; clone() it first")
     read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
     return (Link(read, writer(read), ()),)
+
+
+def replay(links: tuple[Link, ...], base: Tensor) -> Node:
+    """The history of a view of `base`, made again: a node for each change of the dtype, and one for all that strides tell between two."""
+    rec = per_thread.recorder
+    before, rec.grad_enabled = rec.grad_enabled, True
+    try:
+        strided: tuple[Link, ...] = ()
+        for link in links:
+            if link.read.operator.name in AS_OTHER_DTYPE:
+                base = apply(link.read, (_strided(rec, strided, base),))
+                strided = ()
+            else:
+                strided += (link,)
+        made = _strided(rec, strided, base)._node
+        assert made is not None
+        return made
+    finally:
+        rec.grad_enabled = before
+
+
+def _strided(rec: Recorder, links: tuple[Link, ...], base: Tensor) -> Tensor:
+    if not links:
+        return base
+    value = read_through(rec, links, base._read())
+    return result(value, ViewOfBase(rec, links, base, value.aval), 0)
 
 
 class CopySlices(Node):
@@ -278,9 +310,9 @@ class CopySlices(Node):
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
         self.inner, self.aval = inner, base._aval
-        self.links = links_to_write(view, view.from_base, aval, view.offset - base.storage_offset())
+        self.links = links_to_write(view, links_between(base._view, view), aval, view.offset - base.storage_offset())
         edges = inner.next
-        places = inner.edge_places
+        places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
         self.through_self = bool(places) and places[0] == 0
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
@@ -296,7 +328,12 @@ class CopySlices(Node):
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """See Node."""
-        return (self.next[0] if self.has_base else (None, 0), *self.inner.next_functions[1:])
+        return (shown(self.next[0]) if self.has_base else (None, 0), *self.inner.next_functions[1:])
+
+    @property
+    def edge_places(self) -> Sequence[int]:
+        """See Node."""
+        return [*([0] if self.has_base else []), *list(self.inner.edge_places)[1 if self.through_self else 0 :]]
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:

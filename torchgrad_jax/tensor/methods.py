@@ -7,7 +7,6 @@ from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, registry
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
@@ -17,6 +16,7 @@ from torchgrad_jax.tensor import (
     gathering,
     indexing,
     linear_algebra,
+    memory,
     random,
     reductions,
     shaping,
@@ -26,10 +26,8 @@ from torchgrad_jax.tensor import (
 )
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
-from torchgrad_jax.tensor.inplace import data_of, fill_, share
+from torchgrad_jax.tensor.inplace import fill_
 from torchgrad_jax.tensor.overrides import announce, is_declined, overrides, publics
-from torchgrad_jax.tensor.saved import forget_history
-from torchgrad_jax.tensor.storage import count_together
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -39,13 +37,15 @@ namespace: dict[str, Any] = {}
 _WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
-    "diagonal", "unfold", "as_strided", "unbind", "split", "chunk", "clone", "contiguous", "detach",
+    "diagonal", "unfold", "as_strided", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
+    "view_as_complex", "clone", "contiguous", "detach",
 )  # fmt: skip
 _FUNCTIONS = ("add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
 _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
     "linspace", "logspace", "eye",
 )  # fmt: skip
+_NOT_METHODS = ("view_as_real", "view_as_complex")
 _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 
@@ -69,7 +69,8 @@ def install() -> None:
                 namespace.setdefault(name + "_", write)
     for module, names in ((views, _VIEWS), (functions, _FUNCTIONS)):
         for name in names:
-            setattr(Tensor, name, functions.METHODS.get(name) or getattr(module, name))
+            if name not in _NOT_METHODS:
+                setattr(Tensor, name, functions.METHODS.get(name) or getattr(module, name))
             if name not in _NOT_FUNCTIONS:
                 namespace[name] = getattr(module, name)
     for module in _WRITTEN:
@@ -210,47 +211,6 @@ def _reversed(self: Tensor) -> Tensor:
     return self if not self._aval.ndim else self.flip(0)
 
 
-def _get_data(self: Tensor) -> Tensor:
-    return data_of(self)
-
-
-def _set_data(self: Tensor, new: Tensor) -> None:
-    """The tensor takes over the memory of `new`; its history, if any, stays."""
-    if not isinstance(new, Tensor):
-        raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
-    if new is self:
-        return
-    storage = new._shared().sibling()
-    if self._storage is not None and not (self._storage.inference or storage.inference):  # a tensor keeps its version counter
-        count_together(self._storage, storage)
-    if new._view is None:
-        self._value = storage.value
-    else:
-        self._value = per_thread.recorder.alias(new._content())
-        self._value.counter, self._value.version = storage.counter, storage.counter.version
-    share(self, storage, new._view)
-
-
-def _delete_data(self: Tensor) -> None:
-    raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
-
-
-def _detach_(self: Tensor) -> Tensor:
-    """Cut the tensor off from the graph that made it; nothing happens in inference mode."""
-    if per_thread.recorder.inference:
-        return self
-    if self._is_view():
-        raise RuntimeError(
-            "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
-            "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
-            "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
-        )
-    if self._node is not None:
-        forget_history(self)
-    self._node, self._nr, self._rg = None, 0, False
-    return self
-
-
 def _transposed_property(self: Tensor) -> Tensor:
     ndim = self._aval.ndim
     if ndim != 2:
@@ -287,13 +247,13 @@ def _zero_(self: Tensor) -> Tensor:
 _PROTOCOL: dict[str, Any] = {
     "__getitem__": indexing.getitem,
     "__setitem__": indexing.setitem,
+    "masked_fill_": indexing.masked_fill_,
     "__iter__": _iter,
     "__contains__": _contains,
     "__reversed__": _reversed,
     "__rtruediv__": _rtruediv,
     "__rpow__": _rpow,
-    "data": property(_get_data, _set_data, _delete_data, "The tensor's memory without its history."),
-    "detach_": _detach_,
+    **memory.METHODS,
     "T": property(_transposed_property, doc="The dimensions in reverse order."),
     "mT": property(_mT, doc="The last two dimensions exchanged."),
     "fill_": _fill_,

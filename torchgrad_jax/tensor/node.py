@@ -90,6 +90,8 @@ class Node:
     skips_unneeded = False
     # Whether its outputs share memory with its input.
     is_view = False
+    # Whether PyTorch has no such node: the edge to it is shown as none.
+    hidden = False
 
     def name(self) -> str:
         """The node's name, such as ``MulBackward0``."""
@@ -98,12 +100,13 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """The nodes that this one passes gradients on to, one entry for each tensor input; ``(None, 0)`` where none."""
-        return self.next
+        return tuple([shown(e) for e in self.next])
 
     @property
     def edge_places(self) -> Sequence[int]:
         """Where in `next_functions` each of the edges stands."""
-        return [i for i, (node, _) in enumerate(self.next_functions) if node is not None]
+        entries = self.next_functions
+        return range(len(entries)) if len(entries) == len(self.next) else [i for i, (node, _) in enumerate(entries) if node is not None]
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -182,6 +185,11 @@ class InputMetadata:
         self.dtype: dtypes.dtype = dtypes.of(aval.dtype)
         self.device: Any = aval.device
         self.is_nested_tensor = self.is_cpp_nested_tensor = False
+
+
+def shown(edge: Edge) -> tuple[Node | None, int]:
+    """An edge as the user sees it."""
+    return (None, 0) if edge[0].hidden else edge
 
 
 class HookList(dict[int, Callable[..., Any]]):
@@ -264,7 +272,7 @@ class OpNode(Node):
         """See Node."""
         found: list[tuple[Node | None, int]] = [(None, 0)] * self.plan.arity
         for i, e in zip(self.plan.places, self.next, strict=True):
-            found[i] = e
+            found[i] = shown(e)
         return tuple(found)
 
     @property
@@ -384,38 +392,42 @@ def unchanged(node: OpNode, i: int) -> Any:
     assert node.saved is not None
     value = node.saved[i]
     if type(value) is Value and outdated(value):
-        value = present(value)
+        value = present(value, edge_of_saved(node, i))
         if outdated(value):
             raise_modified(node, i, value)
     return value
 
 
+def edge_of_saved(node: OpNode, i: int) -> Edge | None:
+    """Where the gradient of what `node` saved at place `i` goes; None where nowhere, and for the node's own result."""
+    operand = node.plan.saves[i]
+    return node.next[node.plan.inputs.index(operand)] if operand in node.plan.inputs else None
+
+
 def raise_modified(node: OpNode, i: int, value: Value) -> None:
     """PyTorch's error for a saved value whose tensor was written to since."""
-    origin: Edge | None = None
     operand = node.plan.saves[i]
-    if operand < 0:
-        origin = (node, -1 - operand)
-    elif operand in node.plan.inputs:
-        origin = node.next[node.plan.inputs.index(operand)]
+    origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand)
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     writer = value.counter.writer
     if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now
         name, nr = writer[1], 0
     if operand >= 0 and origin is not None and origin[0].is_view:
         name, nr = "AsStridedBackward0", 0
-    raise RuntimeError(modified_message(value, name, nr))
+    shape = origin[0].output_avals[0].shape if operand >= 0 and origin is not None and not origin[0].next else value.aval.shape
+    raise RuntimeError(modified_message(value, name, nr, shape))
 
 
-def modified_message(value: Value, name: str, nr: int) -> str:
+def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | None = None) -> str:
     """What to say of a saved value that was written to. `name`, `nr`: the node it comes from (or "") and which of its outputs it is."""
     from torchgrad_jax.ops import dtypes
 
     by = f", which is output {nr} of {operation_name(name)}," if name else ""
+    sizes = list(value.aval.shape if shape is None else shape)
     kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {list(value.aval.shape)}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
+        f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
         "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )

@@ -41,10 +41,27 @@ class Detached(Superseded):
     __slots__ = ()
 
 
-def present(value: Value) -> Value:
-    """The Value that a saved one has become by writes which its version counter does not count."""
+class Replaced(Superseded):
+    """Stands for the counter of a tensor's old content after `Tensor.data` was set: what was saved of that tensor (it is told by its edge) is,
+    unnoticed, the new content. For others, and for the node that made it, it is what it was: `past`."""
+
+    __slots__ = ("past", "node", "nr")
+
+    def __init__(self, value: Value, past: Value, edge: Any) -> None:
+        super().__init__(value)
+        self.past, self.node, self.nr = past, weakref.ref(edge[0]), edge[1]
+
+    def concerns(self, edge: Any) -> bool:
+        """Whether this is the edge of the tensor whose data was set."""
+        return edge is not None and edge[0] is self.node() and edge[1] == self.nr
+
+
+def present(value: Value, edge: Any = None) -> Value:
+    """The Value that a saved one has become by writes which its version counter does not count. edge: where the gradient of what was saved
+    goes; None for a node's own result."""
     while isinstance(value.counter, Superseded):
-        value = value.counter.value
+        counter = value.counter
+        value = counter.past if type(counter) is Replaced and not counter.concerns(edge) else counter.value
     return value
 
 
@@ -215,6 +232,17 @@ class InferenceStorage(Storage):
 
 _VALUE: Any = Storage.value
 _WRITES: Any = Storage.writes
+def links_between(base: View | None, view: View) -> tuple[Link, ...]:
+    """The operations from the content of a view's base, described by `base`, to the view. The base may have been given another layout since."""
+    links = view.links[view.skip :] if view.skip else view.links
+    if base is None or len(base.links) == view.skip:
+        return links
+    back = []
+    for link in reversed(base.links[view.skip :]):
+        if not isinstance(link, Relayout):
+            raise RuntimeError("torchgrad_jax: a view of a tensor that was resized or given other memory since has no gradient")
+        back.append(Link(*link.undo, ()))
+    return (*back, *links)
 
 
 class Link:
@@ -224,6 +252,16 @@ class Link:
 
     def __init__(self, read: Any, write: Any, numbers: tuple[Any, ...]) -> None:
         self.read, self.write, self.numbers = read, write, numbers
+
+
+class Relayout(Link):
+    """A Link by which a tensor itself was given another layout (`transpose_`). undo: how to read and write the other way."""
+
+    __slots__ = ("undo",)
+
+    def __init__(self, read: Any, write: Any, undo: tuple[Any, Any]) -> None:
+        super().__init__(read, write, ())
+        self.undo = undo
 
 
 class View:
@@ -242,11 +280,6 @@ class View:
         self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
         self.seen, self.node_seen = storage.writes, storage.counter.version
         self.asked = self.replay = False
-
-    @property
-    def from_base(self) -> tuple[Link, ...]:
-        """The operations from the base to the view."""
-        return self.links[self.skip :] if self.skip else self.links
 
 
 def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link, ...]:

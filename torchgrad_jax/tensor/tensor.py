@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
-from torchgrad_jax.tensor.storage import InferenceStorage, Storage, View, read_through, with_numbers
+from torchgrad_jax.tensor.storage import InferenceStorage, Link, Storage, View, links_between, read_through, with_numbers
 
 if TYPE_CHECKING:
     from torchgrad_jax.tensor.declared import Declared as _Base
@@ -431,11 +431,27 @@ def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
 
         raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
-    t._rg, t._nr = True, 0
-    t._node = replayed(view, base) if view.replay else ViewOfBase(per_thread.recorder, view, base, t._value.aval)
+    t._rg = True
+    made = history_of_view(t, links_between(base._view, view), base, view.replay)
+    if t._extra is not None and t._extra.retains_grad:
+        from torchgrad_jax.tensor.inplace import keep_retaining
+
+        keep_retaining(t, made)
+    t._node, t._nr = made, 0
 
 
-def replayed(view: View, base: Tensor) -> Node | None:
+def history_of_view(t: Tensor, links: tuple[Link, ...], base: Tensor, again: bool) -> Node:
+    """A node that leads to the base. again: the view's operations are done again, each with its own node."""
+    if again:
+        return replayed(links, base)
+    if any(link.read.operator.name in AS_OTHER_DTYPE for link in links):
+        from torchgrad_jax.tensor.inplace import replay
+
+        return replay(links, base)
+    return ViewOfBase(per_thread.recorder, links, base, t._value.aval)
+
+
+def replayed(links: tuple[Link, ...], base: Tensor) -> Any:
     """The grad_fn of the view's operations done again from the base."""
     from torchgrad_jax.tensor.dispatch import apply
 
@@ -444,7 +460,7 @@ def replayed(view: View, base: Tensor) -> Node | None:
     rec.grad_enabled, rec.inference = True, False
     try:
         t = base
-        for link in view.from_base:
+        for link in links:
             t = apply(link.read, (t, *link.numbers))
     finally:
         rec.grad_enabled, rec.inference = before
@@ -454,10 +470,15 @@ def replayed(view: View, base: Tensor) -> Node | None:
 MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
 
 
+# No strides lead from a base to such a view: PyTorch does the view operations again.
+AS_OTHER_DTYPE = ("view_as_real", "view_as_complex")
+
+
 class Nowhere(Node):
     """The end of the graph at a view that requires a gradient only because its base does: nobody keeps it."""
 
     __slots__ = ()
+    hidden = True
 
     def __init__(self) -> None:
         self.next, self.seq, self.hooks = (), -1, None
@@ -480,8 +501,8 @@ class ViewOfBase(Node):
 
     __slots__ = ("links", "aval", "base_aval")
 
-    def __init__(self, rec: Any, view: View, base: Tensor, aval: Aval) -> None:
-        self.links, self.aval, self.base_aval = view.from_base, aval, base._aval
+    def __init__(self, rec: Any, links: tuple[Link, ...], base: Tensor, aval: Aval) -> None:
+        self.links, self.aval, self.base_aval = links, aval, base._aval
         self.next = (base._edge() if base._rg else (Nowhere(), 0),)
         self.seq = rec.sequence
         self.hooks = None

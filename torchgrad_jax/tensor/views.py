@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
@@ -331,6 +333,39 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     return _view("as_strided", base, tuple(size), tuple(stride), offset)
 
 
+def view_as_real(input: Tensor) -> Tensor:
+    """Complex numbers as pairs in a last dimension. RuntimeError for real tensors."""
+    if not input.is_complex():
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    return _at(_view("view_as_real", input), 2 * input.storage_offset())
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs in the last dimension as complex numbers. RuntimeError where there are none, or strides do not allow it."""
+    shape, strides = input._aval.shape, input._strides()
+    if input._aval.dtype not in (np.float32, np.float64):
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{input.dtype.title}"
+        )
+    if not shape or shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2" if shape else "Input tensor must have one or more dimensions")
+    if strides[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s in strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if input.storage_offset() % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return _at(_view("view_as_complex", input), input.storage_offset() // 2)
+
+
+def _at(t: Tensor, offset: int) -> Tensor:
+    """The view with its offset counted in elements of its own dtype."""
+    assert t._view is not None
+    t._view.offset = offset
+    return t
+
+
 # ---------------------------------------------------------------------- several views
 
 
@@ -394,6 +429,11 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             )
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return _several(name, node, tensor, dim, list(zip(starts, sizes, strict=True)), False)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of `dim` of the given sizes."""
+    return split(input, list(split_sizes), dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

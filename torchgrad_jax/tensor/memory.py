@@ -1,0 +1,261 @@
+"""What changes a tensor itself and not its content: its layout (`transpose_`), its size (`resize_`), its memory (`set_`, `data`), its history."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import ARRAY, BoundOperator, Static, registry
+from torchgrad_jax.ops.strides import contiguous_strides
+from torchgrad_jax.ops.views import stride_rules
+from torchgrad_jax.runtime.operation import Signature
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.dispatch import make_node, plan_of, run, turn
+from torchgrad_jax.tensor.inplace import check_differentiable, check_writable, data_of, writer
+from torchgrad_jax.tensor.node import HookList, node_class
+from torchgrad_jax.tensor.saved import forget_history
+from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, View, count_together
+from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.tensor.views import as_dims
+
+# ---------------------------------------------------------------------- layout
+
+
+def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Exchange two dimensions of this tensor itself."""
+    dims = _dims(self, (dim0, dim1))
+    return _relayout(self, "transpose", dims, ("transpose", dims), "TransposeBackward1")
+
+
+def t_(self: Tensor) -> Tensor:
+    """Transpose this matrix itself. RuntimeError for more than 2 dimensions."""
+    if self._aval.ndim > 2:
+        check_writable(per_thread.recorder, self)
+        raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self._aval.ndim}D")
+    return _relayout(self, "t", (), ("t", ()), "TBackward1")
+
+
+def unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    """Give this tensor itself a dimension of size 1 at `dim`."""
+    (place,) = _dims(self, (dim,), 1)
+    return _relayout(self, "unsqueeze", (place,), ("squeeze", ((place,),)), "UnsqueezeBackward1")
+
+
+def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
+    """Take from this tensor itself its dimensions of size 1, or those of `dim` that are."""
+    shape = self._aval.shape
+    node = "SqueezeBackward3" if dim is None else "SqueezeBackward5" if isinstance(dim, (tuple, list)) else "SqueezeBackward4"
+    asked = range(len(shape)) if dim is None else _dims(self, as_dims((dim,)))
+    dims = tuple(sorted({d for d in asked if shape and shape[d] == 1}))
+    return _relayout(self, "squeeze", (dims,), ("view", (shape,)), node)
+
+
+def _dims(t: Tensor, dims: tuple[int, ...], extra: int = 0) -> tuple[int, ...]:
+    """The dimensions counted from the front. That the tensor may not be written to is said before that they are out of range."""
+    try:
+        return tuple([wrap_dim(d, t._aval.ndim + extra) for d in dims])
+    except IndexError:
+        check_writable(per_thread.recorder, t)
+        raise
+
+
+def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str, tuple[Any, ...]], node_name: str) -> Tensor:
+    """Make `t` the view `name` of itself, with a node of that name in its history."""
+    rec = per_thread.recorder
+    value = t._content()
+    recording = rec.grad_enabled and t.requires_grad
+    if recording:
+        check_differentiable(t)
+        if rec.turned:
+            turn(rec)
+    strides, offset = stride_rules[name](value.aval.shape, t._strides(), t.storage_offset(), *arguments)
+    read, back = _bind(name, arguments), _bind(*undo)
+    out, sig = run(rec, read, (value,))
+    if t._node is not None and not recording and not t._is_view() and out.aval is not value.aval:
+        t._node.own_hooks().tensor.setdefault(t._nr, HookList()).add(_shape_check(value.aval.shape))
+    node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
+    _place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
+    if node is not None:
+        t._node, t._nr, t._rg = node, 0, True
+        assert t._view is not None and t._storage is not None
+        t._view.node_seen = t._storage.counter.version
+    return t
+
+
+def _shape_check(shape: tuple[int, ...]) -> Callable[[Tensor | None], None]:
+    """A hook for a tensor that has kept its grad_fn but not its shape."""
+
+    def check(grad: Tensor | None) -> None:
+        if grad is not None and grad._aval.shape != shape:
+            raise RuntimeError(
+                f"invalid gradient - got {list(grad._aval.shape)} but expected shape compatible with {list(shape)}: the tensor was given another "
+                "shape without a graph. detach() it first."
+            )
+
+    return check
+
+
+def _plan_named(sig: Signature, name: str) -> Any:
+    """The key under which `sig` has its Plan with a node of this name."""
+    key: Any = (1, name)
+    if key not in sig.plans:
+        made = sig.plans[key] = copy.copy(plan_of(sig, 1))
+        made.name, made.node_class = name, node_class(name)
+    return key
+
+
+def _bind(name: str, arguments: tuple[Any, ...]) -> BoundOperator:
+    return registry[name].bind((ARRAY, *map(Static, arguments)))
+
+
+def _place(rec: Recorder, t: Tensor, content: Value, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
+    """Make `t` the part of its own memory that `links` lead to from what it was. That counts as a write."""
+    storage, old = t._shared(), t._view
+    storage.write(rec.alias(storage.value))
+    made = View(None, links, 0, storage, strides, offset, "default")
+    if old is not None:
+        made.base, made.links, made.skip, made.made_in, made.asked = old.base, old.links + links, old.skip, old.made_in, old.asked
+        made.node_seen = old.node_seen
+    value = content if content.counter is None else rec.alias(content)
+    value.counter, value.version = storage.counter, storage.counter.version
+    t._view, t._value = made, value
+
+
+# ---------------------------------------------------------------------- size
+
+
+def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
+    """Another size for this tensor itself: the first elements of its memory; where that is too small, new memory that ends with zeros.
+
+    RuntimeError for tensors that require a gradient, and for those that are not in row-major order: arrays have no strides here.
+    """
+    if not size:
+        raise TypeError('resize_() missing 1 required positional arguments: "size"')
+    shape = as_dims(size)
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if any(n < 0 for n in shape):
+        raise RuntimeError("numel: integer multiplication overflow")
+    if not self.is_contiguous():
+        raise RuntimeError("torchgrad_jax cannot resize_ a tensor that is not in row-major order: arrays have no strides. Use contiguous() first.")
+    rec = per_thread.recorder
+    if shape == self._aval.shape:
+        return self
+    numel, wanted = self._aval.size, math.prod(shape)
+    if wanted > numel:
+        flat = run(rec, _bind("view", ((numel,),)), (self._content(),))[0]
+        padded = run(rec, registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - numel)), ARRAY)), (flat, 0))[0]
+        return _set_memory(self, wrap(run(rec, _bind("view", (shape,)), (padded,))[0]))
+    strides = contiguous_strides(shape)
+    cut = _bind("as_strided", (shape, strides, 0))
+    content = run(rec, cut, (self._content(),))[0]
+    _place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self.storage_offset())
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """See `resize_`: the size of another tensor."""
+    if not isinstance(the_template, Tensor):
+        raise TypeError(f"resize_as_(): argument 'the_template' (position 1) must be Tensor, not {type(the_template).__name__}")
+    return resize_(self, the_template._aval.shape)
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def set_(self: Tensor, source: Any = None) -> Tensor:
+    """Take over the memory of another tensor, or be empty; that counts as a write.
+
+    RuntimeError for a source of another dtype, and where a graph would have to be followed.
+    """
+    if source is not None and not isinstance(source, Tensor):
+        raise TypeError(f"torchgrad_jax: set_() takes a tensor, not {type(source).__name__}: arrays have no storages to hand out")
+    if per_thread.recorder.grad_enabled and (self.requires_grad or (source is not None and source.requires_grad)):
+        check_differentiable(self)
+        raise RuntimeError("torchgrad_jax: set_() has no derivative; use it under no_grad, or set .data")
+    if source is None:
+        source = wrap(from_data([], self.dtype, self.device))
+    if source.dtype is not self.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype.word} to a tensor of type {self.dtype.word}")
+    return _set_memory(self, source)
+
+
+def _set_memory(t: Tensor, source: Tensor) -> Tensor:
+    set_data(t, source)
+    assert t._storage is not None
+    _place(per_thread.recorder, t, t._content(), (), t._strides(), t.storage_offset())
+    return t
+
+
+def set_data(t: Tensor, new: Any) -> None:
+    """`t` takes over the memory of `new` but keeps its own history and version. A view ceases to be one.
+
+    TypeError, RuntimeError with PyTorch's text for what is no tensor, or no floating point one where `t` requires a gradient.
+    """
+    if not isinstance(new, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
+    if t.requires_grad and not dtypes.is_float(new._aval.dtype):
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+    if new is t:
+        return
+    former, source = t._storage, new._shared()
+    edge, old = t._edge() if t._rg else None, t._content()
+    past = per_thread.recorder.alias(old)
+    if former is not None:
+        past.counter, past.version = former.counter, former.counter.version
+        if t._view is None:
+            former.value = past
+    content = new._content()
+    storage = source if source is former else source.sibling()
+    if former is not None and former is not source and not (former.inference or storage.inference):  # a tensor keeps its version counter
+        count_together(former, storage)
+    view = new._view
+    t._storage = storage
+    t._value = storage.value
+    t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")
+    if view is not None:
+        value = per_thread.recorder.alias(content)
+        value.counter, value.version = storage.counter, storage.counter.version
+        t._value = value
+    if edge is not None:
+        if old.counter is None:
+            old.version = 0
+        old.counter = Replaced(t._value, past, edge)
+
+
+def get_data(t: Tensor) -> Tensor:
+    """The tensor's memory without its history, with a version counter of its own."""
+    return data_of(t)
+
+
+def refuse_to_delete(t: Tensor) -> None:
+    """PyTorch's refusal of `del x.data`. RuntimeError."""
+    raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Cut this tensor itself off from the graph that made it; nothing happens in inference mode. RuntimeError for views."""
+    if per_thread.recorder.inference:
+        return self
+    if self._is_view():
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
+            "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
+            "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
+        )
+    if self._node is not None:
+        forget_history(self)
+    self._node, self._nr, self._rg = None, 0, False
+    return self
+
+
+METHODS: dict[str, Any] = {
+    "transpose_": transpose_, "swapaxes_": transpose_, "swapdims_": transpose_, "t_": t_, "unsqueeze_": unsqueeze_, "squeeze_": squeeze_,
+    "resize_": resize_, "resize_as_": resize_as_, "set_": set_, "detach_": detach_,
+    "data": property(get_data, set_data, refuse_to_delete, doc="The tensor's memory without its history."),
+}  # fmt: skip
