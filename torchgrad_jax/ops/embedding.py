@@ -73,7 +73,7 @@ def _bag_grad(
     grad: Any, weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:  # fmt: skip
     rows = _bag_rows_grad(grad, _rows(weight, indices), bags, weights, count, mode)
-    return _embedding_grad(rows, weight, indices, padding_idx, scale_grad_by_freq)
+    return _embedding_grad(rows, weight.shape, indices, padding_idx, scale_grad_by_freq)
 
 
 def _bag_weights_grad(grad: Any, weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
