@@ -1,6 +1,5 @@
 """Joining, rearranging, gathering, scattering: every operator against PyTorch on the same arrays."""
 
-import types
 
 import numpy as np
 import pytest
@@ -10,23 +9,6 @@ import torchgrad_jax
 torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.operators
-
-
-def installed():
-    """The package with this family's hand-written functions, whether or not the package installs them itself."""
-    from torchgrad_jax.tensor import linear_algebra, shaping
-    from torchgrad_jax.tensor.tensor import Tensor
-
-    for module in (shaping, linear_algebra):
-        for name, function in module.TOPLEVEL.items():
-            setattr(torchgrad_jax, name, function)
-        for name, function in module.METHODS.items():
-            setattr(Tensor, name, function)
-    if not hasattr(torchgrad_jax, "linalg"):
-        torchgrad_jax.linalg = types.SimpleNamespace(**linear_algebra.LINALG)
-    for name, function in linear_algebra.LINALG.items():
-        setattr(torchgrad_jax.linalg, name, function)
-    return torchgrad_jax
 
 
 def to_numpy(x):
@@ -122,8 +104,6 @@ def compare_errors(mine, theirs, function, arrays):
     base = type(expected) if type(expected).__name__ != "_LinAlgError" else mine.linalg.LinAlgError
     assert type(found) is base
 
-
-installed()
 
 rng = np.random.default_rng(0)
 

@@ -207,8 +207,6 @@ class GraphTask:
             else:
                 outs = node.run(calculus, received)
             if node.hooks is not None and node.hooks.post:
-                if needed is not None:  # what nobody asked for is not shown
-                    outs = tuple([g if t in needed or t in wanted else None for (t, _), g in zip(node.next, outs, strict=True)])
                 outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
                 node.release()
