@@ -387,7 +387,8 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
         if calculus.tensors:
             extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
         elif old is None:
-            extra.grad = _in_order_of(variable, fresh(calculus.recorder, calculus.recorder.alias(grad)), taken=True)
+            first = fresh(calculus.recorder, calculus.recorder.alias(grad))
+            extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
         else:
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
@@ -420,7 +421,7 @@ def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:
 
 
 # Passes of several threads may reach one leaf.
-_accumulating = threading.RLock()
+_accumulating = threading.Lock()
 
 
 def _leading_to(order: list[Node], wanted: Collection[Node]) -> set[Node]:

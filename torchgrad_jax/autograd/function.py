@@ -6,7 +6,7 @@ import inspect
 import warnings
 from typing import Any
 
-from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
+from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
@@ -335,19 +335,21 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
         recording = rec.grad_enabled
-        tensors = [a for a in args if isinstance(a, Tensor)]
+        is_tensor = tuple([isinstance(a, Tensor) for a in args])
+        tensors = args if False not in is_tensor else [a for a in args if isinstance(a, Tensor)]
         for t in tensors:
-            t._read()
+            if t._storage is not None:
+                t._read()
         needs = tuple([recording and t._rg for t in tensors])
         differentiable = True in needs
         if differentiable and rec.turned:
             turn(rec)
         ctx = cls._backward_cls()
-        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._rg for a in args])
+        ctx.needs_input_grad = tuple([t and a._rg for t, a in zip(is_tensor, args, strict=True)])
         ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
         ctx.seq, ctx.hooks = rec.sequence, None
         rec.sequence += 1
-        ctx._call = call = _Call(tuple([isinstance(a, Tensor) for a in args]), needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
+        ctx._call = call = _Call(is_tensor, needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:
             if separate:
@@ -357,11 +359,16 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
                 found = cls.forward(ctx, *args)
             _put_aside_users(ctx, None)
             several = isinstance(found, tuple)
-            marks = Marks(tensors, ctx.dirty_tensors, ctx.non_differentiable)
-            outs, call.carries = settle_outputs(ctx, found if several else (found,), marks, differentiable)
+            if is_new(found, tensors) and ctx.dirty_tensors is None and ctx.non_differentiable is None:
+                outs, call.outputs, call.carries = (found,), (found._value.aval,), (differentiable,)
+                if differentiable:
+                    found._rg, found._node, found._nr = True, ctx, 0
+            else:
+                marks = Marks(tensors, ctx.dirty_tensors, ctx.non_differentiable)
+                outs, call.carries = settle_outputs(ctx, found if several else (found,), marks, differentiable)
+                call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
         finally:
             rec.grad_enabled = recording
-        call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
         if differentiable:
             to_save = ctx.to_save or ()
             _check_saved(to_save)

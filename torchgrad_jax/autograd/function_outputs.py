@@ -46,6 +46,18 @@ def _tensors(complaint: str, marked: Any) -> tuple[Tensor, ...]:
     return found
 
 
+def is_new(out: Any, inputs: Sequence[Any]) -> bool:
+    """Whether `out` is a tensor that forward has just computed: of a floating dtype, on memory of its own, without history."""
+    return (
+        type(out) is Tensor
+        and out._storage is None
+        and out._node is None
+        and not out._rg
+        and out._value.aval.dtype.kind in "fc"
+        and not any(out is t for t in inputs)
+    )
+
+
 def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiable: bool) -> tuple[list[Any], tuple[bool, ...]]:
     """The results that the user gets, and which of them carry a gradient to `node`.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.tensor.storage import Superseded
+from torchgrad_jax.tensor.storage import Superseded, View
 from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
@@ -277,6 +277,10 @@ class _force_original_view_tracking(_Switch):
     ``AsStridedBackward0``."""
 
     setting, default, setter = "view_replay", False, "set_view_replay_enabled"
+
+    def __init__(self, mode: bool) -> None:
+        View.replayed_somewhere = True
+        super().__init__(mode)
 
 
 class _unsafe_preserve_version_counter(_Mode):

@@ -400,7 +400,7 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
     if storage.inference:  # its views have no base and no history
         view.base, view.skip = None, 0
         out._node, out._rg = None, False
-    elif per_thread.recorder.flags.get("view_replay"):
+    elif View.replayed_somewhere and per_thread.recorder.flags.get("view_replay"):
         view.replay = True
     value = out._value
     if value.counter is None or out._storage is not None:  # in inference mode `out` was given memory of its own

@@ -77,6 +77,12 @@ class Saved:
         raise NotImplementedError
 
 
+class WithSaved(tuple[Any, ...]):
+    """What an OpNode keeps, where `Saved` objects are among it: ordinary nodes are told from such by the tuple's type."""
+
+    __slots__ = ()
+
+
 class Node:
     """One operation in the graph. `next` are its edges, one for each input that needs a gradient."""
 
@@ -299,14 +305,13 @@ class OpNode(Node):
             return (grads[0],) * len(self.next)
         if calculus.tensors:
             return self._run_apart(calculus, grads)
-        for v in saved:
-            if type(v) is Value:
-                if v.counter is not None and v.counter.version != v.version:
+        if type(saved) is not tuple:
+            saved = saved_values(self)
+        else:
+            for v in saved:
+                if type(v) is Value and v.counter is not None and v.counter.version != v.version:
                     saved = saved_values(self)
                     break
-            elif isinstance(v, Saved):
-                saved = saved_values(self)
-                break
         if plan.single:
             outs = calculus.call(plan.vjp, (grads[0], *saved))
         else:
@@ -339,11 +344,12 @@ class OpNode(Node):
 
     def release(self) -> None:
         """See Node."""
-        if self.plan.frees and self.saved is not None:
-            for v in self.saved:
-                if isinstance(v, Saved):
-                    v.release()
-            self.saved = None
+        if self.plan.frees:
+            saved, self.saved = self.saved, None
+            if type(saved) is WithSaved:
+                for v in saved:
+                    if isinstance(v, Saved):
+                        v.release()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_saved_", "_raw_saved_")):

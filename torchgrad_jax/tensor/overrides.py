@@ -254,9 +254,34 @@ def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., A
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _active_modes and _are_plain(map(type, args)) and (not kwargs or _are_plain(map(type, kwargs.values()))):
+        if (
+            not _active_modes
+            and (_are_plain(map(type, args)) or _hold_plain(args))
+            and (not kwargs or _are_plain(map(type, kwargs.values())))
+        ):
             return implementation(*args, **kwargs)
         return answer(public, implementation, args, kwargs)
+
+    return _made_public(call, implementation, public)
+
+
+def _hold_plain(arguments: Iterable[Any]) -> bool:
+    """Whether the arguments are plain or sequences of what is."""
+    for a in arguments:
+        kind = type(a)
+        if kind not in _PLAIN and not ((kind is tuple or kind is list) and _are_plain(map(type, a))):
+            return False
+    return True
+
+
+def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
+    """`guard` for `__getitem__`: loops index much."""
+
+    def call(self: Tensor, key: Any) -> Any:
+        kind = type(key)
+        if type(self) is Tensor and not _active_modes and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
+            return implementation(self, key)
+        return answer(public, implementation, (self, key), {})
 
     return _made_public(call, implementation, public)
 
@@ -392,7 +417,8 @@ def guard_methods() -> None:
             setattr(Tensor, name, guard_attribute(name, attribute))
         elif isinstance(attribute, types.FunctionType) and attribute not in publics:
             if attribute not in made:
-                made[attribute] = guard(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
+                around = guard_item if name == "__getitem__" else guard
+                made[attribute] = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
                 if name in _DECLINING:
                     made[attribute] = _declining(made[attribute])
             setattr(Tensor, name, made[attribute])

@@ -15,7 +15,7 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, modified_message, unchanged
+from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, unchanged
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -246,7 +246,7 @@ def pack_operands(rec: Recorder, node: OpNode, operands: Sequence[Any], target: 
 
                 t = apply(registry["clone"].bind((ARRAY,)), (t,))
             saved[i] = save(rec, t, node, False, False)
-    node.saved = tuple(saved)
+    node.saved = WithSaved(saved)
 
 
 def pack_results(rec: Recorder, node: OpNode, results: Any) -> None:
@@ -260,7 +260,7 @@ def pack_results(rec: Recorder, node: OpNode, results: Any) -> None:
         if saves[i] < 0:
             t = outs[-1 - saves[i]]
             saved[i] = save(rec, t, node, t._rg, True)
-    node.saved = tuple(saved)
+    node.saved = WithSaved(saved)
 
 
 def forget_history(t: Tensor) -> None:
@@ -315,7 +315,7 @@ def raw_saved(node: OpNode, name: str) -> Any:
                 return NotImplemented
             saved[i] = _blank()
             saved[i].value = _of_number(kept)
-    node.saved = tuple(saved)
+    node.saved = WithSaved(saved)
     return tuple(saved[i] for i in places) if plan.is_list(name) else saved[places[0]]
 
 

@@ -274,6 +274,9 @@ class View:
     tensor itself was asked to require a gradient.
     """
 
+    # Whether any thread has ever asked for `replay`: others need not ask.
+    replayed_somewhere = False
+
     __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay")
 
     def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
