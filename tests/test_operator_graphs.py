@@ -9,12 +9,13 @@ import pathlib
 import warnings
 
 import pytest
-from graphs import graph_of
-from operator_calls import leaves_in, perform
 
 import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
+
+from graphs import graph_of  # noqa: E402 - needs torch
+from operator_calls import leaves_in, perform  # noqa: E402
 
 CALLS = [line for file in sorted((pathlib.Path(__file__).parent / "calls").glob("*.txt")) for line in file.read_text().splitlines()]
 
