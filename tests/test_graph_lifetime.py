@@ -119,3 +119,50 @@ def test_training_steps_leave_no_objects_and_no_arrays(without_collector, with_h
         step()
     assert count_of_ours() <= ours + 5
     assert len(jax.live_arrays()) <= arrays + 5
+
+
+class Product(tj.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        ctx.note, ctx.mine = [1, 2], x
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w.t(), x.t() @ g
+
+
+def step_with_everything(w):
+    x = tj.ones(2, 3)
+    with tj.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t):
+        h = Product.apply(x, w).tanh()
+    h.retain_grad()
+    h.register_hook(lambda g: g * 1)
+    h.grad_fn.register_hook(lambda inputs, outputs: None)
+    handle = tj.autograd.graph.register_multi_grad_hook((w, h), lambda grads: None)
+    v = h * 1
+    v[:1].mul_(2)
+    ((v**2).mean() + v.unbind()[0].sum()).backward()
+    handle.remove()
+    with tj.inference_mode():
+        (x @ w).sum()
+    (g,) = tj.autograd.grad(tj.tanh(x @ w).sum(), w, create_graph=True)
+    g.pow(2).sum().backward()
+    with tj.no_grad():
+        w.sub_(w.grad * 0.01)
+    w.grad = None
+
+
+def test_hooks_functions_modes_and_writes_leave_no_objects_and_no_arrays(without_collector):
+    w = tj.ones(3, 3, requires_grad=True)
+    for _ in range(20):
+        step_with_everything(w)
+    w.sum().item()
+    before = len(gc.get_objects()), len(jax.live_arrays())
+    for _ in range(50):
+        step_with_everything(w)
+    w.sum().item()
+    after = len(gc.get_objects()), len(jax.live_arrays())
+    assert after[0] - before[0] <= 5 and after[1] <= before[1]
