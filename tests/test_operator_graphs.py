@@ -17,6 +17,8 @@ torch = pytest.importorskip("torch")
 from graphs import graph_of  # noqa: E402 - needs torch
 from operator_calls import leaves_in, perform  # noqa: E402
 
+pytestmark = pytest.mark.operators
+
 CALLS = [line for file in sorted((pathlib.Path(__file__).parent / "calls").glob("*.txt")) for line in file.read_text().splitlines()]
 
 

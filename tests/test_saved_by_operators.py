@@ -6,6 +6,8 @@ from side_by_side import agree, torch
 import torchgrad_jax as tj
 
 
+pytestmark = pytest.mark.operators
+
 def words(text):
     return text.split()
 

@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 
 from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
 
+pytestmark = pytest.mark.operators
+
 METHODS = [
     name
     for name in dir(torch.Tensor)
