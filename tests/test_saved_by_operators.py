@@ -5,7 +5,6 @@ from side_by_side import agree, torch
 
 import torchgrad_jax as tj
 
-
 pytestmark = pytest.mark.operators
 
 def words(text):
