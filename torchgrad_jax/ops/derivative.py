@@ -21,12 +21,12 @@ class Plan:
     `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
-    lists: whether there is a sequence of tensors among the operands. node_class belongs to the layer above.
+    lists: whether there is a sequence of tensors among the operands. once: see `op`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps",
-        "vjp", "node_class", "lists", "_sig", "_apart", "_unpacking",
+        "vjp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -38,6 +38,7 @@ class Plan:
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
+        self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
@@ -89,6 +90,15 @@ class Plan:
         """What `attributes` names but no node saves: an argument of the operation, or the shape of one."""
         bound: Any = self._sig.bop
         return bound.statics[name] if name in bound.statics else _sizes(self._sig).get(name)
+
+    def only_once(self, i: int, saved: Sequence[Any]) -> str | None:
+        """Why the gradient of operand `i` cannot be differentiated again, given arrays of what was saved; None where it can."""
+        bound: Any = self._sig.bop
+        if self.once is None or bound.names[i] != self.once[0]:
+            return None
+        _, occurs, text = self.once
+        known = {**bound.statics, **dict(zip(self.saved_names, saved, strict=True))}
+        return text if occurs(*[known[n] for n in occurs.__code__.co_varnames[: occurs.__code__.co_argcount]]) else None
 
     def is_list(self, name: str) -> bool:
         """Whether the argument `name` of the operation is a list of tensors."""

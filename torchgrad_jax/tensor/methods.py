@@ -63,7 +63,8 @@ def install() -> None:
             for name in names:
                 setattr(Tensor, name, method)
         if operator.inplace:
-            write = inplace_of(operator, f"torch.Tensor.{operator.name}_")
+            written = operator if operator.inplace is True else registry[operator.inplace]
+            write = inplace_of(written, f"torch.Tensor.{operator.name}_")
             for name in (operator.name, *operator.aliases):
                 setattr(Tensor, name + "_", write)
                 namespace.setdefault(name + "_", write)
