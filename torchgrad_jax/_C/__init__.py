@@ -1,6 +1,7 @@
 """Private names of PyTorch's that code about autograd uses."""
 
 from torchgrad_jax._C import _autograd, _functions
+from torchgrad_jax._C._caching import _add_cached_tensor, _is_cached_tensor, _remove_cached_tensor, _set_cached_tensors_enabled
 from torchgrad_jax.autograd.grad_mode import _is_grad_layout_enforcement_enabled, is_grad_enabled, is_inference_mode_enabled
 from torchgrad_jax.autograd.grad_mode import is_multithreading_enabled as _is_multithreading_enabled
 from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_replay_enabled
@@ -10,6 +11,6 @@ from torchgrad_jax.tensor.overrides import DisableTorchFunction, DisableTorchFun
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",
-    "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
+    "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled", "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
     "_is_view_replay_enabled", "_will_engine_execute_node", "is_grad_enabled", "is_inference_mode_enabled",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The classes of nodes by their names, and a function whose gradient is undefined."""
+"""The classes of nodes by their names, a function whose gradient is undefined, and one whose gradient is an error."""
 
 from typing import Any as _Any
 
@@ -7,10 +7,11 @@ from torchgrad_jax.autograd.function import FunctionMeta as _FunctionMeta
 from torchgrad_jax.tensor.inplace import CopySlices
 from torchgrad_jax.tensor.node import Node as _Node
 from torchgrad_jax.tensor.node import node_class as _node_class
+from torchgrad_jax.tensor.refusal import DelayedError as Error
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 from torchgrad_jax.tensor.tensor import Tensor as _Tensor
 
-__all__ = ["AccumulateGrad", "CopySlices", "UndefinedGrad"]
+__all__ = ["AccumulateGrad", "CopySlices", "DelayedError", "Error", "UndefinedGrad"]
 
 
 class UndefinedGrad(_Node):
@@ -19,6 +20,20 @@ class UndefinedGrad(_Node):
     def __call__(self, input: _Tensor) -> _Tensor:
         """Apply the function."""
         return _Applied.apply(input)
+
+
+class DelayedError(_Node):
+    """``DelayedError(message, count)(*inputs)`` are the `count` inputs, whose backward raises a RuntimeError with the message."""
+
+    def __init__(self, message: str, count: int) -> None:
+        self._message, self._count = message, count
+
+    def __call__(self, *inputs: _Tensor) -> _Any:
+        """Apply the function. RuntimeError for another number of inputs."""
+        if len(inputs) != self._count:
+            raise RuntimeError(f"DelayedError was made for {self._count} inputs, but got {len(inputs)}")
+        outs = tuple(Error.outputs(inputs, self._message)) if any(t.requires_grad for t in inputs) else tuple(t.detach() for t in inputs)
+        return outs[0] if len(outs) == 1 else outs
 
 
 _Applied: _Any = _FunctionMeta(
@@ -32,3 +47,7 @@ def __getattr__(name: str) -> type[_Node]:
     if "Backward" in name:
         return _node_class(name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Tensor's attributes with an underscore that programs read or try to delete: `_grad`, `_grad_fn`, and the hooks."""
+"""Tensor's attributes with an underscore that programs read, set or try to delete: `_grad`, `_grad_fn`, and the hooks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ def _get_backward_hooks(self: Tensor) -> OrderedDict[int, Any] | None:
     return None if hooks is None else OrderedDict(hooks)
 
 
+def _set_backward_hooks(self: Tensor, hooks: Any) -> None:
+    if hooks is not None and not isinstance(hooks, dict):
+        raise TypeError(f"_backward_hooks has to be a dict of hooks or None, but got {type(hooks).__name__}")
+    found = None if hooks is None else HookList(hooks)
+    node = self.grad_fn
+    if node is None:
+        if found is not None or self._extra is not None:
+            self._own_extra().hooks = found
+    elif found is not None:
+        node.own_hooks().tensor[self._nr] = found
+    elif node.hooks is not None:
+        node.hooks.tensor.pop(self._nr, None)
+
+
 def hooks_of(t: Tensor) -> HookList | None:
     """The hooks that `Tensor.register_hook` has put on this tensor, if any."""
     node = t.grad_fn
@@ -56,7 +70,9 @@ def attach() -> None:
         "_grad_fn": property(
             _get_grad_fn, _set_grad_fn, _undeletable("Deletion of _grad_fn not allowed. Detach tensor instead!"), "`grad_fn`; may be set to None."
         ),
-        "_backward_hooks": property(_get_backward_hooks, None, _undeletable("Deletion of _backwards_hooks not allowed!"), "The tensor's hooks."),
+        "_backward_hooks": property(
+            _get_backward_hooks, _set_backward_hooks, _undeletable("Deletion of _backwards_hooks not allowed!"), "The tensor's hooks, by their ids."
+        ),
         "_post_accumulate_grad_hooks": property(
             _get_post_accumulate_grad_hooks, None, _undeletable("Deletion of _post_accumulate_grad_hooks not allowed!"), "The leaf's later hooks."
         ),

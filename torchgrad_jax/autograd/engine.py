@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from torchgrad_jax.autograd import tape
-from torchgrad_jax.autograd.hooks import call_tensor_hooks, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
+from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
@@ -318,7 +318,7 @@ class GraphTask:
             extra = node.variable._extra
         if extra is not None and extra.post_hooks:
             for hook in list(extra.post_hooks.values()):
-                hook(node.variable)
+                check_returned_none(hook(node.variable))
         if node.hooks is not None and node.hooks.post:
             node_post_hooks(self.calculus, node, (), [grad])
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.node import Node
+from torchgrad_jax.tensor import node as tensor_node
 from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
@@ -22,6 +23,43 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+
+
+class Node(abc.ABC):
+    """What every node of the graph can do. The classes of nodes are virtual subclasses: this one is not among their bases."""
+
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The node's name, such as ``MulBackward0``."""
+
+    @property
+    @abc.abstractmethod
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that this one passes gradients on to, one entry for each tensor input; ``(None, 0)`` where none."""
+
+    @property
+    @abc.abstractmethod
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for the user's own notes."""
+
+    @property
+    @abc.abstractmethod
+    def _input_metadata(self) -> Sequence[Any]: ...
+
+    @abc.abstractmethod
+    def _sequence_nr(self) -> int: ...
+
+    @abc.abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> Any:
+        """Call ``fn(grad_inputs, grad_outputs)`` after this node has run; what it returns replaces grad_inputs."""
+
+    @abc.abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> Any:
+        """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces grad_outputs."""
+
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> bool:
+        return True if cls is Node and issubclass(subclass, tensor_node.Node) else NotImplemented
 
 
 class GradientEdge(NamedTuple):

@@ -101,6 +101,13 @@ def _replacement(hook: Any, given: tuple[Any, ...], replaced: Any) -> tuple[Any,
     return replaced
 
 
+def check_returned_none(returned: Any) -> None:
+    """PyTorch's refusal of what a post accumulate grad hook returned. RuntimeError for a Tensor, TypeError for anything else but None."""
+    if returned is not None:
+        _check_tensor(returned)
+        raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
 def _check_tensor(replaced: Any) -> None:
     if not isinstance(replaced, Tensor):
         raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")

@@ -240,9 +240,8 @@ def interpolate(
         names = "DHW"[-len(spatial) :]
         given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
-    scales = tuple(n / o for n, o in zip(spatial, out, strict=True)) if factors is None else tuple(1 / f for f in factors)
     name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d"
-    bound = registry[name].bind((ARRAY, Static(out), Static(scales), Static(mode), Static(bool(align_corners))))
+    bound = registry[name].bind((ARRAY, Static(out), Static(None if factors is None else tuple(map(float, factors))), Static(mode), Static(bool(align_corners))))
     return apply(bound, (input,))
 
 

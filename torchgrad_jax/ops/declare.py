@@ -50,11 +50,12 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
+        self.once: tuple[str, Callable[..., bool], str] | None = options.get("once")
         self.view: Callable[..., Any] | None = options.get("view")
         self.validate: Callable[..., None] | None = options.get("validate")
         self.check: Callable[..., Any] | None = options.get("check")
         self.results: tuple[str, ...] | None = options.get("results")
-        self.inplace: bool = options.get("inplace", False)
+        self.inplace: bool | str = options.get("inplace", False)
         self.method: bool = options.get("method", True)
         self.toplevel: bool = options.get("toplevel", True)
         self.out: bool = options.get("out", True)
@@ -258,11 +259,13 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
     edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
+    once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
+        the content makes it so, and the RuntimeError's text.
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
     results: field names of a named tuple result.
-    inplace: also make the twin that writes into `self`. method, toplevel, out: whether there is `Tensor.name`,
+    inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one. method, toplevel, out: whether there is `Tensor.name`,
         `torch.name`, an `out=` argument. aliases: further names.
     """
 
@@ -280,6 +283,15 @@ def no_derivative(name: str) -> Callable[[Any], Any]:
 
     def refuse(grad: Any) -> Any:
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return refuse
+
+
+def not_implemented(what: str) -> Callable[[Any], Any]:
+    """The gradient formula of what PyTorch refuses to differentiate though the operator has a node: backward raises NotImplementedError."""
+
+    def refuse(grad: Any) -> Any:
+        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
 
     return refuse
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert
+from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
 
@@ -21,12 +22,12 @@ class Plan:
     `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
-    lists: whether there is a sequence of tensors among the operands. node_class belongs to the layer above.
+    lists: whether there is a sequence of tensors among the operands. once: see `op`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps",
-        "vjp", "node_class", "lists", "_sig", "_apart", "_unpacking",
+        "vjp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -38,6 +39,7 @@ class Plan:
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
         self.passes = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
+        self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
@@ -74,21 +76,31 @@ class Plan:
         """The names of all that a node of this operator shows as ``_saved_*``, whichever inputs need a gradient, and whether each is a tensor."""
         bound: Any = self._sig.bop
         if not isinstance(bound, BoundOperator) or bound.operator.grads is None:
-            return {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
-        names: set[str] = set()
+            found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
+            return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
+        more = names_shown(bound)
+        names: set[str] = set(more)
         for f in bound.operator.grads.values():
             if f is not None and f is not SAME:
                 names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
         absent = {p.name for p in bound.operator.schema.parameters if p.is_tensor and p.name in bound.statics}
         tensors = {n for n, spec in zip(bound.names, self._sig.specs, strict=True) if isinstance(spec, Aval) or n == "other"}
         tensors |= absent | set(bound.operator.results or ("result",))
-        others = {*bound.names, *bound.statics, *_sizes(self._sig)}
+        others = {*more, *bound.names, *bound.statics, *sizes(self._sig)}
         return {n: n in tensors for n in sorted(names) if n in tensors or n in others}
 
     def static(self, name: str) -> Any:
         """What `attributes` names but no node saves: an argument of the operation, or the shape of one."""
+        return shown_value(self._sig, name)
+
+    def only_once(self, i: int, saved: Sequence[Any]) -> str | None:
+        """Why the gradient of operand `i` cannot be differentiated again, given arrays of what was saved; None where it can."""
         bound: Any = self._sig.bop
-        return bound.statics[name] if name in bound.statics else _sizes(self._sig).get(name)
+        if self.once is None or bound.names[i] != self.once[0]:
+            return None
+        _, occurs, text = self.once
+        known = {**bound.statics, **dict(zip(self.saved_names, saved, strict=True))}
+        return text if occurs(*[known[n] for n in occurs.__code__.co_varnames[: occurs.__code__.co_argcount]]) else None
 
     def is_list(self, name: str) -> bool:
         """Whether the argument `name` of the operation is a list of tensors."""
@@ -96,6 +108,13 @@ class Plan:
         if not isinstance(bound, BoundOperator):
             return False
         return any(p.name == name and type(item) is int for p, item in zip(bound.operator.schema.parameters, bound.layout, strict=True))
+
+    def list_places(self, name: str) -> list[int | None]:
+        """Where the elements of the argument `name`, a list of tensors, stand among `saves`: None for a dimension that is not indexed."""
+        places = iter([i for i, n in enumerate(self.saved_names) if n == name])
+        bound: Any = self._sig.bop
+        dims = bound.statics.get("dims") if name == "indices" else None
+        return list(places) if dims is None else [next(places) if d in dims else None for d in range(max(dims) + 1)]
 
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
         wanted = [formulas[i] for i in self.inputs]
@@ -204,12 +223,6 @@ def _single(outs: Sequence[Any]) -> Any:
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-def _sizes(sig: Signature) -> dict[str, tuple[int, ...]]:
-    """The operands' shapes, by the names under which formulas ask for them: a formula that needs no more saves no more."""
-    bound: Any = sig.bop
-    return {f"{n}_sym_sizes": spec.shape for n, spec in zip(bound.names, sig.specs, strict=True) if isinstance(spec, Aval)}
-
-
 def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
     grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
     targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
@@ -219,7 +232,7 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
 
         def backward(*arrays: Any) -> Any:
             at = iter(arrays)
-            env: dict[str, Any] = {**bound.statics, **_sizes(sig)}
+            env: dict[str, Any] = {**bound.statics, **sizes(sig)}
             for name, aval, there in zip(grad_names, sig.avals, defined, strict=True):
                 env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
             main = env[grad_names[0]]

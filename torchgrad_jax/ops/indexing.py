@@ -419,11 +419,39 @@ def _reduce_cut(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: in
     return _other_factors(start, index, src, result, dim) * gather_along(grad, index, dim)
 
 
+def _zeros_meet(self: Any, index: Any, src: Any, dim: int, reduce: str) -> bool:
+    """Whether several zeros of `src` are multiplied into one place: there the product's gradient is zero, but its derivative need not be."""
+    zeros = (_cut(src, index) == 0).astype(np.int32)
+    return reduce == "prod" and bool((_write_along(jnp.zeros(self.shape, np.int32), index, zeros, dim, "add") > 1).any())
+
+
+def _refusal(function: str, name: str) -> str:
+    return f"{function}(): Double backward is unsupported for {name} when >1 zeros in {name} are scattered to the same position in self"
+
+
 @_indexed("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self)", outside_dimension,
-          grads={"self": _reduce_self, "src": _reduce_src})  # fmt: skip
+          grads={"self": _reduce_self, "src": _reduce_src}, once=("src", _zeros_meet, _refusal("scatter_reduce", "src")))  # fmt: skip
 def scatter_reduce(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """See `reduce_along`."""
     return reduce_along(x, index, _cut(src, index), dim, reduce, include_self)
+
+
+def _spread(index: Any, source: Any, dim: int) -> Any:
+    """A vector of indices as the index of each element of `source`."""
+    shape = tuple(n if d == dim else 1 for d, n in enumerate(source.shape))
+    return jnp.broadcast_to(lax.reshape(index, shape), source.shape)
+
+
+@_indexed("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, bool include_self)", outside_self,
+          grads={"self": lambda grad, self, index, source, result, dim, reduce, include_self: _reduce_self(
+                     grad, self, _spread(index, source, dim), source, result, dim, reduce, include_self),
+                 "source": lambda grad, self, index, source, result, dim, reduce, include_self: _reduce_src(
+                     grad, self, _spread(index, source, dim), source, result, dim, reduce, include_self)},
+          once=("source", lambda self, index, source, dim, reduce: _zeros_meet(self, _spread(index, source, dim), source, dim, reduce),
+                _refusal("index_reduce", "source")))  # fmt: skip
+def index_reduce(x: Any, index: Any, source: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    """As scatter_reduce, by slices of `dim`."""
+    return reduce_along(x, _spread(index, source, dim), source, dim, reduce, include_self)
 
 
 @_indexed("scatter_reduced(Tensor self, int dim, Tensor index, Tensor src, str reduce)", outside_dimension, node=NOT_IMPLEMENTED,

@@ -132,10 +132,11 @@ def _weights(n: int, out: int, scale: float, align_corners: bool, cubic: bool) -
     return matrix
 
 
-def _upsample(x: Any, size: Ints, scales: tuple[float, ...], mode: str, align_corners: bool) -> Any:
-    for i, (out, scale) in enumerate(zip(size, scales, strict=True)):
-        axis = x.ndim - len(size) + i
+def _upsample(x: Any, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> Any:
+    for i, out in enumerate(output_size):
+        axis = x.ndim - len(output_size) + i
         n = x.shape[axis]
+        scale = n / out if scales is None else 1 / scales[i]
         if mode.startswith("nearest"):
             x = jnp.take(x, _nearest_index(n, out, scale, mode == "nearest-exact"), axis=axis, mode="clip")
         else:
@@ -148,5 +149,5 @@ for _mode, _node in {
     "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
     "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
 }.items():  # fmt: skip
-    op(f"_upsample_{_mode}(Tensor self, int[] size, any scales, str mode, bool align_corners)", node=f"Upsample{_node}Backward0", linear=True,
+    op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", node=f"Upsample{_node}Backward0", linear=True,
        method=False, toplevel=False)(_upsample)  # fmt: skip

@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, op
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, not_implemented, op
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -216,7 +216,7 @@ def pow_tensor(x: Any, y: Any) -> Any:
 def _float_unary(name: str, function: Any, gradient: Any, doc: str, **options: Any) -> Any:
     function_of_array = lambda x: function(x)  # noqa: E731 - a fresh function object carries the docstring
     function_of_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", promote="float", inplace=True, grads={"self": gradient}, **options)(function_of_array)
+    return op(f"{name}(Tensor self)", promote="float", **{"inplace": True, **options}, grads={"self": gradient})(function_of_array)
 
 
 exp = _float_unary("exp", lax.exp, lambda grad, result: grad * result.conj(), "e ** self.")
@@ -243,9 +243,15 @@ atan = _float_unary("atan", jnp.arctan, lambda grad, self: grad / (self * self +
 sinh = _float_unary("sinh", lax.sinh, lambda grad, self: grad * lax.cosh(self).conj(), "The hyperbolic sine.")
 cosh = _float_unary("cosh", lax.cosh, lambda grad, self: grad * lax.sinh(self).conj(), "The hyperbolic cosine.")
 tanh = _float_unary("tanh", lax.tanh, lambda grad, result: grad * (1 - result * result).conj(), "The hyperbolic tangent.")
-asinh = _float_unary("asinh", lax.asinh, lambda grad, self: grad * lax.rsqrt(self * self + 1).conj(), "The inverse of sinh.")
-acosh = _float_unary("acosh", lax.acosh, lambda grad, self: grad * lax.rsqrt(self * self - 1).conj(), "The inverse of cosh.")
-atanh = _float_unary("atanh", lax.atanh, lambda grad, self: grad / (1 - self * self).conj(), "The inverse of tanh.")
+for _name, _function, _gradient, _inverted in (
+    ("asinh", lax.asinh, lambda grad, self: grad * lax.rsqrt(self * self + 1).conj(), "sinh"),
+    ("acosh", lax.acosh, lambda grad, self: grad * lax.rsqrt(self * self - 1).conj(), "cosh"),
+    ("atanh", lax.atanh, lambda grad, self: grad / (1 - self * self).conj(), "tanh"),
+):
+    _float_unary(_name, _function, _gradient, f"The inverse of {_inverted}.", inplace=f"{_name}_written", aliases=(f"arc{_inverted}",))
+    # PyTorch has no derivative of the operation in place.
+    _float_unary(f"{_name}_written", _function, not_implemented(f"inplace version of {_name}"), f"{_name} in place.", inplace=False, method=False,
+                 toplevel=False, node=f"{_name.capitalize()}Backward1")  # fmt: skip
 sigmoid = _float_unary(
     "sigmoid", lax.logistic, lambda grad, result: grad * ((1 - result) * result).conj(), "1 / (1 + exp(-self)).", aliases=("special_expit",)
 )

@@ -52,7 +52,7 @@ def unbind(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
     return tuple(lax.index_in_dim(x, start, dim, keepdims=False) for start, _ in parts)
 
 
-for _name in ("split", "split_with_sizes"):
+for _name in ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes"):
 
     @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True)
     def _split(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, not_implemented, op
 from torchgrad_jax.ops.reduction import title, wide
 
 # The grad_fn of an operation that PyTorch has no derivative for.
@@ -276,15 +276,15 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
-@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",), edges=("self", "other"),
-    grads={"other": _gamma_density})  # fmt: skip
+@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",),
+    grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
     return special.gammainc(x, y)
 
 
-@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",), edges=("self", "other"),
-    grads={"other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
+@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",),
+    grads={"self": not_implemented("igammac: input"), "other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
     return special.gammaincc(x, y)

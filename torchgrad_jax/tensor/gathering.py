@@ -163,27 +163,27 @@ def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:
     return function, inplace
 
 
+_OTHER_SHAPE = "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}"
+
+
 def _vector_shape(name: str, self: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    """PyTorch's refusals of an index and a source that do not fit."""
     count = source._aval.shape[dim] if source._aval.ndim else 1
-    if name == "index_add_":
-        if index._aval.ndim > 1:
-            raise IndexError(
-                f"index_add_(): Index is supposed to be a vector, but got dim: {index._aval.ndim} with type: {index.dtype.title} "
-                f"and size: {list(index._aval.shape)}"
-            )
-        if not _is_int(index):
-            raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.title}")
-        if self._aval.dtype != source._aval.dtype:
-            raise RuntimeError(f"index_add_(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
-        if index._aval.size != count:
-            raise RuntimeError(
-                f"index_add_(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
-            )  # fmt: skip
-        if _without(self, dim) != _without(source, dim):
-            raise RuntimeError(
-                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-                f"{list(self._aval.shape)} source.shape = {list(source._aval.shape)}"
-            )
+    if index._aval.ndim > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {index._aval.ndim} with type: {index.dtype.title} "
+            f"and size: {list(index._aval.shape)}"
+        )
+    if not _is_int(index):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.title}")
+    if self._aval.dtype != source._aval.dtype:
+        raise RuntimeError(f"{name}(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
+    if index._aval.size != count:
+        raise RuntimeError(
+            f"{name}(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+        )  # fmt: skip
+    if _without(self, dim) != _without(source, dim):
+        raise RuntimeError(_OTHER_SHAPE.format(list(self._aval.shape), list(source._aval.shape)))
 
 
 def _without(t: Tensor, dim: int) -> tuple[int, ...]:
@@ -194,6 +194,21 @@ def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     dim = wrap_dim(dim, self._aval.ndim)
     _vector_shape("index_add_", self, dim, index, source)
     return _choose("index_add", index, _size(self, dim), dim), (self, dim, index, source, RunTime(alpha))
+
+
+def _index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    if not isinstance(include_self, bool):
+        raise TypeError(f"index_reduce(): argument 'include_self' must be bool, not {type(include_self).__name__}")
+    warn_once("index_reduce() is in beta and the API may change at any time.")
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    dim = wrap_dim(dim, self._aval.ndim)
+    _vector_shape("index_reduce_", self, dim, index, source)
+    if source._aval.ndim != self._aval.ndim:
+        raise RuntimeError(_OTHER_SHAPE.format(list(self._aval.shape), list(source._aval.shape)))
+    if self._aval.dtype.kind in "bc":
+        raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.title}'")
+    return _choose("index_reduce", index, _size(self, dim), dim), (self, dim, index, source, reduce, include_self)
 
 
 def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
@@ -230,6 +245,7 @@ def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
 
 
 index_add, index_add_ = _two_ways(_index_add, "index_add", "`alpha` times the slices of source added to those of `dim` at index.")
+index_reduce, index_reduce_ = _two_ways(_index_reduce, "index_reduce", "The slices of source with one index reduced, along `dim`.")
 index_copy, index_copy_ = _two_ways(_index_copy, "index_copy", "The slices of source in place of those of `dim` at index.")
 index_fill, index_fill_ = _two_ways(_index_fill, "index_fill", "A number, or 0-dim tensor, written to the slices of `dim` at index.")
 
@@ -424,13 +440,13 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 _PUBLIC = {
-    "gather": gather, "take_along_dim": take_along_dim, "index_select": index_select, "take": take, "index_add": index_add, "index_copy": index_copy,
+    "gather": gather, "take_along_dim": take_along_dim, "index_select": index_select, "take": take, "index_add": index_add, "index_reduce": index_reduce, "index_copy": index_copy,
     "index_fill": index_fill, "scatter": scatter, "scatter_add": scatter_add, "scatter_reduce": scatter_reduce, "put": put_flat,
     "masked_scatter": masked_scatter, "index_put": index_put, "index_put_": index_put_, "select_scatter": select_scatter,
     "slice_scatter": slice_scatter, "diagonal_scatter": diagonal_scatter, "narrow_copy": narrow_copy,
 }  # fmt: skip
 TOPLEVEL = dict(_PUBLIC)
 METHODS = {
-    **_PUBLIC, "index_add_": index_add_, "index_copy_": index_copy_, "index_fill_": index_fill_, "scatter_": scatter_, "scatter_add_": scatter_add_,
+    **_PUBLIC, "index_add_": index_add_, "index_reduce_": index_reduce_, "index_copy_": index_copy_, "index_fill_": index_fill_, "scatter_": scatter_, "scatter_add_": scatter_add_,
     "scatter_reduce_": scatter_reduce_, "put_": put_flat_, "masked_scatter_": masked_scatter_,
 }  # fmt: skip

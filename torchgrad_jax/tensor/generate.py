@@ -217,8 +217,8 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
         bound, operands = understood((self, *args), kwargs)
         return write_plainly(bound, tuple(operands))
 
-    write.__name__ = write.__qualname__ = operator.name + "_"
-    write.__doc__ = _docstring(operator, "In-place version of `" + operator.name + "`. ")
+    write.__name__ = write.__qualname__ = name.rpartition(".")[2]
+    write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
     general = guard(write, public)
     if [p.type for p in operator.schema.parameters] not in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
         return general

@@ -17,8 +17,10 @@ from torchgrad_jax.tensor import (
     indexing,
     linear_algebra,
     memory,
+    promoting,
     random,
     reductions,
+    replay,
     shaping,
     statistics,
     subclass,
@@ -34,7 +36,7 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics)
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics, promoting)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "as_strided", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
@@ -63,7 +65,8 @@ def install() -> None:
             for name in names:
                 setattr(Tensor, name, method)
         if operator.inplace:
-            write = inplace_of(operator, f"torch.Tensor.{operator.name}_")
+            written = operator if operator.inplace is True else registry[operator.inplace]
+            write = inplace_of(written, f"torch.Tensor.{operator.name}_")
             for name in (operator.name, *operator.aliases):
                 setattr(Tensor, name + "_", write)
                 namespace.setdefault(name + "_", write)
@@ -96,6 +99,7 @@ def _install_aliases() -> None:
         setattr(Tensor, name, functions.METHODS.get(target.__name__, target))
     for name in ("view_as", "reshape_as", "expand_as"):
         setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
+    namespace.update(detach_=memory.detach_, fill_=_fill_, zero_=_zero_)
     setattr(Tensor, "copy_", indexing.copy_)  # noqa: B010 - Tensor's own attributes are declared in its class
 
 
@@ -254,6 +258,7 @@ _PROTOCOL: dict[str, Any] = {
     "__rtruediv__": _rtruediv,
     "__rpow__": _rpow,
     **memory.METHODS,
+    **replay.METHODS,
     "T": property(_transposed_property, doc="The dimensions in reverse order."),
     "mT": property(_mT, doc="The last two dimensions exchanged."),
     "fill_": _fill_,

@@ -335,7 +335,9 @@ class OpNode(Node):
             elif one.passes:
                 outs.append(grads[0])
             else:
-                outs.append(calculus.call(one.vjp_of(defined), (*given, *[saved[i] for i in places])))
+                kept = [saved[i] for i in places]
+                found = calculus.call(one.vjp_of(defined), (*given, *kept))
+                outs.append(found if plan.once is None else _refusing(one, found, kept))
         return tuple(outs)
 
     def place(self, values: Sequence[Any]) -> dict[Node, Any]:
@@ -365,6 +367,14 @@ class OpNode(Node):
         plan = self.plan
         tensors = [n for n in plan.attributes if plan.attributes[n]]
         return [*super().__dir__(), *(f"_saved_{n}" for n in plan.attributes), *(f"_raw_saved_{n}" for n in tensors)]
+
+
+def _refusing(plan: Plan, grad: Any, saved: Sequence[Any]) -> Any:
+    """The only gradient of `plan`, whose own derivative is refused if what was saved makes it so."""
+    from torchgrad_jax.tensor.refusal import DelayedError
+
+    text = plan.only_once(plan.inputs[0], [s._concrete() for s in saved])
+    return grad if text is None or not grad.requires_grad else DelayedError.outputs([grad], text)[0]
 
 
 def call_node(node: Node, grads: tuple[Any, ...]) -> Any:

@@ -135,12 +135,12 @@ _REGISTERED_LATE = (
 )
 
 
-def incompatible(name: str, signature: str, given: tuple[Any, ...], named: dict[str, Any]) -> str:
+def incompatible(name: str, signature: str, given: tuple[Any, ...], named: dict[str, Any], result: str = "None") -> str:
     """PyTorch's text for arguments that fit none of a function's signatures."""
     shown = ", ".join(map(repr, given))
     keywords = "; kwargs: " + ", ".join(f"{n}={v!r}" for n, v in named.items()) if named else ""
     return (
-        f"{name}(): incompatible function arguments. The following argument types are supported:\n    1. {signature} -> None\n\n"
+        f"{name}(): incompatible function arguments. The following argument types are supported:\n    1. {signature} -> {result}\n\n"
         f"Invoked with: {shown}{keywords}"
     )
 
@@ -283,17 +283,23 @@ def saved_attribute(node: OpNode, name: str) -> Any:
     if name not in plan.attributes:
         return NotImplemented
     if not plan.attributes[name]:
-        return plan.static(name)
+        return plan.static(name) if name not in plan.saved_names else _saved_number(node, plan.saved_names.index(name))
     if node.saved is None:
         raise RuntimeError(FREED_MESSAGE)
     places = [i for i, n in enumerate(plan.saved_names) if n == name]
     if plan.is_list(name):
-        return tuple(unpack_saved(node, i) for i in places)
+        return tuple(None if i is None else unpack_saved(node, i) for i in plan.list_places(name))
     if not places:
         return None
     if name == "other" and type(node.saved[places[0]]) in (int, float, complex, bool):
         return wrap(_of_number(node.saved[places[0]]))
     return unpack_saved(node, places[0])
+
+
+def _saved_number(node: OpNode, i: int) -> Any:
+    if node.saved is None:
+        raise RuntimeError(FREED_MESSAGE)
+    return node.saved[i]
 
 
 def raw_saved(node: OpNode, name: str) -> Any:
@@ -316,7 +322,7 @@ def raw_saved(node: OpNode, name: str) -> Any:
             saved[i] = _blank()
             saved[i].value = _of_number(kept)
     node.saved = WithSaved(saved)
-    return tuple(saved[i] for i in places) if plan.is_list(name) else saved[places[0]]
+    return tuple(_blank() if i is None else saved[i] for i in plan.list_places(name)) if plan.is_list(name) else saved[places[0]]
 
 
 def _of_number(number: Any) -> Value:

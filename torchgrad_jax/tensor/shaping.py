@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import broadcast_shapes
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.tensor import gathering, views
 from torchgrad_jax.tensor.creation import from_data, zeros
+from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import masked_select
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
+from torchgrad_jax.tensor.views import chunk_size, split_parts
 
 
 def _tensors(name: str, tensors: Any) -> list[Tensor]:
@@ -141,6 +143,29 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         cuts = [i * (n // sections) + min(i, n % sections) for i in range(sections + 1)]
     return tuple(views.slice_dim(input, dim, a, b, 1) for a, b in zip(cuts, cuts[1:], strict=False))
+
+
+def _split_off(tensor: Tensor, by: Any, dim: int) -> tuple[Tensor, ...]:
+    """As `split`, but the pieces are no views."""
+    name, dim, parts = split_parts(tensor, by, dim)
+    return apply(registry[f"unsafe_{name}"].bind((ARRAY, Static(dim), Static(tuple(parts)))), (tensor,))
+
+
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of `dim` of one size, which may be written to."""
+    if not hasattr(split_size, "__index__"):
+        raise TypeError(f"unsafe_split(): argument 'split_size' (position 1) must be int, not {type(split_size).__name__}")
+    return _split_off(tensor, int(split_size), dim)
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of `dim` of the given sizes, which may be written to."""
+    return _split_off(input, list(split_sizes), dim)
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size along `dim`, which may be written to."""
+    return _split_off(input, chunk_size(input, chunks, dim), dim)
 
 
 def _even_split(name: str, least: int, dim: int) -> Any:
@@ -405,7 +430,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 TOPLEVEL = {
     **gathering.TOPLEVEL,
     "cat": cat, "stack": stack, "hstack": hstack, "vstack": vstack, "dstack": dstack, "column_stack": column_stack, "block_diag": block_diag,
-    "atleast_1d": atleast_1d, "atleast_2d": atleast_2d, "atleast_3d": atleast_3d, "tensor_split": tensor_split, "hsplit": hsplit,
+    "atleast_1d": atleast_1d, "atleast_2d": atleast_2d, "atleast_3d": atleast_3d, "tensor_split": tensor_split, "unsafe_split": unsafe_split,
+    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk, "hsplit": hsplit,
     "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud, "roll": roll, "rot90": rot90, "tile": tile,
     "repeat_interleave": repeat_interleave, "diag": diag, "diag_embed": diag_embed, "diagflat": diagflat, "tril_indices": tril_indices,
     "triu_indices": triu_indices, "meshgrid": meshgrid, "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
@@ -414,7 +440,8 @@ TOPLEVEL = {
 }  # fmt: skip
 METHODS = {
     **gathering.METHODS,
-    "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,
+    "tensor_split": tensor_split, "unsafe_split": unsafe_split,
+    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,
     "roll": roll, "rot90": rot90, "repeat": repeat, "tile": tile, "repeat_interleave": repeat_interleave, "diag": diag,
     "diag_embed": diag_embed, "diagflat": diagflat, "broadcast_to": broadcast_to, "ravel": ravel, "sum_to_size": sum_to_size,
 }  # fmt: skip

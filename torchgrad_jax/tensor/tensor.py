@@ -268,11 +268,12 @@ class Tensor(_Base):
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if not flag and self.grad_fn is not None:
+        if self.grad_fn is not None:
             raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
-                "that doesn't require differentiation use var_no_grad = var.detach()."
-            )
+                "you can only change requires_grad flags of leaf variables."
+                + ("" if flag else " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
+                   "var.detach().")
+            )  # fmt: skip
         if flag and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if flag and self.is_inference() and not per_thread.recorder.inference:
@@ -292,7 +293,8 @@ class Tensor(_Base):
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
         if requires_grad and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        self.requires_grad = requires_grad
+        if not requires_grad or self.grad_fn is None:  # what was computed requires a gradient already
+            self.requires_grad = requires_grad
         return self
 
     @property

@@ -407,6 +407,12 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of `dim`: of one size (the last may be shorter), or of the sizes of a list."""
+    name, dim, parts = split_parts(tensor, split_size_or_sections, dim)
+    return _several(name, "SplitBackward0" if name == "split" else "SplitWithSizesBackward0", tensor, dim, parts, False)
+
+
+def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[str, int, list[tuple[int, int]]]:
+    """The operator that splits, `dim` counted from the front, and (start, length) of each piece. RuntimeError where there are none."""
     shape = tensor._aval.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -419,16 +425,16 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         if size == 0 and n:
             raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
         sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
-        name, node = "split", "SplitBackward0"
+        name = "split"
     else:
         sizes = [int(s) for s in split_size_or_sections]
-        name, node = "split_with_sizes", "SplitWithSizesBackward0"
+        name = "split_with_sizes"
         if sum(sizes) != n:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
             )
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return _several(name, node, tensor, dim, list(zip(starts, sizes, strict=True)), False)
+    return name, dim, list(zip(starts, sizes, strict=True))
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -438,11 +444,16 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size along `dim`; the last may be shorter."""
+    return split(input, chunk_size(input, chunks, dim), dim)
+
+
+def chunk_size(input: Tensor, chunks: int, dim: int) -> Any:
+    """What to split by for `chunks` pieces. RuntimeError for none."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input._aval.shape[wrap_dim(dim, input._aval.ndim)]
     size = -(-n // chunks)
-    return split(input, size, dim) if size else split(input, [0] * chunks, dim)
+    return size or [0] * chunks
 
 
 # ---------------------------------------------------------------------- copies and twins

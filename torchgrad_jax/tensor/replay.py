@@ -1,0 +1,88 @@
+"""A view done again on another base: `Tensor._view_func`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.ops.declare import Static
+from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.tensor import views
+from torchgrad_jax.tensor.storage import Link, links_between
+from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, Tensor
+
+Visitor = Callable[[int], int] | None
+
+# The view operators' arguments that a visitor sees. A slice's length is seen as its end.
+_VISITED = {"select": ("index",), "slice": ("start", "length", "step"), "view": ("size",), "_reshape_alias": ("size",), "expand": ("size",)}
+
+
+def _view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor = None, tensor_visitor_fn: Any = None) -> Tensor | None:
+    """See `_view_func_unsafe`. None where `new_base` is not laid out as the view's base is, too."""
+    base = _base("_view_func", self, new_base)
+    if base is None or new_base._aval.shape != base._aval.shape or new_base._strides() != base._strides():
+        return None
+    return _view_func_unsafe(self, new_base, symint_visitor_fn, tensor_visitor_fn)
+
+
+def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor = None, tensor_visitor_fn: Any = None) -> Tensor | None:
+    """The view that this one is of its base, of `new_base`; None where this tensor is no view.
+
+    Where the original views are tracked they are done again one by one, with what symint_visitor_fn makes of their indices and sizes; else memory is
+    told by strides. No view takes tensors, so that tensor_visitor_fn has nothing to see.
+    """
+    for visitor in (symint_visitor_fn, tensor_visitor_fn):
+        if visitor is not None and not callable(visitor):
+            raise RuntimeError(f"Object of type '{type(visitor).__name__}' is not an instance of 'function'")
+    base = _base("_view_func", self, new_base)
+    if base is None:
+        return None
+    view = self._view
+    assert view is not None
+    links = links_between(base._view, view)
+    other_dtype = any(link.read.operator.name in AS_OTHER_DTYPE for link in links)
+    if not (view.replay or other_dtype) and is_contiguous(new_base._aval.shape, new_base._strides()):
+        offset = view.offset - base.storage_offset() + new_base.storage_offset()
+        return views.as_strided(new_base, self._aval.shape, view.strides, offset)
+    t = new_base
+    for link in links:
+        t = _again(t, link, symint_visitor_fn if view.replay else None)
+    return t
+
+
+def _again(t: Tensor, link: Link, visitor: Visitor) -> Tensor:
+    operator, numbers = link.read.operator, iter(link.numbers)
+    names = [p.name for p in operator.schema.parameters[1:]]
+    given = {n: item.value if type(item) is Static else next(numbers) for n, item in zip(names, link.read.layout[1:], strict=True)}
+    visited = _VISITED.get(operator.name, ()) if visitor is not None else ()
+    if visitor is None or not visited:
+        return getattr(views, operator.name)(t) if operator.name in AS_OTHER_DTYPE else views._view(operator.name, t, *given.values())
+    if operator.name == "select":
+        return views.select(t, given["dim"], visitor(given["index"]))
+    if operator.name == "slice":
+        start, step = given["start"], given["step"]
+        bounds = [visitor(n) for n in (start, start + given["length"] * step, step)]
+        return views.slice_dim(t, given["dim"], *bounds)
+    size = tuple([visitor(n) for n in given["size"]])
+    return views.expand(t, size) if operator.name == "expand" else views.view(t, size)
+
+
+def _rev_view_func_unsafe(self: Tensor, *arguments: Any) -> None:
+    """None where this tensor is no view. RuntimeError for one: nothing leads from a view to its base."""
+    if len(arguments) != 1:
+        raise TypeError(f"Tensor._rev_view_func_unsafe() takes exactly one argument ({len(arguments)} given)")
+    if not isinstance(arguments[0], Tensor):
+        raise RuntimeError("_rev_view_func expect a single argument that is a Tensor")
+    if self._base is not None:
+        raise RuntimeError("No _rev_view_func() found")
+
+
+def _base(name: str, t: Tensor, new_base: Any) -> Tensor | None:
+    if not isinstance(new_base, Tensor):
+        raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(new_base).__name__}")
+    return t._base
+
+
+METHODS: dict[str, Any] = {
+    "_view_func": _view_func, "_view_func_unsafe": _view_func_unsafe, "_rev_view_func_unsafe": _rev_view_func_unsafe,
+}  # fmt: skip
