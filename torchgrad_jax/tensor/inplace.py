@@ -9,6 +9,7 @@ from typing import Any
 from jax import numpy as jnp
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import apply, make_node, result, run, turn
@@ -82,10 +83,11 @@ def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
     check_memory("", (t, *sources))
 
 
-def check_memory(name: str, operands: tuple[Any, ...]) -> None:
-    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices."""
+def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
+    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices. Whether
+    the operator, named `name`, writes to several such elements nevertheless."""
     if name in ("fill_number", "zero"):
-        return
+        return False
     t = operands[0]
     view, storage = t._view, t._storage
     for o in operands[1:] if storage is not None and name != "fill_tensor" else ():
@@ -96,13 +98,53 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> None:
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
-    if view is not None and 0 in view.strides and t._aval.size and any(
-        s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
-    ):  # fmt: skip
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
-        )
+    if view is None or not repeats(view, t._aval):
+        return False
+    if name not in WRITES_TO_EXPANDED:
+        raise RuntimeError(REPEATED)
+    called, like = WRITES_TO_EXPANDED[name]
+    warn_user(
+        f"Use of {called} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to "
+        f"advanced indexing e.g. {like}"
+    )
+    return True
+
+
+REPEATED = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
+_INDEX_PUT, _MASK = ("index_put_", "tensor[indices] = tensor"), "tensor[mask] = scalar"
+WRITES_TO_EXPANDED = {
+    "index_put": _INDEX_PUT, "index_put_checked": _INDEX_PUT, "masked_fill": ("masked_fill_", _MASK),
+    **{f"index_fill_{kind}{known}": ("index_fill_", _MASK) for kind in ("scalar", "tensor") for known in ("", "_checked")},
+}  # fmt: skip
+
+
+def repeats(view: View, aval: Aval) -> bool:
+    """Whether several elements of a view are one place in memory by a stride of 0."""
+    return 0 in view.strides and aval.size > 0 and any(s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True))
+
+
+@op("written_to_expanded(Tensor self, Tensor written, int[] dims, bool accumulate)", method=False, toplevel=False, out=False)
+def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
+    """What `x`, whose elements along `dims` are one place in memory, holds after each was written on its own: the last new one everywhere, or
+    the sum of what was added."""
+    if accumulate:
+        return x + (written - x).sum(dims, keepdims=True)
+    for dim in dims:
+        change = (written != x) & ((written == written) | (x == x))
+        last = x.shape[dim] - 1 - jnp.argmax(jnp.flip(change, dim), dim, keepdims=True)
+        written = broadcast_to(jnp.take_along_axis(written, last, dim), x.shape)
+    return written
+
+
+def _expanded_alike(rec: Recorder, target: Tensor, bound: Any, old: Value, new: Value) -> Value:
+    """`new`, computed of an expanded tensor as if its elements were apart, with those alike that are one place in memory."""
+    assert target._view is not None
+    dims = tuple(i for i, (s, n) in enumerate(zip(target._view.strides, old.aval.shape, strict=True)) if s == 0 and n > 1)
+    alike = registry["written_to_expanded"].bind((ARRAY, ARRAY, Static(dims), Static(bound.statics.get("accumulate", False))))
+    return run(rec, alike, (old, new))[0]
 
 
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
@@ -169,11 +211,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-    if target._storage is not None:
-        check_memory(bound.operator.name, operands)
+    expanded = target._storage is not None and check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
         out = fit(rec, out, values[0].aval)
+    if expanded:
+        out = _expanded_alike(rec, target, bound, values[0], out)
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
@@ -264,10 +307,14 @@ def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
             node.own_hooks().retain[nr] = keep
 
 
+# View operations by which several elements may be one place in memory.
+REPEATING = {"expand", "unfold", "as_strided"}
+
+
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
-    """The operations by which a view is written to: where one of several equal elements is left after an expand, its place in memory."""
+    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory."""
     names = [link.read.operator.name for link in links]
-    if "expand" not in names[:-1]:
+    if REPEATING.isdisjoint(names[:-1]):
         return links
     if any(name in AS_OTHER_DTYPE for name in names):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor whose memory is seen as another dtype; clone() it first")
@@ -305,7 +352,7 @@ class CopySlices(Node):
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base")
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats")
     skips_unneeded = True
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
@@ -316,6 +363,7 @@ class CopySlices(Node):
         self.through_self = bool(places) and places[0] == 0
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
+        self.repeats = repeats(view, aval)
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
         self.seq = rec.sequence
         rec.sequence += 1
@@ -365,6 +413,8 @@ class CopySlices(Node):
         rest = through[1:] if self.through_self else through
         if not self.has_base:
             return rest
+        if self.repeats:  # PyTorch writes the part's gradient into the whole's
+            raise RuntimeError(REPEATED)
         own = through[0] if self.through_self else None
         if own is None:
             if not isinstance(self.inner, OpNode):  # the user's backward passes nothing on: PyTorch then drops the rest too

@@ -268,7 +268,7 @@ class Tensor(_Base):
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if not flag and self.grad_fn is not None:
+        if not flag and self._node is not None:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
                 "that doesn't require differentiation use var_no_grad = var.detach()."
