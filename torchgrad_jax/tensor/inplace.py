@@ -78,9 +78,14 @@ def check_differentiable(t: Tensor) -> None:
 
 def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
     """PyTorch's refusals of in-place writes, from what `sources` hold. RuntimeError."""
+    check_history(rec, t, *sources)
+    check_memory("", (t, *sources))
+
+
+def check_history(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
+    """PyTorch's refusals of what changes a tensor in place, be it no more than its layout. RuntimeError."""
     if rec.grad_enabled and (t.requires_grad or any(s.requires_grad for s in sources)):
         check_differentiable(t)
-    check_memory("", (t, *sources))
 
 
 def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
@@ -91,14 +96,14 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
     t = operands[0]
     view, storage = t._view, t._storage
     for o in operands[1:] if storage is not None and name != "fill_tensor" else ():
-        if isinstance(o, Tensor) and o is not t and storage is not None and o._storage is not None and (
+        if isinstance(o, Tensor) and o is not t and o._storage is not None and (
             o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
         ) and overlap_in_part(t, o):  # fmt: skip
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
-    if view is None or not repeats(view, t._aval):
+    if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
         return False
     if name not in WRITES_TO_EXPANDED:
         raise RuntimeError(REPEATED)
@@ -145,6 +150,14 @@ def _expanded_alike(rec: Recorder, target: Tensor, bound: Any, old: Value, new: 
     dims = tuple(i for i, (s, n) in enumerate(zip(target._view.strides, old.aval.shape, strict=True)) if s == 0 and n > 1)
     alike = registry["written_to_expanded"].bind((ARRAY, ARRAY, Static(dims), Static(bound.statics.get("accumulate", False))))
     return run(rec, alike, (old, new))[0]
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements in the same order."""
+    one, other = a._storage, b._storage
+    assert one is not None
+    shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
+    return shared and a._aval is b._aval and a._strides() == b._strides() and a.storage_offset() == b.storage_offset()
 
 
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
