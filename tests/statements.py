@@ -117,7 +117,7 @@ class Author:
         return f"{self.fresh()} = {a} @ {b}"
 
     def gather(self):
-        a = self.some(lambda x: x.dim() and x.shape[0] > 1 and 0 not in x.stride())
+        a = self.target(lambda x: x.dim() and x.shape[0] > 1)
         if a is None:
             return None
         key = self.pick(["[0, 1, 0]", "torch.tensor([1, -1])", f"{a} > 0.1", "torch.tensor([[0, 1]]), ...", "None, [1, 0]"])
@@ -182,7 +182,7 @@ class Author:
         return f"{self.fresh()} = {a}.{made}"
 
     def strided(self):
-        a = self.some(lambda x: x.numel() >= 4 and x._base is None and x.is_contiguous())
+        a = self.some(lambda x: x.numel())
         size, stride = self.pick([((2,), (1,)), ((2,), (2,)), ((2, 2), (1, 2)), ((4,), (1,)), ((3,), (0,))])
         return None if a is None else f"{self.fresh()} = {a}.as_strided({size}, {stride}{self.pick(['', '', ', 0'])})"
 
@@ -211,9 +211,7 @@ class Author:
         return f"{a}[{self.key(a)}] {self.pick(['=', '=', '=', '*=', '+='])} {self.pick([lambda: self.source(a), self.number])()}"
 
     def write_masked(self):
-        a = self.target(lambda x: 0 not in x.stride())
-        if a is None:
-            return None
+        a = self.target()
         return self.pick([f"{a}.masked_fill_({a} > 0, {self.number()})", f"{a}[{a} > 0] = {self.number()}"])
 
     def write_data(self):

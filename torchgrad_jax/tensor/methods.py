@@ -21,6 +21,7 @@ from torchgrad_jax.tensor import (
     reductions,
     shaping,
     statistics,
+    strided,
     subclass,
     views,
 )
@@ -37,7 +38,7 @@ namespace: dict[str, Any] = {}
 _WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
-    "diagonal", "unfold", "as_strided", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
+    "diagonal", "unfold", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
     "view_as_complex", "clone", "contiguous", "detach",
 )  # fmt: skip
 _FUNCTIONS = ("add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
@@ -67,7 +68,7 @@ def install() -> None:
             for name in (operator.name, *operator.aliases):
                 setattr(Tensor, name + "_", write)
                 namespace.setdefault(name + "_", write)
-    for module, names in ((views, _VIEWS), (functions, _FUNCTIONS)):
+    for module, names in ((views, _VIEWS), (strided, ("as_strided",)), (functions, _FUNCTIONS)):
         for name in names:
             if name not in _NOT_METHODS:
                 setattr(Tensor, name, functions.METHODS.get(name) or getattr(module, name))

@@ -527,20 +527,22 @@ class ViewOfBase(Node):
 
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
+        return (self.pull(calculus, self.links if calculus.placed is None else calculus.placed[self], grads[0]),)
+
+    def pull(self, calculus: Any, links: tuple[Link, ...], grad: Any) -> Any:
+        """The base's gradient, given that of what the links lead to."""
         from torchgrad_jax.runtime.operation import signature
         from torchgrad_jax.tensor.dispatch import plan_of
 
         signatures = []
         aval = self.base_aval
-        links = self.links if calculus.placed is None else calculus.placed[self]
         for link in links:
             sig = signature(link.read, (aval, *(kind_of(n) for n in link.numbers)))
             signatures.append(sig)
             aval = sig.avals[0]
-        grad = grads[0]
         for sig, link in zip(reversed(signatures), reversed(links), strict=True):
             grad = calculus.call(plan_of(sig, 1).vjp, (grad, *link.numbers))
-        return (grad,)
+        return grad
 
 
 ViewOfBase.__name__ = "AsStridedBackward0"
