@@ -224,6 +224,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
+            if target._storage is not None and target._storage.inference and not rec.inference:
+                mask = 0  # it is refused as soon as it has been written to
     expanded = target._storage is not None and check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
@@ -457,12 +459,19 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             skip = len(parent.links)
         else:
             base, skip = parent.base, parent.skip
-            if made_in == "default":
+            if made_in == "default" or parent.made_in == "inference":
                 made_in = parent.made_in
-    view = View(base, links, skip, storage, strides, offset, made_in)
+    return place_view(out, View(base, links, skip, storage, strides, offset, made_in), storage)
+
+
+def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:
+    """Make `out`, just computed, the part of a storage that `view` describes."""
     if storage.inference:  # its views have no base and no history
         view.base, view.skip = None, 0
-        out._node, out._rg = None, False
+        out._node, out._nr, out._rg = None, 0, False
+        if storage.counted:
+            storage = storage.sibling()
+            storage.counted, view.seen = False, storage.writes
     elif per_thread.recorder.flags.get("view_replay"):
         view.replay = True
     value = out._value

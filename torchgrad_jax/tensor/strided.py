@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import constant
 from torchgrad_jax.tensor.dispatch import result
-from torchgrad_jax.tensor.inplace import REPEATING, make_view, writer
-from torchgrad_jax.tensor.storage import Link, Relayout, links_between, read_through, with_numbers
+from torchgrad_jax.tensor.inplace import REPEATING, place_view, writer
+from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers
 from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase
 from torchgrad_jax.tensor.views import _view, mode_without_history
 
@@ -29,47 +28,51 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     if view is None:
         return _view("as_strided", input, size, stride, offset)
     input._read()
-    base: Tensor = input if view.base is None else view.base
-    back, start = _to_memory(base)
+    storage: Any = input._storage
+    base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
+    prefix, back, start = _to_memory(prefix, base, storage, offset, _end(size, stride, offset))
     read = registry["as_strided"].bind((ARRAY, Static(size), Static(stride), Static(offset - start)))
-    links = (*back, Link(read, writer(read), ()))
     rec = per_thread.recorder
-    value = read_through(rec, links, base._content())
+    links = (*prefix, *back, Link(read, writer(read), ()))
+    made_in = "default" if rec.grad_enabled else mode_without_history()
+    made = View(base, links, len(prefix), storage, stride, offset, view.made_in if made_in == "default" or view.made_in == "inference" else made_in)
+    value = read_through(rec, links, storage.value)
     node = None
     if rec.grad_enabled and input.requires_grad:
+        links = links_between(base._view, made)
         node = ViewOfBase(rec, links, base, value.aval) if base is input else StridedOfView(rec, links, input, value.aval)
-    made_in = "default" if rec.grad_enabled else mode_without_history()
-    return make_view(base, result(value, node, 0), links, stride, offset, made_in if view.made_in == "default" else view.made_in)
+    return place_view(result(value, node, 0), made, storage)
 
 
 def _check(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
+    """RuntimeError for what is no view of the memory."""
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
-    if 0 in size:
-        return
     item = input.element_size()
     have = input._aval.size if input._storage is None else input._storage.value.aval.size
-    needed = offset + 1 + sum(s * (n - 1) for s, n in zip(stride, size, strict=True))
-    if needed > have:
+    needed = _end(size, stride, offset)
+    if needed > have and 0 not in size:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} requiring a storage size of "
             f"{needed * item} are out of bounds for storage of size {have * item}"
         )
 
 
-def _to_memory(base: Tensor) -> tuple[Links, int]:
-    """The operations from a base to an array in memory's order, and where in memory this begins."""
-    view = base._view
-    if view is None or is_contiguous(base._aval.shape, view.strides):
-        return (), base.storage_offset()
-    back = []
-    for link in reversed(view.links):
-        if not isinstance(link, Relayout):
-            raise RuntimeError("torchgrad_jax: as_strided needs a base in row-major order")
-        back.append(Link(*link.undo, ()))
-    return tuple(back), 0
+def _end(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
+    return offset + 1 + sum(s * (n - 1) for s, n in zip(stride, size, strict=True)) if 0 not in size else offset
+
+
+def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: int) -> tuple[Links, Links, int]:
+    """The operations from a storage's content to a base; those from there to an array in memory's order that has what lies between `begin` and
+    `end`; where in memory this array begins."""
+    if all(isinstance(link, Relayout) for link in prefix):
+        return prefix, tuple([Link(*link.undo, ()) for link in reversed(prefix) if isinstance(link, Relayout)]), 0
+    start = base.storage_offset()
+    if base._storage is storage and base.is_contiguous() and start <= begin and end <= start + base._aval.size:
+        return prefix, (), start
+    return (), (), 0  # from outside of the base: a view that has no gradient
 
 
 class StridedOfView(ViewOfBase):

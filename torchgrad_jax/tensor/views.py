@@ -322,6 +322,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = wrap_dim(dimension, len(shape))
     n = shape[dim] if shape else 1
     if size > n:
+        input._read()
         raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
