@@ -9,6 +9,13 @@ LARGEST = 64  # elements: an expand of an expand must not grow without bound
 MODES = ["no_grad", "no_grad", "enable_grad"]
 
 
+def overlaps_itself(x):
+    """Whether two elements that are not `expand`'s copies are one place in memory."""
+    x = x.detach()[tuple(0 if s == 0 and n else slice(None) for s, n in zip(x.stride(), x.shape, strict=True))]
+    places = torch.arange(x.storage_offset() + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape, strict=True)) + 1 if x.numel() else 0)
+    return x.numel() != len(set(places.as_strided(x.shape, x.stride(), x.storage_offset()).flatten().tolist())) if x.numel() else False
+
+
 class Author:
     """Writes a program, running each line through PyTorch to know what tensors there are. `pick` chooses from a sequence."""
 
@@ -45,6 +52,10 @@ class Author:
 
     def some(self, wanted=lambda x: True):
         return self.named(torch.Tensor, lambda x: x.numel() <= LARGEST and wanted(x))
+
+    def target(self, wanted=lambda x: True):
+        """A tensor to write to. Where elements overlap under other indices, PyTorch reads what it has just written."""
+        return self.some(lambda x: not overlaps_itself(x) and wanted(x))
 
     def of(self, name):
         return self.run.space[name]
@@ -106,7 +117,7 @@ class Author:
         return f"{self.fresh()} = {a} @ {b}"
 
     def gather(self):
-        a = self.some(lambda x: x.dim() and x.shape[0] > 1 and 0 not in x.stride())
+        a = self.target(lambda x: x.dim() and x.shape[0] > 1)
         if a is None:
             return None
         key = self.pick(["[0, 1, 0]", "torch.tensor([1, -1])", f"{a} > 0.1", "torch.tensor([[0, 1]]), ...", "None, [1, 0]"])
@@ -171,7 +182,7 @@ class Author:
         return f"{self.fresh()} = {a}.{made}"
 
     def strided(self):
-        a = self.some(lambda x: x.numel() >= 4 and x._base is None and x.is_contiguous())
+        a = self.some(lambda x: x.numel())
         size, stride = self.pick([((2,), (1,)), ((2,), (2,)), ((2, 2), (1, 2)), ((4,), (1,)), ((3,), (0,))])
         return None if a is None else f"{self.fresh()} = {a}.as_strided({size}, {stride}{self.pick(['', '', ', 0'])})"
 
@@ -188,25 +199,23 @@ class Author:
     # ------------------------------------------------------------------ writes
 
     def write(self):
-        a = self.some()
+        a = self.target()
         operation = self.pick(["add_", "mul_", "sub_", "copy_", "div_"])
         return f"{a}.{operation}({self.source(a) if self.pick([True, True, False]) else self.number()})"
 
     def write_function(self):
-        return f"{self.some()}.{self.pick(['zero_()', 'fill_(2.5)', 'tanh_()', 'exp_()', 'sin_()', 'neg_()', 'clamp_(min=0.0)', 'sigmoid_()'])}"
+        return f"{self.target()}.{self.pick(['zero_()', 'fill_(2.5)', 'tanh_()', 'exp_()', 'sin_()', 'neg_()', 'clamp_(min=0.0)', 'sigmoid_()'])}"
 
     def write_item(self):
-        a = self.some()
+        a = self.target()
         return f"{a}[{self.key(a)}] {self.pick(['=', '=', '=', '*=', '+='])} {self.pick([lambda: self.source(a), self.number])()}"
 
     def write_masked(self):
-        a = self.some(lambda x: 0 not in x.stride())
-        if a is None:
-            return None
+        a = self.target()
         return self.pick([f"{a}.masked_fill_({a} > 0, {self.number()})", f"{a}[{a} > 0] = {self.number()}"])
 
     def write_data(self):
-        return f"{self.some()}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
+        return f"{self.target()}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
 
     def set_data(self):
         a = self.some(lambda x: x._base is None)  # a view with new memory is no view here
@@ -216,10 +225,10 @@ class Author:
         b = self.some(lambda x: x.shape == self.of(a).shape and x._base is None and x.untyped_storage().nbytes() == 8 * x.numel())
         if b is None:
             return None
-        return f"{a}.data = {self.pick([b, b, f'{b}.detach() * 2', self.number()])}"
+        return f"{a}.data = {self.pick([b, b, f'plain({b}.detach() * 2)', self.number()])}"
 
     def out(self):
-        a = self.some()
+        a = self.target()
         b = self.source(a)
         if b not in self.run.space or self.of(b).shape != self.of(a).shape:
             return None
@@ -286,7 +295,7 @@ class Author:
         return f"{names} = second(*grad({self.scalar(out)}, {to}{options}))"
 
     def grad(self):
-        a = self.some(lambda x: x.is_leaf and x.grad is not None)
+        a = self.some(lambda x: asked(lambda: x.is_leaf) is True and x.grad is not None)
         if a is None:
             return f"{self.some()}.grad = None"
         return self.pick([f"{a}.grad = None", f"{self.fresh()} = second({a}.grad)", f"{a}.grad.mul_(2)",

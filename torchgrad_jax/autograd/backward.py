@@ -15,7 +15,7 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.node import Edge
-from torchgrad_jax.tensor.tensor import Size, Tensor, wrap
+from torchgrad_jax.tensor.tensor import Nowhere, Size, Tensor, wrap
 
 NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
 UNUSED = (
@@ -137,7 +137,11 @@ def _roots(outputs: Sequence[Target]) -> list[Edge]:
     for i, t in enumerate(outputs):
         if isinstance(t, Tensor) and not t.requires_grad:
             raise RuntimeError(NO_GRAPH.format(i))
-    return [t._edge() if isinstance(t, Tensor) else (t.node, t.output_nr) for t in outputs]
+    edges = [t._edge() if isinstance(t, Tensor) else (t.node, t.output_nr) for t in outputs]
+    for i, (node, _) in enumerate(edges):
+        if type(node) is Nowhere:
+            raise RuntimeError(NO_GRAPH.format(i))
+    return edges
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:
@@ -220,7 +224,7 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:
             _warn_of_cycle()
-        run_backward((self._edge(),), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
+        run_backward(_roots((self,)), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
     else:
         backward((self,), gradient, retain_graph, create_graph, inputs=inputs)
 

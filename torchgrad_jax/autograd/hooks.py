@@ -6,7 +6,7 @@ from typing import Any
 
 from torchgrad_jax.tensor.conversion import type_
 from torchgrad_jax.tensor.node import Calculus, Node
-from torchgrad_jax.tensor.tensor import Tensor, fresh
+from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh
 
 
 def lifted(calculus: Calculus, grad: Any) -> Any:
@@ -60,8 +60,11 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     """`Node.register_hook`: hooks see and may replace the gradients laid out as `next_functions` is."""
     assert node.hooks is not None
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
-    if calculus.needed is not None and node.skips_unneeded:
-        outs = tuple([g if target in calculus.needed else None for g, (target, _) in zip(outs, node.next, strict=True)])
+    if node.skips_unneeded:
+        needed = calculus.needed
+        outs = tuple(
+            [None if type(to) is Nowhere or (needed is not None and to not in needed) else g for g, (to, _) in zip(outs, node.next, strict=True)]
+        )
     inputs, places = laid_out(node, outs)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):

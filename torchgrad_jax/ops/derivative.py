@@ -239,7 +239,8 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
             env.setdefault("grad", main)
             for name, x, spec in zip(plan.saved_names, at, specs[sum(defined) :], strict=True):
                 # A Python number takes part in the tensors' precision, not in its own.
-                env[name] = convert(x, main.dtype) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
+                x = convert(x, main.dtype) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
+                env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
             grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
             return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
 

@@ -73,13 +73,18 @@ def _index_put(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], a
     return at.add(values) if accumulate else at.set(values)
 
 
+# An element that is written several times passes its gradient on to all that were written: no linear function's transpose does that.
+_INDEX_PUT_GRADS = {
+    "self": lambda grad, indices, dims, accumulate: grad if accumulate else _at(grad, indices, dims).set(0),
+    "values": lambda grad, indices, dims: _index(grad, indices, dims),
+}
 op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-   linear=("self", "values"))(_index_put)  # fmt: skip
+   grads=_INDEX_PUT_GRADS)(_index_put)  # fmt: skip
 
 
 @op(
     "index_put_checked(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-    node="IndexPutBackward0", linear=("self", "values"), check=_out_of_bounds,
+    node="IndexPutBackward0", grads=_INDEX_PUT_GRADS, check=_out_of_bounds,
 )  # fmt: skip
 def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
     return _index_put(x, values, indices, dims, accumulate), first_bad(x.shape, indices, dims)

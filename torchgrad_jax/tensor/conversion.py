@@ -101,13 +101,17 @@ def __format__(self: Tensor, spec: str) -> str:
 
 def __repr__(self: Tensor) -> str:
     where = self.device
-    node = self.grad_fn
+    try:
+        node = self.grad_fn
+        made_by = None if node is None else type(node).__name__
+    except RuntimeError:  # autograd cannot follow what became of the view
+        made_by = "Invalid"
     name = "tensor" if type(self) is Tensor else type(self).__name__
     return formatting.tensor_str(
         np.asarray(_content(self, "is_nonzero")),
         prefix=f"{name}(",
         requires_grad=self.requires_grad,
-        grad_fn_name=None if node is None else type(node).__name__,
+        grad_fn_name=made_by,
         device_suffix=None if where is CPU else f"device='{where}'",
         default_dtype=dtypes.get_default_dtype().name,
     )

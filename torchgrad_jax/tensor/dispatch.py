@@ -51,8 +51,14 @@ def turn(rec: Recorder) -> bool:
 # ---------------------------------------------------------------------- one and two operands
 
 
+def _reader(bound: Any) -> Callable[[Tensor], Value]:
+    """How the operands are read. An operation without gradients asks no view for its grad_fn: autograd may have lost it."""
+    return Tensor._read if bound.differentiable else Tensor._content
+
+
 def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
     """The function of an operator of one tensor and no other arguments. `otherwise` is its general form."""
+    read = _reader(bound)
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if type(self) is not Tensor or args or kwargs:
@@ -60,7 +66,7 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
         rec = per_thread.recorder
         if rec.rare:
             return otherwise(self)
-        a = self._value if self._storage is None else self._read()
+        a = self._value if self._storage is None else read(self)
         try:
             if not (self._rg and rec.grad_enabled):
                 value = record1(rec, bound, a)
@@ -103,15 +109,16 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
 
 def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
     """The function of an operator of a tensor and a second one, or a Python number. `otherwise` is its general form."""
+    read = _reader(bound)
 
     def call(self: Tensor, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         kind = type(other)
         rec = per_thread.recorder
         if args or kwargs or rec.rare or type(self) is not Tensor:
             return otherwise(self, *(() if other is MISSING else (other,)), *args, **kwargs)
-        a = self._value if self._storage is None else self._read()
+        a = self._value if self._storage is None else read(self)
         if kind is Tensor:
-            b = other._value if other._storage is None else other._read()
+            b = other._value if other._storage is None else read(other)
             mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
         elif kind is float or kind is int:
             b = other
@@ -221,11 +228,12 @@ def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def apply(bound: Any, operands: Sequence[Any]) -> Any:
     """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
     rec = per_thread.recorder
+    read = _reader(bound)
     found = []
     mask, bit = 0, 1
     for o in operands:
         if isinstance(o, Tensor):
-            found.append(o._value if o._storage is None else o._read())
+            found.append(o._value if o._storage is None else read(o))
             if o._rg:
                 mask |= bit
         else:

@@ -249,7 +249,7 @@ def check_out(name: str, tensors: Any) -> None:
 def write_out(name: str, out: Any, outs: Any) -> Any:
     """``out=``: the results written into given tensors. RuntimeError where autograd or the dtype forbids it."""
     from torchgrad_jax.ops import dtypes, promotion
-    from torchgrad_jax.tensor.inplace import cast_to
+    from torchgrad_jax.tensor.inplace import REPEATED, cast_to, repeats
 
     targets = out if isinstance(out, (tuple, list)) else (out,)
     results = outs if isinstance(outs, tuple) else (outs,)
@@ -260,6 +260,8 @@ def write_out(name: str, out: Any, outs: Any) -> Any:
             raise RuntimeError(
                 f"result type {dtypes.of(a.dtype).title} can't be cast to the desired output type {dtypes.of(b.dtype).title}"
             )  # fmt: skip
+        if target._view is not None and repeats(target._view, b):
+            raise RuntimeError(REPEATED)
         value = made._read()
         if a.dtype != b.dtype:
             value = apply(cast_to(b.dtype), (made,))._read()

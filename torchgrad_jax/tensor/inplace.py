@@ -9,6 +9,7 @@ from typing import Any
 from jax import numpy as jnp
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import apply, make_node, result, run, turn
@@ -77,32 +78,86 @@ def check_differentiable(t: Tensor) -> None:
 
 def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
     """PyTorch's refusals of in-place writes, from what `sources` hold. RuntimeError."""
-    if rec.grad_enabled and (t.requires_grad or any(s.requires_grad for s in sources)):
-        check_differentiable(t)
+    check_history(rec, t, *sources)
     check_memory("", (t, *sources))
 
 
-def check_memory(name: str, operands: tuple[Any, ...]) -> None:
-    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices."""
+def check_history(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
+    """PyTorch's refusals of what changes a tensor in place, be it no more than its layout. RuntimeError."""
+    if rec.grad_enabled and (t.requires_grad or any(s.requires_grad for s in sources)):
+        check_differentiable(t)
+
+
+def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
+    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices. Whether
+    the operator, named `name`, writes to several such elements nevertheless."""
     if name in ("fill_number", "zero"):
-        return
+        return False
     t = operands[0]
     view, storage = t._view, t._storage
     for o in operands[1:] if storage is not None and name != "fill_tensor" else ():
-        if isinstance(o, Tensor) and o is not t and storage is not None and o._storage is not None and (
+        if isinstance(o, Tensor) and o is not t and o._storage is not None and (
             o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
         ) and overlap_in_part(t, o):  # fmt: skip
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
-    if view is not None and 0 in view.strides and t._aval.size and any(
-        s == 0 and n > 1 for s, n in zip(view.strides, t._aval.shape, strict=True)
-    ):  # fmt: skip
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
-        )
+    if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
+        return False
+    if name not in WRITES_TO_EXPANDED:
+        raise RuntimeError(REPEATED)
+    called, like = WRITES_TO_EXPANDED[name]
+    warn_user(
+        f"Use of {called} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to "
+        f"advanced indexing e.g. {like}"
+    )
+    return True
+
+
+REPEATED = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
+_INDEX_PUT, _MASK = ("index_put_", "tensor[indices] = tensor"), "tensor[mask] = scalar"
+WRITES_TO_EXPANDED = {
+    "index_put": _INDEX_PUT, "index_put_checked": _INDEX_PUT, "masked_fill": ("masked_fill_", _MASK),
+    **{f"index_fill_{kind}{known}": ("index_fill_", _MASK) for kind in ("scalar", "tensor") for known in ("", "_checked")},
+}  # fmt: skip
+
+
+def repeats(view: View, aval: Aval) -> bool:
+    """Whether several elements of a view are one place in memory by a stride of 0."""
+    return 0 in view.strides and aval.size > 0 and any(s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True))
+
+
+@op("written_to_expanded(Tensor self, Tensor written, int[] dims, bool accumulate)", method=False, toplevel=False, out=False)
+def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
+    """What `x`, whose elements along `dims` are one place in memory, holds after each was written on its own: the last new one everywhere, or
+    the sum of what was added."""
+    if accumulate:
+        return x + (written - x).sum(dims, keepdims=True)
+    for dim in dims:
+        change = (written != x) & ((written == written) | (x == x))
+        last = x.shape[dim] - 1 - jnp.argmax(jnp.flip(change, dim), dim, keepdims=True)
+        written = broadcast_to(jnp.take_along_axis(written, last, dim), x.shape)
+    return written
+
+
+def _expanded_alike(rec: Recorder, target: Tensor, bound: Any, old: Value, new: Value) -> Value:
+    """`new`, computed of an expanded tensor as if its elements were apart, with those alike that are one place in memory."""
+    assert target._view is not None
+    dims = tuple(i for i, (s, n) in enumerate(zip(target._view.strides, old.aval.shape, strict=True)) if s == 0 and n > 1)
+    alike = registry["written_to_expanded"].bind((ARRAY, ARRAY, Static(dims), Static(bound.statics.get("accumulate", False))))
+    return run(rec, alike, (old, new))[0]
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements in the same order."""
+    one, other = a._storage, b._storage
+    assert one is not None
+    shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
+    return shared and a._aval is b._aval and a._strides() == b._strides() and a.storage_offset() == b.storage_offset()
 
 
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
@@ -169,11 +224,14 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-    if target._storage is not None:
-        check_memory(bound.operator.name, operands)
+            if target._storage is not None and target._storage.inference and not rec.inference:
+                mask = 0  # it is refused as soon as it has been written to
+    expanded = target._storage is not None and check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
         out = fit(rec, out, values[0].aval)
+    if expanded:
+        out = _expanded_alike(rec, target, bound, values[0], out)
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more.
@@ -264,10 +322,14 @@ def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
             node.own_hooks().retain[nr] = keep
 
 
+# View operations by which several elements may be one place in memory.
+REPEATING = {"expand", "unfold", "as_strided"}
+
+
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
-    """The operations by which a view is written to: where one of several equal elements is left after an expand, its place in memory."""
+    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory."""
     names = [link.read.operator.name for link in links]
-    if "expand" not in names[:-1]:
+    if REPEATING.isdisjoint(names[:-1]):
         return links
     if any(name in AS_OTHER_DTYPE for name in names):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor whose memory is seen as another dtype; clone() it first")
@@ -305,7 +367,7 @@ class CopySlices(Node):
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base")
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats")
     skips_unneeded = True
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
@@ -316,6 +378,7 @@ class CopySlices(Node):
         self.through_self = bool(places) and places[0] == 0
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
+        self.repeats = repeats(view, aval)
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
         self.seq = rec.sequence
         rec.sequence += 1
@@ -365,6 +428,8 @@ class CopySlices(Node):
         rest = through[1:] if self.through_self else through
         if not self.has_base:
             return rest
+        if self.repeats:  # PyTorch writes the part's gradient into the whole's
+            raise RuntimeError(REPEATED)
         own = through[0] if self.through_self else None
         if own is None:
             if not isinstance(self.inner, OpNode):  # the user's backward passes nothing on: PyTorch then drops the rest too
@@ -394,12 +459,19 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             skip = len(parent.links)
         else:
             base, skip = parent.base, parent.skip
-            if made_in == "default":
+            if made_in == "default" or parent.made_in == "inference":
                 made_in = parent.made_in
-    view = View(base, links, skip, storage, strides, offset, made_in)
+    return place_view(out, View(base, links, skip, storage, strides, offset, made_in), storage)
+
+
+def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:
+    """Make `out`, just computed, the part of a storage that `view` describes."""
     if storage.inference:  # its views have no base and no history
         view.base, view.skip = None, 0
-        out._node, out._rg = None, False
+        out._node, out._nr, out._rg = None, 0, False
+        if storage.counted:
+            storage = storage.sibling()
+            storage.counted, view.seen = False, storage.writes
     elif View.replayed_somewhere and per_thread.recorder.flags.get("view_replay"):
         view.replay = True
     value = out._value

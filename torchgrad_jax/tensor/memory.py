@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import make_node, plan_of, run, turn
-from torchgrad_jax.tensor.inplace import check_differentiable, check_writable, data_of, writer
+from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, writer
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, View, count_together
@@ -35,7 +35,7 @@ def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
 def t_(self: Tensor) -> Tensor:
     """Transpose this matrix itself. RuntimeError for more than 2 dimensions."""
     if self._aval.ndim > 2:
-        check_writable(per_thread.recorder, self)
+        check_history(per_thread.recorder, self)
         raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self._aval.ndim}D")
     return _relayout(self, "t", (), ("t", ()), "TBackward1")
 
@@ -60,7 +60,7 @@ def _dims(t: Tensor, dims: tuple[int, ...], extra: int = 0) -> tuple[int, ...]:
     try:
         return tuple([wrap_dim(d, t._aval.ndim + extra) for d in dims])
     except IndexError:
-        check_writable(per_thread.recorder, t)
+        check_history(per_thread.recorder, t)
         raise
 
 

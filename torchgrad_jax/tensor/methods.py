@@ -23,6 +23,7 @@ from torchgrad_jax.tensor import (
     replay,
     shaping,
     statistics,
+    strided,
     subclass,
     views,
 )
@@ -39,7 +40,7 @@ namespace: dict[str, Any] = {}
 _WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics, promoting)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
-    "diagonal", "unfold", "as_strided", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
+    "diagonal", "unfold", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
     "view_as_complex", "clone", "contiguous", "detach",
 )  # fmt: skip
 _FUNCTIONS = ("add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
@@ -70,7 +71,7 @@ def install() -> None:
             for name in (operator.name, *operator.aliases):
                 setattr(Tensor, name + "_", write)
                 namespace.setdefault(name + "_", write)
-    for module, names in ((views, _VIEWS), (functions, _FUNCTIONS)):
+    for module, names in ((views, _VIEWS), (strided, ("as_strided",)), (functions, _FUNCTIONS)):
         for name in names:
             if name not in _NOT_METHODS:
                 setattr(Tensor, name, functions.METHODS.get(name) or getattr(module, name))

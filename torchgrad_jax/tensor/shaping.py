@@ -13,6 +13,7 @@ from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import masked_select
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
+from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import chunk_size, split_parts
 
@@ -31,7 +32,7 @@ def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
     size, stride = views.as_dims((size,)), views.as_dims((stride,))
     requires_grad = kwargs.pop("requires_grad", False)
     last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
-    return views.as_strided(zeros(last + 1, **kwargs), size, stride).detach().requires_grad_(requires_grad)
+    return as_strided(zeros(last + 1, **kwargs), size, stride).detach().requires_grad_(requires_grad)
 
 
 # ---------------------------------------------------------------------- joining

@@ -268,7 +268,7 @@ class Tensor(_Base):
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if self.grad_fn is not None:
+        if self._node is not None:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables."
                 + ("" if flag else " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -293,7 +293,7 @@ class Tensor(_Base):
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
         if requires_grad and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if not requires_grad or self.grad_fn is None:  # what was computed requires a gradient already
+        if not requires_grad or self._node is None:  # what was computed requires a gradient already
             self.requires_grad = requires_grad
         return self
 
@@ -529,20 +529,22 @@ class ViewOfBase(Node):
 
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
+        return (self.pull(calculus, self.links if calculus.placed is None else calculus.placed[self], grads[0]),)
+
+    def pull(self, calculus: Any, links: tuple[Link, ...], grad: Any) -> Any:
+        """The base's gradient, given that of what the links lead to."""
         from torchgrad_jax.runtime.operation import signature
         from torchgrad_jax.tensor.dispatch import plan_of
 
         signatures = []
         aval = self.base_aval
-        links = self.links if calculus.placed is None else calculus.placed[self]
         for link in links:
             sig = signature(link.read, (aval, *(kind_of(n) for n in link.numbers)))
             signatures.append(sig)
             aval = sig.avals[0]
-        grad = grads[0]
         for sig, link in zip(reversed(signatures), reversed(links), strict=True):
             grad = calculus.call(plan_of(sig, 1).vjp, (grad, *link.numbers))
-        return (grad,)
+        return grad
 
 
 ViewOfBase.__name__ = "AsStridedBackward0"

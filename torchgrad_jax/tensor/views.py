@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
-from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
@@ -306,7 +305,11 @@ def _type_text(t: Tensor) -> str:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as the last dimension of a view."""
     ndim = input._aval.ndim
-    a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    try:
+        a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    except IndexError:
+        input._read()  # a view that autograd cannot follow any more says so before anything else
+        raise
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     return _view("diagonal", input, offset, a, b)
@@ -318,19 +321,11 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = wrap_dim(dimension, len(shape))
     n = shape[dim] if shape else 1
     if size > n:
+        input._read()
         raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     return _view("unfold", input, dim, size, step)
-
-
-def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """Elements of the base's memory by strides."""
-    base = input if input._base is None else input._base
-    if not is_contiguous(base._aval.shape, base._strides()):
-        raise RuntimeError("torchgrad_jax: as_strided needs a base in row-major order")
-    offset = input.storage_offset() if storage_offset is None else storage_offset
-    return _view("as_strided", base, tuple(size), tuple(stride), offset)
 
 
 def view_as_real(input: Tensor) -> Tensor:
