@@ -17,6 +17,7 @@ from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder,
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 
 _new = object.__new__
@@ -61,7 +62,7 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
     read = _reader(bound)
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if type(self) is not Tensor or args or kwargs:
+        if (type(self) is not Tensor and type(self) is not Parameter) or args or kwargs:
             return otherwise(self, *args, **kwargs)
         rec = per_thread.recorder
         if rec.rare:
@@ -114,7 +115,7 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Ca
     def call(self: Tensor, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         kind = type(other)
         rec = per_thread.recorder
-        if args or kwargs or rec.rare or type(self) is not Tensor:
+        if args or kwargs or rec.rare or (type(self) is not Tensor and type(self) is not Parameter):
             return otherwise(self, *(() if other is MISSING else (other,)), *args, **kwargs)
         a = self._value if self._storage is None else read(self)
         if kind is Tensor:
@@ -123,6 +124,9 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Ca
         elif kind is float or kind is int:
             b = other
             mask = self._rg if rec.grad_enabled else 0
+        elif kind is Parameter:
+            b = other._value if other._storage is None else other._read()
+            mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
         elif other is MISSING:
             raise TypeError(f'{name}() missing 1 required positional arguments: "other"')
         else:

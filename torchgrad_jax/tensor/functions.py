@@ -17,6 +17,7 @@ from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.generate import check_out, fast_inplace, function_of, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.overrides import Public, announce, guard
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import contiguous, expand, reshape, squeeze, t, transpose, unsqueeze
 
@@ -326,7 +327,8 @@ def _matmul(namespace: str) -> Any:
     def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
         """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
         # `_value` may be outdated for memory that is shared, but its shape is not.
-        if type(other) is Tensor and out is None and type(input) is Tensor and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
+        plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
+        if plain and out is None and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
             return of_matrices(input, other)
         return guarded(input, other) if out is None else guarded(input, other, out=out)
 

@@ -12,6 +12,7 @@ from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
 from torchgrad_jax.tensor.overrides import Public, announce, guard
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor
 
 _named: dict[tuple[str, ...], Any] = {}
@@ -156,7 +157,7 @@ def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Call
 
     def call(self: Tensor, other: Any) -> Tensor:
         rec = per_thread.recorder
-        if rec.rare or type(self) is not Tensor:
+        if rec.rare or (type(self) is not Tensor and type(self) is not Parameter):
             return otherwise(self, other)
         view = self._view
         if view is not None:

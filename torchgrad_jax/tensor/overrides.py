@@ -20,11 +20,12 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor
 
 # Types that answer no calls. Lists and tuples are not among them: they may hold what does.
 _PLAIN = frozenset({
-    Tensor, int, float, bool, complex, str, bytes, type(None), slice, type(Ellipsis), Size, dtypes.dtype, device, np.ndarray,
+    Tensor, Parameter, int, float, bool, complex, str, bytes, type(None), slice, type(Ellipsis), Size, dtypes.dtype, device, np.ndarray,
     range, types.FunctionType, types.LambdaType, type,
 })  # fmt: skip
 
@@ -279,7 +280,7 @@ def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[.
 
     def call(self: Tensor, key: Any) -> Any:
         kind = type(key)
-        if type(self) is Tensor and not _active_modes and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
+        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
             return implementation(self, key)
         return answer(public, implementation, (self, key), {})
 
@@ -323,14 +324,14 @@ def guard_attribute(name: str, attribute: property) -> property:
     public = [Public(f"torch.Tensor.{name}.{access}") for access in ("__get__", "__set__", "__delete__")]
 
     def get(self: Tensor) -> Any:
-        if type(self) is Tensor and not _active_modes:
+        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes:
             return fget(self)
         return answer(public[0], fget, (self,), {})
 
     def put(self: Tensor, value: Any) -> None:
         if fset is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if type(self) is Tensor and not _active_modes and type(value) in _PLAIN:
+        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes and type(value) in _PLAIN:
             fset(self, value)
         else:
             answer(public[1], fset, (self, value), {})
@@ -338,7 +339,7 @@ def guard_attribute(name: str, attribute: property) -> property:
     def delete(self: Tensor) -> None:
         if fdel is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if type(self) is Tensor and not _active_modes:
+        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes:
             fdel(self)
         else:
             answer(public[2], fdel, (self,), {})

@@ -9,7 +9,8 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor import creation
 from torchgrad_jax.tensor.inplace import detached
-from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass, nowrap
+from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl, nowrap
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor, created
 from torchgrad_jax.tensor.views import _view
 
@@ -126,3 +127,4 @@ def install() -> None:
         "as_subclass": as_subclass,
     }.items():  # fmt: skip
         setattr(Tensor, name, attribute)
+    setattr(Parameter, "__torch_function__", _disabled_torch_function_impl)  # noqa: B010 - what makes subclasses knows it, the class itself cannot
