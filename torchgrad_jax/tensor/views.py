@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
-from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
