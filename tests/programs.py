@@ -29,6 +29,7 @@ class Run:
     def __init__(self, library):
         self.library = library
         self.calls = []
+        self.counts = True  # PyTorch counts what it does itself to results of inference tensors
         self.space = {
             "torch": library, "grad": library.autograd.grad, "leaf": self.leaf, "plain": self.plain, "second": self.second,
             "hook": self.hook, "after": self.after, "prehook": self.prehook, "hook_of_node": self.hook_of_node,
@@ -86,6 +87,7 @@ class Run:
 
     def do(self, line):
         """Run a line. What it raised: class and the beginning of the message."""
+        self.counts = self.counts and "inference_mode()" not in line
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -104,7 +106,7 @@ class Run:
         """All that can be seen of all tensors."""
         tensors = self.tensors()
         names = {id(x): name for name, x in reversed(tensors.items())}
-        return {name: _seen(x, names, values) for name, x in tensors.items()}
+        return {name: _seen(x, names, values, self.counts) for name, x in tensors.items()}
 
     def trace(self, program, each, until=None):
         """The observations of a whole program: after each line if `each` says so, and at the end."""
@@ -136,10 +138,11 @@ def asked(question):
         return str(error)
 
 
-def _seen(x, names, values):
+def _seen(x, names, values, counts):
     base, node = x._base, asked(lambda: x.grad_fn)
+    version = asked(lambda: x._version)
     seen = {
-        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": asked(lambda: x._version),
+        "shape": tuple(x.shape), "dtype": str(x.dtype), "version": version if counts or isinstance(version, str) else "counted",
         "base": None if base is None else names.get(id(base), "unnamed"),
         "requires_grad": x.requires_grad, "is_leaf": asked(lambda: x.is_leaf),
         "grad_fn": node if isinstance(node, str) else chain(node), "output_nr": x.output_nr,

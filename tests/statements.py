@@ -6,7 +6,7 @@ import torch
 from programs import Run, asked
 
 LARGEST = 64  # elements: an expand of an expand must not grow without bound
-MODES = ["no_grad", "no_grad", "enable_grad"]
+MODES = ["no_grad", "no_grad", "enable_grad", "inference_mode"]
 
 
 def overlaps_itself(x):
@@ -28,13 +28,16 @@ class Author:
     def line(self, statement):
         """The statement as it is to be run: in a grad mode, its results in row-major order; and what PyTorch says of it."""
         mode = self.pick([None] * 7 + [self.pick(MODES)])
-        line = statement if mode is None else f"with torch.{mode}(): {statement}"
+        if "leaf(" in statement and mode == "inference_mode":  # what then requires a gradient is no leaf to PyTorch, nor anything else
+            mode = None
+        where = "" if mode is None else f"with torch.{mode}(): "
+        line = where + statement
         before = self.run.tensors()
         raised = self.run.do(line)
         # Results in other orders than the row-major one are none of these programs' business: XLA has no strides.
         for name, x in self.run.tensors().items():
             if x is not before.get(name) and x._base is None and not x.is_contiguous() and not any(x is t for t in before.values()):
-                self.run.do(f"{name} = plain({name})")
+                self.run.do(f"{where}{name} = plain({name})")
                 line += f"; {name} = plain({name})"
         self.lines.append(line)
         return line, raised
@@ -218,14 +221,16 @@ class Author:
         return f"{self.target()}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
 
     def set_data(self):
-        a = self.some(lambda x: x._base is None)  # a view with new memory is no view here
+        # A view with new memory is no view here; whose memory an inference tensor's is, is not a tensor's own matter here.
+        a = self.some(lambda x: x._base is None and not x.is_inference())
         if a is None:
             return None
         # Another shape is an error only later, and not always the same; memory of another tensor's view has no way back to a base.
-        b = self.some(lambda x: x.shape == self.of(a).shape and x._base is None and x.untyped_storage().nbytes() == 8 * x.numel())
+        b = self.some(lambda x: x.shape == self.of(a).shape and x._base is None and not x.is_inference() and x.untyped_storage().nbytes() == 8 * x.numel())
         if b is None:
             return None
-        return f"{a}.data = {self.pick([b, b, f'plain({b}.detach() * 2)', self.number()])}"
+        made = self.pick([b, b, f"plain({b}.detach() * 2)", self.number()])
+        return f"{a}.data = {made} if not torch.is_inference_mode_enabled() else {a}"
 
     def out(self):
         a = self.target()
@@ -235,8 +240,8 @@ class Author:
         return f"torch.{self.pick(['mul', 'add'])}({a}, {b}, out={a})"
 
     def write_layout(self):
-        # PyTorch puts later hooks beside those of the old layout. Without grad mode a graph would be left with another shape.
-        a = self.some(lambda x: x._backward_hooks is None)
+        # Without grad mode a graph would be left with another shape.
+        a = self.some(lambda x: not x.is_inference())
         if a is None:
             return None
         kinds = [f"transpose_({self.dim(a)}, {self.dim(a)})", "t_()", f"unsqueeze_({self.dim(a, 1)})", "squeeze_()", f"squeeze_({self.dim(a)})"]

@@ -23,11 +23,11 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     """Elements of the tensor's memory by strides, counted from `storage_offset`, its own where None. RuntimeError for what is not in it."""
     size, stride = tuple(size), tuple(stride)
     offset = input.storage_offset() if storage_offset is None else storage_offset
+    input._read()  # a view that autograd cannot follow any more says so before anything else
     _check(input, size, stride, offset)
     view = input._view
     if view is None:
         return _view("as_strided", input, size, stride, offset)
-    input._read()
     storage: Any = input._storage
     base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
     prefix, back, start = _to_memory(prefix, base, storage, offset, _end(size, stride, offset))
