@@ -68,7 +68,7 @@ class GradientEdge(NamedTuple):
     ownership_token keeps alive what the node needs.
     """
 
-    node: Node
+    node: tensor_node.Node
     output_nr: int
     ownership_token: Any = None
 
@@ -116,7 +116,7 @@ def graph_task_keeps_graph() -> bool:
 
 def will_engine_execute_node(node: Any) -> bool:
     """Whether the backward pass that runs in this thread reaches `node`. RuntimeError outside of a pass."""
-    if not isinstance(node, Node):
+    if not isinstance(node, tensor_node.Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
     task = graph_task()
     if task is None:
@@ -163,7 +163,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
 class _Gathered:
     """Collects the gradients of a backward pass, in the pass's notes."""
 
-    def __init__(self, nodes: Sequence[Node], fn: Callable[..., Any]) -> None:
+    def __init__(self, nodes: Sequence[tensor_node.Node], fn: Callable[..., Any]) -> None:
         self.nodes, self.fn = nodes, fn
 
     def hook(self, place: int) -> Callable[[Any], None]:

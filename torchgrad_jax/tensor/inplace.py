@@ -95,8 +95,8 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
         return False
     t = operands[0]
     view, storage = t._view, t._storage
-    for o in operands[1:] if storage is not None and name != "fill_tensor" else ():
-        if isinstance(o, Tensor) and o is not t and o._storage is not None and (
+    for o in operands[1:] if name != "fill_tensor" else ():
+        if storage is not None and isinstance(o, Tensor) and o is not t and o._storage is not None and (
             o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
         ) and overlap_in_part(t, o):  # fmt: skip
             raise RuntimeError(

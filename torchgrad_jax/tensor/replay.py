@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.ops.declare import Static
 from torchgrad_jax.ops.strides import is_contiguous
-from torchgrad_jax.tensor import views
+from torchgrad_jax.tensor import strided, views
 from torchgrad_jax.tensor.storage import Link, links_between
 from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, Tensor
 
@@ -43,7 +43,7 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
     other_dtype = any(link.read.operator.name in AS_OTHER_DTYPE for link in links)
     if not (view.replay or other_dtype) and is_contiguous(new_base._aval.shape, new_base._strides()):
         offset = view.offset - base.storage_offset() + new_base.storage_offset()
-        return views.as_strided(new_base, self._aval.shape, view.strides, offset)
+        return strided.as_strided(new_base, self._aval.shape, view.strides, offset)
     t = new_base
     for link in links:
         t = _again(t, link, symint_visitor_fn if view.replay else None)

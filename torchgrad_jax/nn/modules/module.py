@@ -56,7 +56,7 @@ class Module(Registry, Called, Stateful):
             if grad is None:
                 continue
             if set_to_none:
-                p.grad = None
+                setattr(p, "grad", None)  # noqa: B010 - the engine gives Tensor this attribute
             else:
                 grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
                 grad.zero_()
