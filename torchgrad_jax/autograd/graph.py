@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
@@ -77,7 +77,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that `tensor` stands for. RuntimeError where it does not require a gradient."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    return GradientEdge(*tensor._edge())
+    node, output_nr = tensor._edge()
+    return GradientEdge(cast(Node, node), output_nr)
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -116,7 +117,7 @@ def graph_task_keeps_graph() -> bool:
 
 def will_engine_execute_node(node: Any) -> bool:
     """Whether the backward pass that runs in this thread reaches `node`. RuntimeError outside of a pass."""
-    if not isinstance(node, Node):
+    if not isinstance(node, tensor_node.Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
     task = graph_task()
     if task is None:
@@ -163,7 +164,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], 
 class _Gathered:
     """Collects the gradients of a backward pass, in the pass's notes."""
 
-    def __init__(self, nodes: Sequence[Node], fn: Callable[..., Any]) -> None:
+    def __init__(self, nodes: Sequence[tensor_node.Node], fn: Callable[..., Any]) -> None:
         self.nodes, self.fn = nodes, fn
 
     def hook(self, place: int) -> Callable[[Any], None]:
