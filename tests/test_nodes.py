@@ -115,3 +115,32 @@ def test_a_node_that_was_called_is_freed_with_its_graph():
         assert dead() is None
     finally:
         gc.enable()
+
+
+@like_pytorch
+def test_node_is_a_base_class_by_registration_only(m):
+    class Double(m.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    kinds, found = m.autograd.graph.Node, []
+    for node in (leaf(m, 1.0).exp().grad_fn, Double.apply(leaf(m, 1.0)).grad_fn, leaf(m, 1.0).exp().grad_fn.next_functions[0][0]):
+        found.append([isinstance(node, kinds), issubclass(type(node), kinds), kinds in type(node).__mro__])
+    return found, isinstance(3, kinds), issubclass(Double, kinds), issubclass(m._C._functions.AccumulateGrad, kinds)
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_node_cannot_be_made(derived):
+    Node = tj.autograd.graph.Node
+    with pytest.raises(TypeError, match="abstract"):
+        (type("Mine", (Node,), {}) if derived else Node)()
+
+
+def test_every_listed_node_class_is_a_node():
+    functions = tj._C._functions
+    assert all(issubclass(getattr(functions, name), tj.autograd.graph.Node) for name in dir(functions))

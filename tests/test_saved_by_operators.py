@@ -1,7 +1,7 @@
 """Which tensors each operator's node keeps, under which names, and the order in which hooks see them: as in PyTorch."""
 
 import pytest
-from side_by_side import agree, torch
+from side_by_side import agree, plain, torch
 
 import torchgrad_jax as tj
 
@@ -103,3 +103,42 @@ def recorded(m, operation):
 def test_saved_tensors_are_pytorchs(name):
     ours, theirs = recorded(tj, CASES[name]), recorded(torch, CASES[name])
     assert agree(ours, theirs), f"\nours:   {ours}\ntheirs: {theirs}"
+
+
+SHOWN = {
+    "sum": lambda m, x: x.sum(), "sum_dim": lambda m, x: x.sum((0, 1)), "mean": lambda m, x: x.mean(), "mean_dim": lambda m, x: x.mean(0, True),
+    "add": lambda m, x: x + x, "add_alpha": lambda m, x: m.add(x, x, alpha=2), "rsub": lambda m, x: 1 - x,
+    "view": lambda m, x: x.view(6), "expand": lambda m, x: x.expand(4, 2, 3), "unsqueeze": lambda m, x: x.unsqueeze(0),
+    "permute": lambda m, x: x.permute(1, 0), "transpose": lambda m, x: x.transpose(0, 1), "flip": lambda m, x: x.flip(0, 1),
+    "roll": lambda m, x: x.roll(1, 0), "rot90": lambda m, x: x.rot90(), "repeat": lambda m, x: x.repeat(2, 1), "select": lambda m, x: x.select(1, 2),
+    "diagonal": lambda m, x: x.diagonal(1), "unfold": lambda m, x: x.unfold(0, 2, 1),
+    "tril": lambda m, x: x.tril(-1), "unbind": lambda m, x: x.unbind(1)[0],
+    "split": lambda m, x: x.split(2, 1)[0], "split_with_sizes": lambda m, x: x.split([1, 2], 1)[0],
+    "as_strided": lambda m, x: x.as_strided((2,), (1,), 1),
+    "cat": lambda m, x: m.cat([x, x], 1), "stack": lambda m, x: m.stack([x, x]), "index": lambda m, x: x[m.tensor([0])],
+    "index_of_columns": lambda m, x: x[:, m.tensor([0])], "index_select": lambda m, x: x.index_select(1, m.tensor([0])),
+    "index_put": lambda m, x: x.index_put((m.tensor([0]),), x[0].detach(), accumulate=True), "clamp": lambda m, x: x.clamp(0.25, 0.5),
+    "sort_from_the_end": lambda m, x: x.sort(-1)[0], "mse_loss": lambda m, x: m.nn.functional.mse_loss(x, x.detach(), reduction="sum"),
+    "conv1d": lambda m, x: m.nn.functional.conv1d(x[None], m.ones(1, 2, 2, dtype=m.float64), padding=1),
+    "interpolate": lambda m, x: m.nn.functional.interpolate(x[None], scale_factor=2, mode="linear"),
+    "interpolate_to_size": lambda m, x: m.nn.functional.interpolate(x[None, None], size=(2, 2), mode="bilinear"),
+    "scatter_reduce": lambda m, x: x.scatter_reduce(0, m.tensor([[0, 1, 1]]), x.detach(), "amax"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_nodes_show_the_arguments_and_shapes_that_pytorchs_show(name):
+    def shown(m):
+        node = SHOWN[name](m, m.tensor([[0.3, 0.9, 0.5], [0.7, 0.2, 0.4]], dtype=m.float64, requires_grad=True)).grad_fn
+        return {n: plain(getattr(node, n)) for n in dir(node) if n.startswith("_saved_")}
+
+    assert shown(tj) == shown(torch)
+
+
+def test_shapes_are_shown_after_the_graph_is_freed():
+    x = tj.ones(2, 3, requires_grad=True)
+    y = x[:, tj.tensor([0])]
+    y.sum().backward()
+    assert y.grad_fn._saved_self_sym_sizes == (2, 3)
+    with pytest.raises(RuntimeError, match="freed"):
+        _ = y.grad_fn._saved_indices

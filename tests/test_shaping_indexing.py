@@ -207,6 +207,13 @@ OPERATORS = {
         for how in ("sum", "prod", "mean", "amax", "amin")
         for include in (True, False)
     },
+    **{
+        f"index_reduce {how} {include}": (
+            lambda t, a, b, how=how, include=include: a.index_reduce(0, t.tensor([0, 2, 0]), b, how, include_self=include), M, r(3, 4)
+        )
+        for how in ("prod", "mean", "amax", "amin")
+        for include in (True, False)
+    },
     "scatter_reduce ties": (lambda t, a, b: a.scatter_reduce(0, t.tensor(G * 0), b, "amax"), np.ones((3, 4)), np.ones((2, 4))),
     "scatter_reduce prod zero": (lambda t, a, b: a.scatter_reduce(0, t.tensor(G * 0), b, "prod"), np.ones((3, 4)), np.eye(2, 4)),
     "masked_scatter": (lambda t, a, b: a.masked_scatter(t.tensor(MASK), b), M, r(9)),
@@ -223,10 +230,11 @@ OPERATORS = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name):
     function, *arrays = OPERATORS[name]
-    compare(torchgrad_jax, torch, function, arrays, second="scatter_reduce" in name and "zero" not in name and "mean" not in name)
+    compare(torchgrad_jax, torch, function, arrays, second="_reduce" in name and "zero" not in name and "mean" not in name)
 
 
 INTEGERS = {

@@ -318,7 +318,7 @@ class GraphTask:
             extra = node.variable._extra
         if extra is not None and extra.post_hooks:
             for hook in list(extra.post_hooks.values()):
-                check_returned_none(hook(node.variable))
+                check_returned_none(hook(node.variable), node.variable)
         if node.hooks is not None and node.hooks.post:
             node_post_hooks(self.calculus, node, (), [grad])
 

@@ -104,9 +104,9 @@ def _replacement(hook: Any, given: tuple[Any, ...], replaced: Any) -> tuple[Any,
     return replaced
 
 
-def check_returned_none(returned: Any) -> None:
-    """PyTorch's refusal of what a post accumulate grad hook returned. RuntimeError for a Tensor, TypeError for anything else but None."""
-    if returned is not None:
+def check_returned_none(returned: Any, leaf: Tensor) -> None:
+    """PyTorch's refusal of what a post accumulate grad hook returned. RuntimeError for another Tensor, TypeError for anything else but None."""
+    if returned is not None and returned is not leaf:
         _check_tensor(returned)
         raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 

@@ -241,7 +241,8 @@ def interpolate(
         given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
     name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d"
-    bound = registry[name].bind((ARRAY, Static(out), Static(None if factors is None else tuple(map(float, factors))), Static(mode), Static(bool(align_corners))))
+    scales = None if factors is None else tuple(map(float, factors))
+    bound = registry[name].bind((ARRAY, Static(out), Static(scales), Static(mode), Static(bool(align_corners))))
     return apply(bound, (input,))
 
 

@@ -265,8 +265,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
     results: field names of a named tuple result.
-    inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one. method, toplevel, out: whether there is `Tensor.name`,
-        `torch.name`, an `out=` argument. aliases: further names.
+    inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
+    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument. aliases: further names.
     """
 
     def declare(function: Callable[..., Any]) -> Operator:

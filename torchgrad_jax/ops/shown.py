@@ -20,7 +20,8 @@ _NAMES = {
     "squeeze": _SHAPE, "squeeze_dim": _SHAPE, "squeeze_dims": _SHAPE, "unsqueeze": "dim",
     "permute": "dims", "transpose": "dim0 dim1", "flip": "dims", "roll": "shifts dims", "rot90": "k dims", "repeat": f"repeats {_SHAPE}",
     "select": f"dim {_SHAPE}", "slice": f"dim step {_SHAPE}", "diagonal": f"{_PART} {_SHAPE}", "diagonal_copy": f"{_PART} {_SHAPE}",
-    "unfold": f"dimension size step {_SHAPE}", "as_strided": "size stride storage_offset", "diag_embed": _PART, "tril": "diagonal", "triu": "diagonal",
+    "unfold": f"dimension size step {_SHAPE}", "as_strided": "size stride storage_offset",
+    "diag_embed": _PART, "tril": "diagonal", "triu": "diagonal",
     "unbind": "dim", "split": f"dim split_size {_SHAPE}", "split_with_sizes": f"dim split_sizes {_SHAPE}",
     "unsafe_split": f"dim split_size {_SHAPE}", "unsafe_split_with_sizes": f"dim split_sizes {_SHAPE}", "cat": "dim", "_stack": "dim",
     "select_scatter": "dim", "slice_scatter": "dim step", "diagonal_scatter": _PART,
@@ -89,7 +90,7 @@ def _unsigned(value: Any) -> Any:
 
 
 def _from_shape(shapes: dict[str, tuple[int, ...]], operand: str, what: str = "") -> Any:
-    """``sizes``, ``numel``, ``argsize_1`` or ``argsize_minus_1`` of an operand; ``sizes_opt`` of one that may not be given. None for anything else."""
+    """``sizes``, ``numel``, ``argsize_1`` or ``argsize_minus_1`` of an operand; ``sizes_opt`` of one that may be missing. None for anything else."""
     shape = shapes.get(f"{operand}_sym_sizes")
     if what == "sizes_opt":
         return (0,) if shape is None else shape

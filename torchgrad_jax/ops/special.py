@@ -156,6 +156,7 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
         return jnp.where(y != y, y, jnp.where(zero, 0, x * log(jnp.where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
 
     def grad_of_self(grad: Any, self: Any, other: Any) -> Any:
+        other = convert(other, grad.dtype)
         flat = (self == 0) & (other <= -shift)
         return grad * jnp.where(flat, 0, log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
 

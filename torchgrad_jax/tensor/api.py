@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.tensor import creation, formatting, functions, layout, legacy, methods
+from torchgrad_jax.tensor import creation, formatting, functions, layout, legacy, limits, methods
 from torchgrad_jax.tensor.generate import is_tensor
 from torchgrad_jax.tensor.overrides import guarded
 from torchgrad_jax.tensor.tensor import Size, Tensor
@@ -22,7 +22,7 @@ def public() -> dict[str, Any]:
     found.update(legacy.classes(), **layout.FORMATS, memory_format=layout.memory_format)
     found.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     found.update(
-        Tensor=Tensor, Size=Size, device=device, dtype=dtypes.dtype, is_inference=functions.is_inference,
+        Tensor=Tensor, Size=Size, finfo=limits.finfo, iinfo=limits.iinfo, device=device, dtype=dtypes.dtype, is_inference=functions.is_inference,
         set_printoptions=formatting.set_printoptions,
         get_default_dtype=dtypes.get_default_dtype, set_default_dtype=dtypes.set_default_dtype,
         set_default_device=creation.set_default_device, get_default_device=creation.get_default_device,

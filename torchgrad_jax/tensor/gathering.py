@@ -440,13 +440,15 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 _PUBLIC = {
-    "gather": gather, "take_along_dim": take_along_dim, "index_select": index_select, "take": take, "index_add": index_add, "index_reduce": index_reduce, "index_copy": index_copy,
+    "gather": gather, "take_along_dim": take_along_dim, "index_select": index_select, "take": take, "index_add": index_add,
+    "index_reduce": index_reduce, "index_copy": index_copy,
     "index_fill": index_fill, "scatter": scatter, "scatter_add": scatter_add, "scatter_reduce": scatter_reduce, "put": put_flat,
     "masked_scatter": masked_scatter, "index_put": index_put, "index_put_": index_put_, "select_scatter": select_scatter,
     "slice_scatter": slice_scatter, "diagonal_scatter": diagonal_scatter, "narrow_copy": narrow_copy,
 }  # fmt: skip
 TOPLEVEL = dict(_PUBLIC)
 METHODS = {
-    **_PUBLIC, "index_add_": index_add_, "index_reduce_": index_reduce_, "index_copy_": index_copy_, "index_fill_": index_fill_, "scatter_": scatter_, "scatter_add_": scatter_add_,
+    **_PUBLIC, "index_add_": index_add_, "index_reduce_": index_reduce_,
+    "index_copy_": index_copy_, "index_fill_": index_fill_, "scatter_": scatter_, "scatter_add_": scatter_add_,
     "scatter_reduce_": scatter_reduce_, "put_": put_flat_, "masked_scatter_": masked_scatter_,
 }  # fmt: skip

@@ -17,7 +17,9 @@ from torchgrad_jax.tensor import (
     indexing,
     linear_algebra,
     memory,
+    on_host,
     promoting,
+    questions,
     random,
     reductions,
     replay,
@@ -37,7 +39,7 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics, promoting)
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics, promoting, questions)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
@@ -260,6 +262,7 @@ _PROTOCOL: dict[str, Any] = {
     "__rpow__": _rpow,
     **memory.METHODS,
     **replay.METHODS,
+    **on_host.METHODS,
     "T": property(_transposed_property, doc="The dimensions in reverse order."),
     "mT": property(_mT, doc="The last two dimensions exchanged."),
     "fill_": _fill_,

@@ -147,7 +147,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 def _split_off(tensor: Tensor, by: Any, dim: int) -> tuple[Tensor, ...]:
-    """As `split`, but the pieces are no views."""
+    """As `split`, but the pieces are no views: they have memory of their own (PyTorch's share it, unnoticed)."""
     name, dim, parts = split_parts(tensor, by, dim)
     return apply(registry[f"unsafe_{name}"].bind((ARRAY, Static(dim), Static(tuple(parts)))), (tensor,))
 
@@ -432,7 +432,8 @@ TOPLEVEL = {
     **gathering.TOPLEVEL,
     "cat": cat, "stack": stack, "hstack": hstack, "vstack": vstack, "dstack": dstack, "column_stack": column_stack, "block_diag": block_diag,
     "atleast_1d": atleast_1d, "atleast_2d": atleast_2d, "atleast_3d": atleast_3d, "tensor_split": tensor_split, "unsafe_split": unsafe_split,
-    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk, "hsplit": hsplit,
+    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk,
+    "hsplit": hsplit,
     "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud, "roll": roll, "rot90": rot90, "tile": tile,
     "repeat_interleave": repeat_interleave, "diag": diag, "diag_embed": diag_embed, "diagflat": diagflat, "tril_indices": tril_indices,
     "triu_indices": triu_indices, "meshgrid": meshgrid, "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
@@ -442,7 +443,8 @@ TOPLEVEL = {
 METHODS = {
     **gathering.METHODS,
     "tensor_split": tensor_split, "unsafe_split": unsafe_split,
-    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,
+    "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk,
+    "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,
     "roll": roll, "rot90": rot90, "repeat": repeat, "tile": tile, "repeat_interleave": repeat_interleave, "diag": diag,
     "diag_embed": diag_embed, "diagflat": diagflat, "broadcast_to": broadcast_to, "ravel": ravel, "sum_to_size": sum_to_size,
 }  # fmt: skip

@@ -1,0 +1,54 @@
+"""What type promotion will do, asked beforehand; the limits of dtypes."""
+
+from __future__ import annotations
+
+import pytest
+from side_by_side import like_pytorch
+
+DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+
+
+@like_pytorch
+def test_every_pair_of_dtypes(m):
+    pairs = [(getattr(m, a), getattr(m, b)) for a in DTYPES for b in DTYPES]
+    return [str(m.promote_types(a, b)) for a, b in pairs], [m.can_cast(a, b) for a, b in pairs]
+
+
+@like_pytorch
+def test_numbers_and_0_dim_tensors_raise_the_category_only(m):
+    pairs = [
+        (m.tensor([1]), 1.0), (1, 2.0), (1, True), (m.tensor(1), m.tensor([1], dtype=m.int8)), (m.tensor([1], dtype=m.int8), 1), (m.tensor(1.0), 1j),
+        (m.tensor([1]), m.tensor(1.5)), (m.ones(1, dtype=m.bfloat16), m.ones(1, dtype=m.float16)),
+    ]  # fmt: skip
+    return [str(m.result_type(a, b)) for a, b in pairs]
+
+
+@pytest.mark.parametrize("call", ["promote_types", "can_cast"])
+def test_what_is_no_dtype_is_refused(call):
+    like_pytorch(lambda m: getattr(m, call)(m.int32, 3))()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_limits(name):
+    @like_pytorch
+    def check(m):
+        known = (m.iinfo if "int" in name else m.finfo)(getattr(m, name))
+        names = ["bits", "max", "min", "dtype"] + ([] if "int" in name else ["eps", "tiny", "smallest_normal", "resolution"])
+        return repr(known), [getattr(known, n) for n in names]
+
+    check()
+
+
+@like_pytorch
+def test_limits_of_another_kind_are_refused(m):
+    return m.finfo().dtype, m.iinfo(m.float32)
+
+
+@like_pytorch
+def test_shapes_that_broadcast(m):
+    return list(m.broadcast_shapes((2,), (3, 1), 1)), list(m.broadcast_shapes()), m.broadcast_shapes((2,), (3,))
+
+
+@like_pytorch
+def test_scalar_tensors_have_the_default_dtype(m):
+    return m.scalar_tensor(3), m.scalar_tensor(3, dtype=m.int32), m.ones(2, dtype=m.int32).type_as(m.ones(1))
