@@ -36,9 +36,10 @@ def compare(ours, theirs, line, raised, expected, values):
 
 def generate(seed, length):
     """A random program, what differed first, and whether values were looked at after each line."""
-    import torchgrad_jax
     from programs import Run
     from statements import STATEMENTS, Author
+
+    import torchgrad_jax
 
     chance = random.Random(seed)
     author = Author(lambda choices: chance.choice(list(choices)))
@@ -60,9 +61,9 @@ def generate(seed, length):
 def run(lines, values):
     """What differs first in a program; None where nothing does, or where it is no program."""
     import torch
+    from programs import Run
 
     import torchgrad_jax
-    from programs import Run
 
     ours, theirs = Run(torchgrad_jax), Run(torch)
     for line in lines:

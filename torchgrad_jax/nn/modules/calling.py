@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -108,8 +107,11 @@ def _call_with_hooks(module: Called, args: tuple[Any, ...], kwargs: dict[str, An
                 try:
                     result = _after(module, hook, args, kwargs, result)
                 except Exception as error:  # the first error is the one to raise
-                    warn_user(f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {error}", UserWarning)  # noqa: E501
+                    warn_user(SILENCED.format(error), UserWarning)
         raise
+
+
+SILENCED = "module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {}"
 
 
 def _before(module: Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -151,6 +153,12 @@ class BackwardHookFunction(Function):
         return grads
 
 
+NO_INPUTS = (
+    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs require gradients. See "
+    "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for more details."
+)
+
+
 class _Crossing:
     """One call of a module that has backward hooks: what the gradients at its outputs were, for the hooks at its inputs."""
 
@@ -172,18 +180,27 @@ class _Crossing:
         made, places, node = _watched(args)
         if node is not None:
             self.watches_inputs = True
-            node.register_hook(functools.partial(self._at_inputs, places))
+
+            def hook(grads: tuple[Any, ...], _: Any) -> Any:
+                return self._at_inputs(places, grads)
+
+            node.register_hook(hook)
         return made
 
     def leave(self, result: Any) -> Any:
         """The result of `forward`, watched."""
         results = result if isinstance(result, tuple) else (result,)
         if not isinstance(result, (Tensor, tuple)):
-            warn_user(f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}", UserWarning)
+            text = f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}"
+            warn_user(text, UserWarning)
             return result
         made, places, node = _watched(results)
         if node is not None:
-            node.register_prehook(functools.partial(self._at_outputs, places, len(results)))
+
+            def hook(grads: tuple[Any, ...]) -> Any:
+                return self._at_outputs(places, len(results), grads)
+
+            node.register_prehook(hook)
         return made if isinstance(result, tuple) else made[0]
 
     def _at_outputs(self, places: list[int], size: int, grads: tuple[Any, ...]) -> Any:
@@ -198,6 +215,7 @@ class _Crossing:
         return tuple(grad_output[i] for i in places)
 
     def _without_inputs(self, grad_output: tuple[Any, ...]) -> None:
+        warn_user(NO_INPUTS, UserWarning)
         nothing = (None,) * self.inputs
         for hook in self.hooks:
             found = hook.function(self.module, nothing, grad_output)
@@ -207,7 +225,7 @@ class _Crossing:
                 )
         self.grad_outputs = None
 
-    def _at_inputs(self, places: list[int], grads: tuple[Any, ...], _: Any) -> Any:
+    def _at_inputs(self, places: list[int], grads: tuple[Any, ...]) -> Any:
         if self.grad_outputs is None:  # the gradient came by another way than the outputs
             return None
         grad_input = _spread(grads, places, self.inputs)
@@ -242,7 +260,6 @@ def _spread(grads: tuple[Any, ...], places: list[int], size: int) -> tuple[Any, 
 
 
 def _as_many(found: Any, replaced: tuple[Any, ...], who: str, what: str) -> tuple[Any, ...]:
-    found = found if isinstance(found, tuple) else (found,)
     if len(found) != len(replaced):
         raise RuntimeError(f"{who} returned an invalid number of {what}, got {len(found)}, but expected {len(replaced)}")
     return found
