@@ -226,7 +226,8 @@ class Author:
         if a is None:
             return None
         # Another shape is an error only later, and not always the same; memory of another tensor's view has no way back to a base.
-        b = self.some(lambda x: x.shape == self.of(a).shape and x._base is None and not x.is_inference() and x.untyped_storage().nbytes() == 8 * x.numel())
+        shape = self.of(a).shape
+        b = self.some(lambda x: x.shape == shape and x._base is None and not x.is_inference() and x.untyped_storage().nbytes() == 8 * x.numel())
         if b is None:
             return None
         made = self.pick([b, b, f"plain({b}.detach() * 2)", self.number()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
@@ -77,8 +77,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that `tensor` stands for. RuntimeError where it does not require a gradient."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    node, output_nr = tensor._edge()
-    return GradientEdge(cast(Node, node), output_nr)
+    return GradientEdge(*tensor._edge())
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
