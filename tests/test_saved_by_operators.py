@@ -122,6 +122,7 @@ SHOWN = {
     "conv1d": lambda m, x: m.nn.functional.conv1d(x[None], m.ones(1, 2, 2, dtype=m.float64), padding=1),
     "interpolate": lambda m, x: m.nn.functional.interpolate(x[None], scale_factor=2, mode="linear"),
     "interpolate_to_size": lambda m, x: m.nn.functional.interpolate(x[None, None], size=(2, 2), mode="bilinear"),
+    "cdist": lambda m, x: m.cdist(x, x.detach(), p=3.0),
     "scatter_reduce": lambda m, x: x.scatter_reduce(0, m.tensor([[0, 1, 1]]), x.detach(), "amax"),
 }  # fmt: skip
 
