@@ -122,7 +122,6 @@ SHOWN = {
     "conv1d": lambda m, x: m.nn.functional.conv1d(x[None], m.ones(1, 2, 2, dtype=m.float64), padding=1),
     "interpolate": lambda m, x: m.nn.functional.interpolate(x[None], scale_factor=2, mode="linear"),
     "interpolate_to_size": lambda m, x: m.nn.functional.interpolate(x[None, None], size=(2, 2), mode="bilinear"),
-    "cdist": lambda m, x: m.cdist(x, x.detach(), p=3.0),
     "scatter_reduce": lambda m, x: x.scatter_reduce(0, m.tensor([[0, 1, 1]]), x.detach(), "amax"),
 }  # fmt: skip
 
@@ -143,3 +142,10 @@ def test_shapes_are_shown_after_the_graph_is_freed():
     assert y.grad_fn._saved_self_sym_sizes == (2, 3)
     with pytest.raises(RuntimeError, match="freed"):
         _ = y.grad_fn._saved_indices
+
+
+@pytest.mark.parametrize("name", ["pdist", "cdist"])
+def test_distances_show_their_exponent(name):
+    x = tj.ones(3, 2, requires_grad=True)
+    y = tj.pdist(x, 3.0) if name == "pdist" else tj.cdist(x, tj.zeros(2, 2), 3.0)
+    assert y.grad_fn._saved_p == 3.0
