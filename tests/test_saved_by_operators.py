@@ -142,3 +142,10 @@ def test_shapes_are_shown_after_the_graph_is_freed():
     assert y.grad_fn._saved_self_sym_sizes == (2, 3)
     with pytest.raises(RuntimeError, match="freed"):
         _ = y.grad_fn._saved_indices
+
+
+@pytest.mark.parametrize("name", ["pdist", "cdist"])
+def test_distances_show_their_exponent(name):
+    x = tj.ones(3, 2, requires_grad=True)
+    y = tj.pdist(x, 3.0) if name == "pdist" else tj.cdist(x, tj.zeros(2, 2), 3.0)
+    assert y.grad_fn._saved_p == 3.0

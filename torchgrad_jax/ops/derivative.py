@@ -86,7 +86,7 @@ class Plan:
         absent = {p.name for p in bound.operator.schema.parameters if p.is_tensor and p.name in bound.statics}
         tensors = {n for n, spec in zip(bound.names, self._sig.specs, strict=True) if isinstance(spec, Aval) or n == "other"}
         tensors |= absent | set(bound.operator.results or ("result",))
-        others = {*more, *bound.names, *bound.statics, *sizes(self._sig)}
+        others = {*more, *bound.names, *bound.statics, *sizes(self._sig)} - ({"dims"} if "indices" in bound.names else set())
         return {n: n in tensors for n in sorted(names) if n in tensors or n in others}
 
     def static(self, name: str) -> Any:

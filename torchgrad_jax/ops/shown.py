@@ -34,7 +34,7 @@ _NAMES = {
     "_avg_pool2d": "kernel_size padding ceil_mode count_include_pad divisor_override",
     "multi_margin_loss": "p margin weight reduction", "multilabel_margin_loss": "reduction",
     "native_batch_norm": "eps training=True running_mean=None running_var=None", "native_batch_norm_eval": "eps training=False",
-    "native_group_norm": "eps", "embedding": "sparse=False weight_sym_argsize_0",
+    "native_group_norm": "eps", "pdist": "p", "_cdist": "p", "embedding": "sparse=False weight_sym_argsize_0",
 }  # fmt: skip
 for _modes, _scales in (
     ("nearest1d nearest_exact1d linear1d", "scales"),
