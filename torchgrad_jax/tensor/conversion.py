@@ -15,6 +15,7 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
 from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.legacy import tensortype
+from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor, created
 
 
@@ -106,15 +107,16 @@ def __repr__(self: Tensor) -> str:
         made_by = None if node is None else type(node).__name__
     except RuntimeError:  # autograd cannot follow what became of the view
         made_by = "Invalid"
-    name = "tensor" if type(self) is Tensor else type(self).__name__
-    return formatting.tensor_str(
+    plain = type(self) is Tensor or type(self) is Parameter
+    text = formatting.tensor_str(
         np.asarray(_content(self, "is_nonzero")),
-        prefix=f"{name}(",
+        prefix="tensor(" if plain else f"{type(self).__name__}(",
         requires_grad=self.requires_grad,
         grad_fn_name=made_by,
         device_suffix=None if where is CPU else f"device='{where}'",
         default_dtype=dtypes.get_default_dtype().name,
     )
+    return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"
 
 
 # ---------------------------------------------------------------------- dtype and device

@@ -48,6 +48,8 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
     _check_class(cls)
     if not isinstance(data, Tensor):
         raise TypeError(f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}")
+    if require_grad and not dtypes.is_float(data._aval.dtype):
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     made = retyped(detached(data), cls)
     if require_grad:
         with DisableTorchFunctionSubclass():

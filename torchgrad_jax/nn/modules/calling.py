@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -151,6 +150,12 @@ class BackwardHookFunction(Function):
         return grads
 
 
+NO_INPUTS = (
+    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs require gradients. See "
+    "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for more details."
+)
+
+
 class _Crossing:
     """One call of a module that has backward hooks: what the gradients at its outputs were, for the hooks at its inputs."""
 
@@ -172,7 +177,11 @@ class _Crossing:
         made, places, node = _watched(args)
         if node is not None:
             self.watches_inputs = True
-            node.register_hook(functools.partial(self._at_inputs, places))
+
+            def hook(grads: tuple[Any, ...], _: Any) -> Any:
+                return self._at_inputs(places, grads)
+
+            node.register_hook(hook)
         return made
 
     def leave(self, result: Any) -> Any:
@@ -183,7 +192,11 @@ class _Crossing:
             return result
         made, places, node = _watched(results)
         if node is not None:
-            node.register_prehook(functools.partial(self._at_outputs, places, len(results)))
+
+            def hook(grads: tuple[Any, ...]) -> Any:
+                return self._at_outputs(places, len(results), grads)
+
+            node.register_prehook(hook)
         return made if isinstance(result, tuple) else made[0]
 
     def _at_outputs(self, places: list[int], size: int, grads: tuple[Any, ...]) -> Any:
@@ -198,6 +211,8 @@ class _Crossing:
         return tuple(grad_output[i] for i in places)
 
     def _without_inputs(self, grad_output: tuple[Any, ...]) -> None:
+        if self.hooks:
+            warn_user(NO_INPUTS, UserWarning)
         nothing = (None,) * self.inputs
         for hook in self.hooks:
             found = hook.function(self.module, nothing, grad_output)
@@ -207,7 +222,7 @@ class _Crossing:
                 )
         self.grad_outputs = None
 
-    def _at_inputs(self, places: list[int], grads: tuple[Any, ...], _: Any) -> Any:
+    def _at_inputs(self, places: list[int], grads: tuple[Any, ...]) -> Any:
         if self.grad_outputs is None:  # the gradient came by another way than the outputs
             return None
         grad_input = _spread(grads, places, self.inputs)
@@ -242,7 +257,6 @@ def _spread(grads: tuple[Any, ...], places: list[int], size: int) -> tuple[Any, 
 
 
 def _as_many(found: Any, replaced: tuple[Any, ...], who: str, what: str) -> tuple[Any, ...]:
-    found = found if isinstance(found, tuple) else (found,)
     if len(found) != len(replaced):
         raise RuntimeError(f"{who} returned an invalid number of {what}, got {len(found)}, but expected {len(replaced)}")
     return found

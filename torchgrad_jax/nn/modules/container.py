@@ -107,7 +107,7 @@ class ModuleList(_Numbered):
         return type(self)(module for _, module in items)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
-        return ModuleList([*self, *other])
+        return ModuleList(list(self) + list(other))
 
     def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-from torchgrad_jax.nn.modules.calling import Called
+from torchgrad_jax.nn.modules.calling import (
+    Called,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 from torchgrad_jax.nn.modules.registry import Registry
 from torchgrad_jax.nn.modules.state import Stateful
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.tensor.memory import set_data
 from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = [
+    "Module", "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]  # fmt: skip
 
 
 class Module(Registry, Called, Stateful):

@@ -252,8 +252,11 @@ class Registry:
 
 
 def _typename(x: Any) -> str:
-    """The type as PyTorch names it in messages: of tensors it tells dtype and device."""
-    return x.type() if isinstance(x, Tensor) else type(x).__name__
+    """The type as PyTorch names it in messages: of tensors it tells dtype and device, of others the module."""
+    if isinstance(x, Tensor):
+        return x.type()
+    kind = type(x)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _join(prefix: str, name: str) -> str:

@@ -28,12 +28,6 @@ class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpec
 IncompatibleKeys.__name__ = "_IncompatibleKeys"
 
 
-class StateDict(OrderedDict[str, Any]):
-    """A state with `_metadata`, the versions of the modules that it is of."""
-
-    _metadata: OrderedDict[str, dict[str, Any]]
-
-
 class Stateful:
     """The part of Module that is saved and loaded."""
 
@@ -64,8 +58,8 @@ class Stateful:
     def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The parameters and persistent buffers by dotted name, detached unless keep_vars; put into `destination` if it is given."""
         if destination is None:
-            destination = StateDict()
-            destination._metadata = OrderedDict()
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()  # the versions of the modules that it is the state of
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata
@@ -100,7 +94,7 @@ class Stateful:
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
-        self._load(given, "", metadata, assign, strict, missing, unexpected, errors)
+        self._load(given, "", metadata, assign, missing, unexpected, errors)
         if strict:
             if unexpected:
                 errors.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
@@ -111,16 +105,16 @@ class Stateful:
         return IncompatibleKeys(missing, unexpected)
 
     def _load(
-        self, given: Any, prefix: str, metadata: Any, assign: bool, strict: bool, missing: list[str], unexpected: list[str], errors: list[str]
+        self, given: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]
     ) -> None:
         local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
         if assign:
             local["assign_to_params_buffers"] = True
-        self._load_from_state_dict(given, prefix, local, strict, missing, unexpected, errors)
+        self._load_from_state_dict(given, prefix, local, True, missing, unexpected, errors)
         for name, module in self._modules.items():
             if module is not None:
                 below = f"{prefix}{name}."
-                module._load({k: v for k, v in given.items() if k.startswith(below)}, below, metadata, assign, strict, missing, unexpected, errors)
+                module._load({k: v for k, v in given.items() if k.startswith(below)}, below, metadata, assign, missing, unexpected, errors)
         keys = IncompatibleKeys(missing, unexpected)
         for hook in list(self._load_state_dict_post_hooks.values()):
             if hook(self, keys) is not None:
