@@ -82,7 +82,10 @@ def test_a_loss_is_its_functional(name, options):
     assert agree(outcome(tj), outcome(torch))
 
 
-@pytest.mark.parametrize("name", ["kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_", "uniform_", "normal_", "ones_", "zeros_"])
+INITS = ["kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_", "uniform_", "normal_", "ones_", "zeros_"]
+
+
+@pytest.mark.parametrize("name", INITS)
 def test_initial_weights_are_drawn_as_pytorch_draws_them(name):
     def outcome(m):
         m.manual_seed(1)

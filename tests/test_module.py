@@ -309,9 +309,9 @@ def test_what_backward_hooks_may_return(m):
         layer, x = m.nn.Linear(2, 2), m.ones(rows, 2, requires_grad=True)
         for wrong in (lambda g: g * 2, lambda g: (g, g), lambda g: 3, lambda g: (None,), lambda g: (g * 2,)):
             with layer.register_full_backward_pre_hook(lambda _, out, w=wrong: w(out[0])):
-                found.append(caught(lambda: layer(x).sum().backward()))
+                found.append(caught(lambda run=layer, x=x: run(x).sum().backward()))
             with layer.register_full_backward_hook(lambda _, into, out, w=wrong: w(into[0])):
-                found.append(caught(lambda: layer(x).sum().backward()))
+                found.append(caught(lambda run=layer, x=x: run(x).sum().backward()))
     return found
 
 

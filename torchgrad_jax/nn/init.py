@@ -1,4 +1,5 @@
-"""`torch.nn.init`: initial contents of parameters. The same seed gives PyTorch's numbers. All write in place, without a graph, and return the tensor."""
+"""`torch.nn.init`: initial contents of parameters. The same seed gives PyTorch's numbers. All write in place, without a graph, and return the
+tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ __all__ = [
     "zeros_",
 ]  # fmt: skip
 
-_GAINS: dict[str, float] = {name: 1 for name in ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")}
+_PLAIN = "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"
+_GAINS: dict[str, float] = {name: 1 for name in _PLAIN}
 _GAINS |= {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 

@@ -16,8 +16,8 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
-from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.parameter import Parameter
+from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 
 _new = object.__new__

@@ -73,7 +73,8 @@ def _inplace_with_alpha(name: str) -> Any:
         if len(args) == 1 and type(args[0]) in (Tensor, float, int):
             if not kwargs:
                 return fast(self, args[0])
-            if len(kwargs) == 1 and type(self) is Tensor and type(kwargs.get("alpha")) in (float, int) and not per_thread.recorder.rare:
+            plain = type(self) is Tensor or type(self) is Parameter
+            if plain and len(kwargs) == 1 and type(kwargs.get("alpha")) in (float, int) and not per_thread.recorder.rare:
                 return write(self, args[0], **kwargs)
         return general(self, *args, **kwargs)
 

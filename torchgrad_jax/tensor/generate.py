@@ -190,7 +190,7 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     target = operands[0]
     values = []
     for o in operands:
-        if type(o) is Tensor:
+        if type(o) is Tensor or type(o) is Parameter:
             if o._view is not None or (o._rg and rec.grad_enabled):
                 return apply_inplace(bound, operands)
             o = o._value if o._storage is None else o._read()

@@ -280,7 +280,8 @@ def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[.
 
     def call(self: Tensor, key: Any) -> Any:
         kind = type(key)
-        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
+        plain = (type(self) is Tensor or type(self) is Parameter) and not _active_modes
+        if plain and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
             return implementation(self, key)
         return answer(public, implementation, (self, key), {})
 

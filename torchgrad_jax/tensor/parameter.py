@@ -17,7 +17,7 @@ class _IsParameter(type):
         return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
 
 
-class Parameter(Tensor, metaclass=_IsParameter):
+class Parameter(Tensor, metaclass=_IsParameter):  # type: ignore[misc] - Tensor has a metaclass for the type checker only
     """`nn.Parameter(data, requires_grad=True)`: a leaf on the memory of `data` (an empty tensor if there is none).
 
     Where `data` is of a subclass of Tensor, so is the Parameter. RuntimeError where such a class's `detach` gives another class, or where a dtype

@@ -107,8 +107,11 @@ def _call_with_hooks(module: Called, args: tuple[Any, ...], kwargs: dict[str, An
                 try:
                     result = _after(module, hook, args, kwargs, result)
                 except Exception as error:  # the first error is the one to raise
-                    warn_user(f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {error}", UserWarning)  # noqa: E501
+                    warn_user(SILENCED.format(error), UserWarning)
         raise
+
+
+SILENCED = "module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {}"
 
 
 def _before(module: Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -188,7 +191,8 @@ class _Crossing:
         """The result of `forward`, watched."""
         results = result if isinstance(result, tuple) else (result,)
         if not isinstance(result, (Tensor, tuple)):
-            warn_user(f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}", UserWarning)
+            text = f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}"
+            warn_user(text, UserWarning)
             return result
         made, places, node = _watched(results)
         if node is not None:
@@ -211,8 +215,7 @@ class _Crossing:
         return tuple(grad_output[i] for i in places)
 
     def _without_inputs(self, grad_output: tuple[Any, ...]) -> None:
-        if self.hooks:
-            warn_user(NO_INPUTS, UserWarning)
+        warn_user(NO_INPUTS, UserWarning)
         nothing = (None,) * self.inputs
         for hook in self.hooks:
             found = hook.function(self.module, nothing, grad_output)

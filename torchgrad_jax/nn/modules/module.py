@@ -67,7 +67,7 @@ class Module(Registry, Called, Stateful):
             if grad is None:
                 continue
             if set_to_none:
-                p.grad = None
+                p.grad = None  # type: ignore[attr-defined] - put onto Tensor by autograd
             else:
                 grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
                 grad.zero_()

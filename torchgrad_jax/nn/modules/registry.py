@@ -18,7 +18,7 @@ class _IsBuffer(type):
         return isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
 
 
-class Buffer(Tensor, metaclass=_IsBuffer):
+class Buffer(Tensor, metaclass=_IsBuffer):  # type: ignore[misc] - Tensor has a metaclass for the type checker only
     """`nn.Buffer(data, persistent=True)`: a tensor that becomes a module's buffer when it is assigned to one."""
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:

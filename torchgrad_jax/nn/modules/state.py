@@ -143,8 +143,8 @@ class Stateful:
             missing_keys.append(prefix + _EXTRA)
         if strict:
             for key in state_dict:
-                first = key[len(prefix) :].split(".")
-                known = first[0] in self._modules if len(first) > 1 else first[0] in own or first[0] in self._modules or (first[0] == _EXTRA and has_extra)
+                name, _, below = key[len(prefix) :].partition(".")
+                known = name in self._modules or (not below and (name in own or (name == _EXTRA and has_extra)))
                 if key.startswith(prefix) and not known:
                     unexpected_keys.append(key)
 
