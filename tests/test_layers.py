@@ -115,7 +115,6 @@ WRONG = {
     "embedding weight": lambda m: m.nn.Embedding(3, 2, _weight=m.ones(1, 1)),
     "conv groups": lambda m: m.nn.Conv2d(3, 4, 2, groups=2),
     "conv no groups": lambda m: m.nn.Conv2d(3, 4, 2, groups=0),
-    "conv padding": lambda m: m.nn.Conv2d(2, 4, 2, padding="x"),
     "conv same": lambda m: m.nn.Conv1d(2, 3, 1, padding="same", stride=2),
     "conv channels": lambda m: m.nn.Conv2d(2, 4, 3)(m.ones(1, 1, 4, 4)),
     "batch_norm1d": lambda m: m.nn.BatchNorm1d(2)(m.ones(2)),
@@ -138,6 +137,13 @@ WRONG = {
 def test_wrong_arguments_are_refused_in_pytorchs_words(name):
     ours, theirs = error_of(lambda: WRONG[name](tj)), error_of(lambda: WRONG[name](torch))
     assert ours == theirs and ours is not None
+
+
+@pytest.mark.parametrize("option", ["padding", "padding_mode"])
+def test_an_unknown_padding_is_refused_with_those_there_are(option):
+    """In any order: PyTorch prints a set."""
+    ours, theirs = (error_of(lambda m=m: m.nn.Conv2d(2, 4, 2, **{option: "x"})) for m in (tj, torch))
+    assert ours is not None and theirs is not None and ours[0] == theirs[0] and sorted(ours[1]) == sorted(theirs[1])
 
 
 @like_pytorch
