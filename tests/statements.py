@@ -16,6 +16,11 @@ def overlaps_itself(x):
     return x.numel() != len(set(places.as_strided(x.shape, x.stride(), x.storage_offset()).flatten().tolist())) if x.numel() else False
 
 
+def memory(x):
+    """Where a tensor's memory is."""
+    return x.untyped_storage().data_ptr()
+
+
 class Author:
     """Writes a program, running each line through PyTorch to know what tensors there are. `pick` chooses from a sequence."""
 
@@ -23,6 +28,8 @@ class Author:
         self.pick = pick
         self.run = Run(torch)
         self.count = 0
+        self.viewed: set[int] = set()
+        self.twinned: set[int] = set()
         self.lines = []
 
     def line(self, statement):
@@ -39,6 +46,7 @@ class Author:
             if x is not before.get(name) and x._base is None and not x.is_contiguous() and not any(x is t for t in before.values()):
                 self.run.do(f"{where}{name} = plain({name})")
                 line += f"; {name} = plain({name})"
+        self.viewed |= {memory(x) for x in self.run.tensors().values() if x._base is not None and x.requires_grad}
         self.lines.append(line)
         return line, raised
 
@@ -59,6 +67,20 @@ class Author:
     def target(self, wanted=lambda x: True):
         """A tensor to write to. Where elements overlap under other indices, PyTorch reads what it has just written."""
         return self.some(lambda x: not overlaps_itself(x) and wanted(x))
+
+    def viewable(self, wanted=lambda x: True):
+        """A tensor to view. Where `data` was taken of it, that is left out for tensors that require a gradient: see `twinnable`."""
+        return self.some(lambda x: not (x.requires_grad and memory(x) in self.twinned) and wanted(x))
+
+    def viewable_target(self):
+        """A tensor to write to a view of."""
+        return self.viewable(lambda x: not overlaps_itself(x))
+
+    def twinnable(self, wanted=lambda x: True):
+        """A tensor to write to by way of `data`. To PyTorch what was saved of views is then the new content, to us the old one."""
+        name = self.some(lambda x: memory(x) not in self.viewed and wanted(x))
+        self.twinned |= set() if name is None else {memory(self.of(name))}
+        return name
 
     def of(self, name):
         return self.run.space[name]
@@ -127,7 +149,9 @@ class Author:
         return self.pick([f"{self.fresh()} = {a}[{key}]", f"{a}[{key}] = {self.number()}", f"{a}[{key}] *= 2"])
 
     def twin(self):
-        return f"{self.fresh()} = {self.some()}.{self.pick(['detach()', 'detach()', 'data', 'contiguous()', 'clone()'])}"
+        made = self.pick(["detach()", "detach()", "data", "contiguous()", "clone()"])
+        a = self.twinnable() if made == "data" else self.some()
+        return a and f"{self.fresh()} = {a}.{made}"
 
     def name(self):
         a = self.some()
@@ -136,11 +160,13 @@ class Author:
     # ------------------------------------------------------------------ views
 
     def item(self):
-        a = self.some()
+        a = self.viewable()
+        if a is None:
+            return None
         return f"{self.fresh()} = {a}[{self.key(a)}]"
 
     def part(self):
-        a = self.some(lambda x: x.dim())
+        a = self.viewable(lambda x: x.dim())
         if a is None:
             return None
         dim = self.dim(a)
@@ -150,7 +176,9 @@ class Author:
         return f"{self.fresh()} = {a}.{self.pick([selected, f'narrow({dim}, {start}, {self.pick(range(n - start + 1))})'])}"
 
     def reorder(self):
-        a = self.some()
+        a = self.viewable()
+        if a is None:
+            return None
         order = list(range(self.of(a).dim()))
         order = [order.pop(self.pick(range(len(order)))) for _ in order[:]]
         transposed = f"transpose({self.dim(a)}, {self.dim(a)})"
@@ -167,11 +195,13 @@ class Author:
         return self.pick([(n,), (-1,), (n, 1), (1, n), tuple(self.of(a).shape[::-1])] + [(m, n // m) for m in (2, 3, 4) if n and n % m == 0])
 
     def reshape(self):
-        a = self.some()
+        a = self.viewable()
+        if a is None:
+            return None
         return f"{self.fresh()} = {a}.{self.pick(['view', 'reshape'])}({self.sizes(a)})"
 
     def stretch(self):
-        a = self.some(lambda x: x.numel() < 20 and x.dim() < 3)
+        a = self.viewable(lambda x: x.numel() < 20 and x.dim() < 3)
         if a is None:
             return None
         size = tuple(self.pick([-1, 2, 3]) if n == 1 else self.pick([-1, n]) for n in self.of(a).shape)
@@ -179,18 +209,20 @@ class Author:
         return f"{self.fresh()} = {a}.{made}"
 
     def shrink(self):
-        a = self.some()
+        a = self.viewable()
+        if a is None:
+            return None
         diagonal = f"diagonal({self.pick(['', 1, -1])})"
         made = self.pick(["squeeze()", f"squeeze({self.dim(a)})", diagonal, diagonal, "flatten()", "unfold(0, 2, 1)"])
         return f"{self.fresh()} = {a}.{made}"
 
     def strided(self):
-        a = self.some(lambda x: x.numel())
+        a = self.viewable(lambda x: x.numel())
         size, stride = self.pick([((2,), (1,)), ((2,), (2,)), ((2, 2), (1, 2)), ((4,), (1,)), ((3,), (0,))])
         return None if a is None else f"{self.fresh()} = {a}.as_strided({size}, {stride}{self.pick(['', '', ', 0'])})"
 
     def several(self):
-        a = self.some(lambda x: x.dim())
+        a = self.viewable(lambda x: x.dim())
         if a is None:
             return None
         dim = self.dim(a)
@@ -203,38 +235,50 @@ class Author:
 
     def write(self):
         a = self.target()
+        if a is None:
+            return None
         operation = self.pick(["add_", "mul_", "sub_", "copy_", "div_"])
         return f"{a}.{operation}({self.source(a) if self.pick([True, True, False]) else self.number()})"
 
     def write_function(self):
-        return f"{self.target()}.{self.pick(['zero_()', 'fill_(2.5)', 'tanh_()', 'exp_()', 'sin_()', 'neg_()', 'clamp_(min=0.0)', 'sigmoid_()'])}"
+        a = self.target()
+        return a and f"{a}.{self.pick(['zero_()', 'fill_(2.5)', 'tanh_()', 'exp_()', 'sin_()', 'neg_()', 'clamp_(min=0.0)', 'sigmoid_()'])}"
 
     def write_item(self):
-        a = self.target()
+        a = self.viewable_target()
+        if a is None:
+            return None
         return f"{a}[{self.key(a)}] {self.pick(['=', '=', '=', '*=', '+='])} {self.pick([lambda: self.source(a), self.number])()}"
 
     def write_masked(self):
         a = self.target()
+        if a is None:
+            return None
         return self.pick([f"{a}.masked_fill_({a} > 0, {self.number()})", f"{a}[{a} > 0] = {self.number()}"])
 
     def write_data(self):
-        return f"{self.target()}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
+        a = self.twinnable(lambda x: not overlaps_itself(x))
+        return a and f"{a}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
 
     def set_data(self):
         # A view with new memory is no view here; whose memory an inference tensor's is, is not a tensor's own matter here.
-        a = self.some(lambda x: x._base is None and not x.is_inference())
+        a = self.twinnable(lambda x: x._base is None and not x.is_inference())
         if a is None:
             return None
         # Another shape is an error only later, and not always the same; memory of another tensor's view has no way back to a base.
         shape = self.of(a).shape
-        b = self.some(lambda x: x.shape == shape and x._base is None and not x.is_inference() and x.untyped_storage().nbytes() == 8 * x.numel())
-        if b is None:
+        whole = self.twinnable(
+            lambda x: x.shape == shape and x._base is None and not x.is_inference() and x.untyped_storage().nbytes() == 8 * x.numel()
+        )
+        if whole is None:
             return None
-        made = self.pick([b, b, f"plain({b}.detach() * 2)", self.number()])
+        made = self.pick([whole, whole, f"plain({whole}.detach() * 2)", self.number()])
         return f"{a}.data = {made} if not torch.is_inference_mode_enabled() else {a}"
 
     def out(self):
         a = self.target()
+        if a is None:
+            return None
         b = self.source(a)
         if b not in self.run.space or self.of(b).shape != self.of(a).shape:
             return None

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import torchgrad_jax
 from torchgrad_jax.tensor.formatting import (
     get_printoptions,
     needs_dtype_suffix,
@@ -268,3 +269,12 @@ def test_summary_of_a_huge_array_touches_only_what_is_shown() -> None:
     text = tensor_str(huge)
     assert time.perf_counter() - start < 1.0
     assert text.count("1.") == 4 * 6 * 6
+
+
+def test_a_view_that_autograd_has_lost_is_printed_as_invalid() -> None:
+    a = torchgrad_jax.ones(1, requires_grad=True)
+    with torchgrad_jax.no_grad():
+        b = a[:]
+        b *= 2
+    assert repr(b) == str(b) == "tensor([2.], grad_fn=<Invalid>)"
+    assert repr(a) == "tensor([2.], requires_grad=True)"

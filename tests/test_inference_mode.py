@@ -417,3 +417,33 @@ def test_training_goes_on_beside_inference_tensors(m):
         with m.inference_mode():
             kept.append((w * w).sum())
     return w, [k.item() for k in kept], [k.is_inference() for k in kept], w._version
+
+
+@like_pytorch
+def test_a_view_of_a_twin_counts_no_versions(m):
+    twin = inference(m).detach()
+    view, raised = twin[1:], error_of(lambda: twin.add_(1))
+    return raised, twin._version, error_of(lambda: view._version), view.is_inference(), error_of(lambda: view.add_(1)), twin
+
+
+@like_pytorch
+def test_views_of_an_inference_tensor_are_first_outputs(m):
+    return [v.output_nr for v in inference(m).unbind(0)]
+
+
+@like_pytorch
+def test_a_write_from_a_tracked_tensor_is_refused_after_the_fact(m):
+    x, w = inference(m), leaf(m, 2.0, 4.0, 5.0, 8.0, dtype="float32")
+    return error_of(lambda: x.div_(w)), x, x.requires_grad
+
+
+@like_pytorch
+def test_a_view_made_in_the_mode_is_one_whatever_is_made_of_it(m):
+    x = leaf(m, 1.0, 2.0) * 1
+    with m.inference_mode():
+        v = x.view(2, 1)
+    with m.no_grad():
+        w = v.view(2)
+    part = v.unbind(0)[0]
+    x.mul_(2)
+    return error_of(lambda: w.grad_fn), error_of(lambda: part.grad_fn)

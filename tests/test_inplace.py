@@ -382,3 +382,15 @@ def test_nothing_overlaps_in_an_empty_part_of_an_expanded_tensor():
         x[:, 1:, None, 0] = -1.5
         x[:, 1:].add_(1)
     """)
+
+
+def test_what_was_saved_of_a_view_made_anew_is_named_as_a_strided_view():
+    same("""
+        a = leaf(2, 3)
+        x = a.square()
+        v = x[:, 1]
+        v.mul_(2)
+        v.mul_(v)
+        v.sum().backward()
+        assert a.grad is None
+    """)

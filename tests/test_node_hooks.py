@@ -145,3 +145,14 @@ def test_the_hooks_of_a_tensor_can_be_listed(m):
     y, before = x * 2, x._backward_hooks
     handle = y.register_hook(print)
     return before, len(y._backward_hooks), handle.id in y._backward_hooks, handle.remove(), len(y._backward_hooks), m.ones(1)._backward_hooks
+
+
+@like_pytorch
+def test_a_hook_sees_no_gradient_where_the_edge_leads_nowhere(m):
+    x, seen = leaf(m, 1.0, 2.0), []
+    with m.no_grad():
+        v = x[:]
+    y = v[1]
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append([shown(inputs), shown(outputs)]))
+    y.backward()
+    return seen

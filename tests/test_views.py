@@ -458,3 +458,40 @@ def test_assigned_tensors_are_seen_without_leading_ones_and_expanded():
         z = leaf(2, 3) * 1
         z[1] = leaf(1, 1, seed=1)
     """)
+
+
+def test_a_view_without_history_is_no_root_of_a_backward_pass():
+    same("""
+        x = leaf(4)
+        with torch.no_grad(): v = x[1]
+        assert v.requires_grad and v.is_leaf
+        v.backward()
+        grad(v, x)
+        v.square().backward()
+        assert x.grad is None
+    """)
+
+
+def test_operations_without_gradients_read_views_that_autograd_has_lost():
+    same("""
+        x = leaf(1, 3)
+        a, b = x.chunk(2, 1)
+        with torch.no_grad(): a[:] = 0.5
+        m = b > 0
+        n = b.isnan()
+        b[b > 0] = 0.5
+        c = b + 1
+        b.requires_grad_(False)
+        d = b.diagonal(0, 0, 5)
+        e = b.unfold(0, 9, 1)
+    """)
+
+
+def test_flags_of_a_lost_view_without_history_may_be_set():
+    same("""
+        x = leaf(3)
+        with torch.no_grad(): v = x[1:]
+        with torch.no_grad(): x.mul_(2)
+        v.requires_grad_(False)
+        v.requires_grad_(True)
+    """)

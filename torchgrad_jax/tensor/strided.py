@@ -14,7 +14,7 @@ from torchgrad_jax.tensor.dispatch import result
 from torchgrad_jax.tensor.inplace import REPEATING, place_view, writer
 from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers
 from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase
-from torchgrad_jax.tensor.views import _view, mode_without_history
+from torchgrad_jax.tensor.views import _view, mode_without_history, refuse_lost
 
 Links = tuple[Link, ...]
 
@@ -23,11 +23,12 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     """Elements of the tensor's memory by strides, counted from `storage_offset`, its own where None. RuntimeError for what is not in it."""
     size, stride = tuple(size), tuple(stride)
     offset = input.storage_offset() if storage_offset is None else storage_offset
-    input._read()  # a view that autograd cannot follow any more says so before anything else
+    refuse_lost(input)
     _check(input, size, stride, offset)
     view = input._view
     if view is None:
         return _view("as_strided", input, size, stride, offset)
+    input._read()
     storage: Any = input._storage
     base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
     prefix, back, start = _to_memory(prefix, base, storage, offset, _end(size, stride, offset))

@@ -72,6 +72,12 @@ def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> 
     return make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
 
 
+def refuse_lost(t: Tensor) -> None:
+    """RuntimeError for a view that autograd cannot follow any more: it says so before anything else is said of it."""
+    if per_thread.recorder.grad_enabled and t.requires_grad:
+        t._present_node()
+
+
 def as_dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
     """``f(2, 3)`` and ``f((2, 3))`` alike."""
     if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
@@ -308,7 +314,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     try:
         a, b = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
     except IndexError:
-        input._read()  # a view that autograd cannot follow any more says so before anything else
+        refuse_lost(input)
         raise
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -321,7 +327,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = wrap_dim(dimension, len(shape))
     n = shape[dim] if shape else 1
     if size > n:
-        input._read()
+        refuse_lost(input)
         raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
