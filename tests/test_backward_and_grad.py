@@ -343,3 +343,11 @@ def test_second_derivatives_of_a_product_have_a_node_for_each_factor(m):
     x, a = leaf(m, 0.5), leaf(m, 2.0)
     first = m.autograd.grad((x * a).sum(), (x, a), create_graph=True)
     return [[g.grad_fn.name(), g.grad_fn.next_functions[1][0].variable is t] for g, t in zip(first, (a, x), strict=True)]
+
+
+@like_pytorch
+def test_a_single_element_viewed_as_strided_passes_its_gradient_on(m):
+    x = m.ones(2, 3, dtype=m.float64, requires_grad=True)
+    parts = x.as_strided((3,), (0,)).unbind(0)
+    y = parts[1].as_strided((2, 2), (1, 2), 0)
+    return m.autograd.grad(y.square().sum(), [parts[0], parts[1]], allow_unused=True)

@@ -108,7 +108,7 @@ class StridedOfView(ViewOfBase):
         grad = self.pull(calculus, links, grads[0])
         grad = read_through(calculus.recorder, through, grad, calculus.call)
         if self.shares is not None:
-            shares = constant(self.shares.astype(grad._aval.dtype if calculus.tensors else grad.aval.dtype))
+            shares = constant(np.asarray(self.shares, grad._aval.dtype if calculus.tensors else grad.aval.dtype))
             grad = calculus.call(registry["mul"].bind((ARRAY, ARRAY)), (grad, result(shares, None, 0) if calculus.tensors else shares))
         return (grad,)
 
