@@ -133,29 +133,9 @@ def test_passes_of_several_threads_over_one_graph_add_up():
     assert x.grad.tolist() == [60.0] * 3
 
 
-@like_pytorch
-def test_passes_nested_deeper_than_pythons_stack(m):
-    class Countdown(m.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            with m.enable_grad():
-                ctx.x = x.detach().requires_grad_() - 1
-            return ctx.x.detach()
+def countdown(m, start, at_the_bottom):
+    """Backward of what this returns runs one pass inside another, `start` deep."""
 
-        @staticmethod
-        def backward(ctx, g):
-            if ctx.x > 0:
-                with m.enable_grad():
-                    Countdown.apply(ctx.x).backward()
-            return g
-
-    x = m.tensor(150.0, requires_grad=True)
-    Countdown.apply(x).backward()
-    return x.grad
-
-
-@like_pytorch
-def test_an_error_deep_inside_is_the_users_own(m):
     class Countdown(m.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -166,12 +146,29 @@ def test_an_error_deep_inside_is_the_users_own(m):
         @staticmethod
         def backward(ctx, g):
             if ctx.x <= 0:
-                raise ZeroDivisionError("at the bottom")
-            with m.enable_grad():
-                Countdown.apply(ctx.x).backward()
+                at_the_bottom()
+            else:
+                with m.enable_grad():
+                    Countdown.apply(ctx.x).backward()
             return g
 
-    x = m.tensor(70.0, requires_grad=True)
-    found = error_of(lambda: Countdown.apply(x).backward())
+    x = m.tensor(start, requires_grad=True)
+    return x, Countdown.apply(x)
+
+
+@like_pytorch
+def test_passes_nested_deeper_than_pythons_stack(m):
+    x, y = countdown(m, 150.0, lambda: None)
+    y.backward()
+    return x.grad
+
+
+@like_pytorch
+def test_an_error_deep_inside_is_the_users_own(m):
+    def fail():
+        raise ZeroDivisionError("at the bottom")
+
+    x, y = countdown(m, 70.0, fail)
+    found = error_of(lambda: y.backward())
     (x * 2).backward()
     return found, x.grad, m.is_grad_enabled()
