@@ -447,3 +447,12 @@ def test_a_view_made_in_the_mode_is_one_whatever_is_made_of_it(m):
     part = v.unbind(0)[0]
     x.mul_(2)
     return error_of(lambda: w.grad_fn), error_of(lambda: part.grad_fn)
+
+
+@like_pytorch
+def test_the_first_of_two_outdated_views_is_the_one_refused(m):
+    x = leaf(m, 1.0, 2.0, 3.0, 4.0)
+    view = inside(m, lambda: x[:2])
+    expanded = view.expand_as(view)
+    inside(m, lambda: x.mul_(2))
+    return error_of(lambda: view / expanded), error_of(lambda: expanded / view)

@@ -92,9 +92,7 @@ class Tensor(_Base):
             self._content()
         base = view.base
         if base is not None:
-            # A view that has no node is refused when its edge is asked for, not when its content is: comparing it is allowed.
-            refusable = (view.made_in in WITHOUT_HISTORY or view.made_in == "custom") and self._node is None
-            if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled and not refusable:
+            if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled:
                 regenerate_node(self, view, storage)
             if self._node is None:
                 self._rg = base._rg or view.asked
