@@ -290,3 +290,33 @@ def test_data_may_be_set_to_the_tensor_itself_or_to_what_it_was():
         x.data = x[:]
         y.sum().backward()
     """)
+
+
+def test_what_a_node_kept_of_its_result_is_outdated_by_writes_to_the_data_set_since():
+    same("""
+        a = leaf(2, 2)
+        x = a.tanh()
+        x.data = a
+        x.mul_(2)
+        x.sum().backward()
+    """)
+
+
+def test_an_outdated_operand_is_told_by_the_layout_it_was_given_since():
+    same("""
+        x = leaf(2, 2).exp()
+        y = x.sin()
+        x.squeeze_(-2)
+        y.sum().backward()
+        x.sum().backward()
+    """)
+
+
+def test_a_gradient_is_retained_once_whatever_has_become_of_the_view():
+    same("""
+        x, y = leaf(2, 3).split([1, 1], 0)
+        y.retain_grad()
+        with torch.no_grad(): y.mul_(2)
+        y.retain_grad()
+        x.retain_grad()
+    """)

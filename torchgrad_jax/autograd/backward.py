@@ -264,9 +264,11 @@ def retain_grad(self: Tensor) -> None:
 
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    node = self.grad_fn
     extra = self._own_extra()
-    if node is None or extra.retains_grad:
+    if extra.retains_grad:
+        return
+    node = self.grad_fn
+    if node is None:
         return
     extra.retains_grad = True
     reference = weakref.ref(self)

@@ -82,8 +82,11 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     _place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
     if node is not None:
         t._node, t._nr, t._rg = node, 0, True
-        assert t._view is not None and t._storage is not None
-        t._view.node_seen = t._storage.counter.version
+        view, storage = t._view, t._storage
+        assert view is not None and storage is not None
+        view.node_seen = storage.counter.version
+        if view.base is None:
+            storage.counter.writer = storage.counter.version, node.name()
     return t
 
 
@@ -203,7 +206,8 @@ def set_data(t: Tensor, new: Any) -> None:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     if new is t:
         return
-    former, source = t._storage, new._shared()
+    # Of what was computed its node may have kept the content, whose version the tensor goes on to count.
+    former, source = t._storage if t._node is None else t._shared(), new._shared()
     edge, old = t._edge() if t._rg else None, t._content()
     past = per_thread.recorder.alias(old)
     if former is not None:
