@@ -1,0 +1,138 @@
+"""Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+# Compiling dominates: what another process compiled is found on disk.
+QUICK = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "TORCHGRAD_JAX_EXECUTION": "eager"}
+UNOPTIMIZED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+BATCH = 12  # operators a process
+
+
+def tiers() -> dict[str, int]:
+    """The tier of each operator of tiers 1 and 2."""
+    return {name: int(tier) for tier, name in (line.split() for line in (HERE / "tiers.txt").read_text().splitlines())}
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    from compat_suite.agreement import CHECKS
+    from compat_suite.database import DTYPES
+
+    found = argparse.ArgumentParser(description=__doc__)
+    found.add_argument("names", nargs="*", help="operators of PyTorch's database; none: all of the tiers")
+    found.add_argument("--tier", type=int, choices=[1, 2], help="only operators of this tier")
+    found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    found.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
+    found.add_argument("--samples", type=int, default=24, help="of each operator and dtype at most; 0: all")
+    found.add_argument("--jobs", type=int, default=2)
+    found.add_argument("--json", type=Path, help="where to write all counts")
+    found.add_argument("--cache", default=str(Path.home() / ".cache" / "torchgrad_jax_suite"), help="where compiled operations are kept")
+    found.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
+    return found.parse_args()
+
+
+def measure(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The counts of some operators, in this process."""
+    from compat_suite.agreement import agreement, applies
+    from compat_suite.database import entries
+
+    known, found = entries(), {}
+    for name in chosen.names:
+        entry = known[name]
+        for check in chosen.checks:
+            for dtype in ["float32"] if check.startswith("error") else [d for d in chosen.dtypes if d in entry.dtypes()]:
+                if applies(entry, check, dtype):
+                    count = agreement(entry, check, dtype, chosen.samples)
+                    found[f"{name} {check} {dtype}"] = [count.agree, count.samples, count.differences]
+    return found
+
+
+def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[str, Any]:
+    """The counts of many operators: so many compiled programs do not fit one process."""
+    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
+    environment = {**os.environ, **QUICK, "JAX_COMPILATION_CACHE_DIR": chosen.cache, "XLA_FLAGS": UNOPTIMIZED}
+    running: list[tuple[Any, Path, list[str]]] = []
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        while batches or running:
+            while batches and len(running) < chosen.jobs:
+                batch = batches.pop(0)
+                path = Path(folder) / f"{len(batches)}.json"
+                command = [sys.executable, "-m", "compat_suite", *batch, "--in-process", "--json", str(path), "--samples", str(chosen.samples)]
+                command += ["--dtypes", *chosen.dtypes, "--checks", *chosen.checks]
+                running.append((subprocess.Popen(command, env=environment), path, batch))
+            ended = next((r for r in running if r[0].poll() is not None), None)
+            if ended is None:
+                time.sleep(0.2)
+                continue
+            running.remove(ended)
+            process, path, batch = ended
+            if path.exists():
+                found |= json.loads(path.read_text())
+            elif len(batch) > 1:  # it crashed: one by one
+                batches += [[n] for n in batch]
+            else:
+                found[f"{batch[0]} value float32"] = [0, 1, [f"the process ended with {process.returncode}"]]
+    return found
+
+
+def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> None:
+    """Print what differs, and how much agrees."""
+    grouped: dict[tuple[str, str], list[tuple[str, Any]]] = {}
+    for key, count in found.items():
+        name, check, dtype = key.split(" ")
+        if count[0] < count[1]:
+            grouped.setdefault((name, check), []).append((dtype, count))
+    for (name, check), rows in grouped.items():
+        print(f"{name} {check}: " + ", ".join(f"{dtype} {agree}/{samples}" for dtype, (agree, samples, _) in rows))
+        seen: dict[str, str] = {}
+        for _, (_, _, differences) in rows:
+            for d in differences:
+                seen.setdefault(re.sub(r"[^A-Za-z ]", "", d.partition(" <- ")[0])[:60], d)
+        for d in list(seen.values())[:4]:
+            print(f"    {d}")
+    for tier in sorted({tier_of.get(n, 3) for n in names}):
+        whole: dict[str, list[int]] = {}
+        for key, (agree, samples, _) in found.items():
+            name, check, _ = key.split(" ")
+            if tier_of.get(name, 3) == tier:
+                row = whole.setdefault(check, [0, 0, 0, 0])
+                row[0] += agree
+                row[1] += samples
+        for check, row in whole.items():
+            rows = [c for k, c in found.items() if k.split(" ")[1] == check and tier_of.get(k.split(" ")[0], 3) == tier]
+            print(
+                f"tier {tier} {check}: {row[0]} of {row[1]} samples agree ({100 * row[0] / max(row[1], 1):.2f} %), "
+                f"{sum(a == n for a, n, _ in rows)} of {len(rows)} operators with a dtype"
+            )
+
+
+def main() -> None:
+    """Measure, report."""
+    chosen = options()
+    if chosen.in_process:
+        chosen.json.write_text(json.dumps(measure(chosen)))
+        return
+    tier_of = tiers()
+    names = chosen.names or [n for n, t in tier_of.items() if chosen.tier in (None, t)]
+    found = measure_in_processes(chosen, names)
+    report(found, names, tier_of)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=0))
+    sys.exit(any(agree < samples for agree, samples, _ in found.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Between PyTorch and torchgrad_jax: values carried from one library to the other, and PyTorch's Python functions made to call ours."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+import torchgrad_jax as tj
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def array_of(t: Any) -> np.ndarray:
+    """The content of a tensor of either library, copied."""
+    if isinstance(t, tj.Tensor):
+        return np.array(t.detach()._concrete())
+    t = t.detach().resolve_conj().resolve_neg()
+    if t.dtype == torch.bfloat16:
+        return t.contiguous().view(torch.int16).numpy().view(_BFLOAT16).copy()
+    return t.numpy().copy()
+
+
+def ours(value: Any) -> Any:
+    """A value of PyTorch's as one of ours: tensors as leaves that require grad alike, dtypes, devices, formats; containers of such."""
+    if isinstance(value, torch.Tensor):
+        return tj.tensor(array_of(value)).requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype | torch.memory_format):
+        return getattr(tj, str(value).removeprefix("torch."))
+    if isinstance(value, torch.layout):
+        return getattr(tj, str(value).removeprefix("torch."))
+    if isinstance(value, torch.device):
+        return tj.device(str(value))
+    if isinstance(value, torch.Size):
+        return tuple(value)
+    if isinstance(value, slice):
+        return slice(*map(ours, (value.start, value.stop, value.step)))
+    if isinstance(value, list | tuple):
+        return type(value)(map(ours, value)) if not hasattr(value, "_fields") else type(value)(*map(ours, value))
+    if isinstance(value, dict):
+        return {k: ours(v) for k, v in value.items()}
+    if isinstance(value, types.FunctionType):
+        return rebound(value)
+    return value
+
+
+def rebound(function: Any) -> Any:
+    """A Python function written for PyTorch, with our library where its module or its closure names PyTorch."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    replaced = {name: _library(value) for name, value in function.__globals__.items() if isinstance(value, types.ModuleType)}
+    replaced |= {
+        name: rebound(value) for name, value in function.__globals__.items()
+        if name in function.__code__.co_names and isinstance(value, types.FunctionType) and value.__module__ == function.__module__
+    }  # fmt: skip
+    cells = tuple(types.CellType(_ours_in_cell(c.cell_contents)) for c in function.__closure__ or ())
+    made = types.FunctionType(function.__code__, {**function.__globals__, **replaced}, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _ours_in_cell(value: Any) -> Any:
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and (value.__module__ or "").startswith("torch"):
+        return named(f"{value.__module__.removeprefix('torch').lstrip('.')}.{value.__name__}".lstrip("."), value)
+    return ours(value)
+
+
+def _library(module: types.ModuleType) -> Any:
+    if module.__name__ == "torch":
+        return tj
+    if module.__name__.startswith("torch."):
+        return named(module.__name__.removeprefix("torch."), module)
+    return module
+
+
+def named(path: str, otherwise: Any = None) -> Any:
+    """What our library has under a dotted name; `otherwise` where it has nothing."""
+    found: Any = tj
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return otherwise
+    return found
+
+
+def call(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The call's result, or the exception that it raised."""
+    try:
+        return function(*arguments, **keywords)
+    except Exception as error:
+        return error
