@@ -164,7 +164,7 @@ def _seen(x, names, values, counts):
 def difference(ours, theirs):
     """Where two observations first differ, in words; None where they agree."""
     for (line, raised, state), (_, expected, wanted) in zip(ours, theirs, strict=True):
-        if not _equal(raised, expected):
+        if not _equal(raised, expected) and not _refused_twice(raised, expected):
             return f"at `{line}`: {raised}, PyTorch: {expected}"
         if state is None:
             continue
@@ -176,6 +176,12 @@ def difference(ours, theirs):
                 if not _equal(a, b):
                     return f"after `{line}`: {name}'s {what} is {a}, PyTorch: {b}"
     return None
+
+
+def _refused_twice(raised, expected):
+    """Whether a call is wrong in two ways, of which PyTorch tells what is saved first, and torchgrad_jax the shapes."""
+    texts = [r and r[1] for r in (raised, expected)]
+    return None not in texts and texts[0].startswith("The size of tensor a") and texts[1].startswith("Inference tensors cannot be saved")
 
 
 def _equal(a, b):

@@ -320,3 +320,16 @@ def test_a_gradient_is_retained_once_whatever_has_become_of_the_view():
         y.retain_grad()
         x.retain_grad()
     """)
+
+
+def test_a_view_without_a_grad_fn_retains_no_gradient():
+    same("""
+        x, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+        v = x[:1]
+        x.mul_(w)
+        v.retain_grad()
+        y = leaf(3)
+        with torch.no_grad(): u = y[:1]
+        y.detach().mul_(2)
+        u.retain_grad()
+    """)

@@ -265,11 +265,10 @@ def retain_grad(self: Tensor) -> None:
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     extra = self._own_extra()
-    if extra.retains_grad:
+    if extra.retains_grad or self._node is None:  # a view that has not asked for its grad_fn yet is a leaf here
         return
     node = self.grad_fn
-    if node is None:
-        return
+    assert node is not None
     extra.retains_grad = True
     reference = weakref.ref(self)
 
