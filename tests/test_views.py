@@ -495,3 +495,24 @@ def test_flags_of_a_lost_view_without_history_may_be_set():
         v.requires_grad_(False)
         v.requires_grad_(True)
     """)
+
+
+def test_an_empty_part_written_to_leaves_no_graph_of_the_gradient():
+    same("""
+        x = leaf(2, 2)
+        y = x.clone()
+        v = y.narrow(0, 0, 0)
+        v.mul_(2)
+        v.square().sum().backward(create_graph=True)
+    """)
+
+
+def test_a_leaf_is_refused_before_an_outdated_operand():
+    same("""
+        x = leaf(2)
+        a, b = (leaf(2, 2) * 1).unbind()
+        with torch.no_grad(): a.mul_(2)
+        x.div_(b)
+        (x * 1).div_(b)
+        b.div_(x)
+    """)

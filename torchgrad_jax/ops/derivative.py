@@ -22,12 +22,12 @@ class Plan:
     `inputs`, or the result (-1, -2 ...), or None: where its own gradient
     goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
-    lists: whether there is a sequence of tensors among the operands. once: see `op`. node_class belongs to the layer above.
+    lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `ops.forward`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "avals", "outputs", "arity", "single", "frees", "_make", "_vjps",
-        "vjp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
+        "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -43,6 +43,7 @@ class Plan:
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
+        self.jvp: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         if formulas is not None:
             self._from_formulas(sig, bound, formulas)

@@ -213,8 +213,6 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     """An operation whose result goes into its first operand."""
     rec = per_thread.recorder
     target: Tensor = operands[0]
-    # The target comes first: it is told that it may not be written to before it is told that it is out of date.
-    values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
     mask = 0
     if rec.grad_enabled:
         for i, o in enumerate(operands):
@@ -226,6 +224,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
                 turn(rec)
             if target._storage is not None and target._storage.inference and not rec.inference:
                 mask = 0  # it is refused as soon as it has been written to
+    # That the target may not be written to is told before what is out of date.
+    values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
     expanded = target._storage is not None and check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:

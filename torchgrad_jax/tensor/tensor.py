@@ -528,6 +528,11 @@ class ViewOfBase(Node):
 
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
+        if calculus.tensors and not self.aval.size:  # nothing was taken, so no graph leads from the zeros
+            from torchgrad_jax.tensor.creation import full_value
+
+            base = self.base_aval
+            return (wrap(full_value(base.shape, 0, base.dtype, base.device)),)
         return (self.pull(calculus, self.links if calculus.placed is None else calculus.placed[self], grads[0]),)
 
     def pull(self, calculus: Any, links: tuple[Link, ...], grad: Any) -> Any:
