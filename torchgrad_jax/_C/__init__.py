@@ -2,6 +2,8 @@
 
 from torchgrad_jax._C import _autograd, _functions
 from torchgrad_jax._C._caching import _add_cached_tensor, _is_cached_tensor, _remove_cached_tensor, _set_cached_tensors_enabled
+from torchgrad_jax.autograd.forward_ad import _is_fwd_grad_enabled
+from torchgrad_jax.autograd.forward_ad import _set_fwd_grad_enabled as _fwd_grad
 from torchgrad_jax.autograd.grad_mode import _is_grad_layout_enforcement_enabled, is_grad_enabled, is_inference_mode_enabled
 from torchgrad_jax.autograd.grad_mode import is_multithreading_enabled as _is_multithreading_enabled
 from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_replay_enabled
@@ -13,8 +15,13 @@ __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
-    "_is_view_replay_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled", "is_inference_mode_enabled",
+    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled", "is_inference_mode_enabled",
 ]  # fmt: skip
 
 # Whether there are decompositions of matrices.
 has_lapack = True
+
+
+def _set_fwd_grad_enabled(mode: bool) -> None:
+    """Say whether operations in this thread pass tangents on."""
+    _fwd_grad(mode)

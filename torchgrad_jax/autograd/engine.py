@@ -21,7 +21,7 @@ from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor import node as nodes
-from torchgrad_jax.tensor.dispatch import apply, call_values
+from torchgrad_jax.tensor.dispatch import LEVEL, apply, call_values
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
@@ -61,7 +61,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
     before = rec.grad_enabled
     rec.flags["task"] = task
     task.roots = roots
-    rec.grad_enabled = task.calculus.tensors and not rec.inference
+    rec.grad_enabled = task.calculus.records and not rec.inference
     hooks = list(rec.flags.get(HOOKS, ()))
     try:
         found = task.replay(roots, grads)
@@ -115,8 +115,8 @@ class GraphTask:
         self.notes: dict[Any, Any] = {}
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
-        if create_graph:
-            self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True)
+        if create_graph or rec.flags.get(LEVEL) is not None:
+            self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True, create_graph)
         else:
             self.calculus = Calculus(rec, call_values, _add_values, unpack_all, False)
         self.captures = captures
@@ -384,7 +384,9 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
     extra = variable._own_extra()
     with _accumulating:
         old = extra.grad
-        if calculus.tensors:
+        if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
+            grad = grad._read()
+        if calculus.records:
             extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
         elif old is None:
             first = fresh(calculus.recorder, calculus.recorder.alias(grad))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
+from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.creation import full_value
-from torchgrad_jax.tensor.dispatch import refuse_inference, turn
+from torchgrad_jax.tensor.dispatch import LEVEL, refuse_inference, turn
+from torchgrad_jax.tensor.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.tensor.inplace import CopySlices
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node
-from torchgrad_jax.tensor.saved import SavedTensor, save
+from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node, Saved
+from torchgrad_jax.tensor.saved import save
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 __all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
@@ -100,7 +103,7 @@ class BackwardCFunction(FunctionCtx, Node):
 
     __slots__ = ("_call",)
     runs_without_gradient = True
-    _saved: tuple[SavedTensor, ...] | None = ()
+    _saved: tuple[Saved, ...] | None = ()
     _forward_cls: type[Function]
     _call: _Call
     output_avals: Any = _Computed(lambda self: self._call.outputs)
@@ -121,14 +124,16 @@ class BackwardCFunction(FunctionCtx, Node):
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
         if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
             return self.saved_for_forward
-        return tuple([s.tensor_for(self) for s in self._raw_saved_tensors])
+        if self._saved is None:
+            raise RuntimeError(FREED_MESSAGE)
+        return tuple([s.tensor_for(self) for s in self._saved])
 
     @property
-    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given, as hooks can be registered on it. RuntimeError after the graph was freed."""
         if self._saved is None:
             raise RuntimeError(FREED_MESSAGE)
-        return self._saved
+        return tuple([s.inner if isinstance(s, SavedDual) else s for s in self._saved])
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -342,6 +347,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
                 t._read()
         needs = tuple([recording and t._rg for t in tensors])
         differentiable = True in needs
+        tangents = {} if not rec.rare or rec.flags.get(LEVEL) is None else tangents_of(tensors)
         if differentiable and rec.turned:
             turn(rec)
         ctx = cls._backward_cls()
@@ -352,11 +358,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         ctx._call = call = _Call(is_tensor, needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:
-            if separate:
-                found = cls.forward(*args)
-                cls.setup_context(ctx, args, found)
-            else:
-                found = cls.forward(ctx, *args)
+            with without_duals(rec) if tangents else nullcontext():
+                if separate:
+                    found = cls.forward(*args)
+                    cls.setup_context(ctx, args, found)
+                else:
+                    found = cls.forward(ctx, *args)
             _put_aside_users(ctx, None)
             several = isinstance(found, tuple)
             if is_new(found, tensors) and ctx.dirty_tensors is None and ctx.non_differentiable is None:
@@ -374,6 +381,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             _check_saved(to_save)
             refuse_inference(to_save)
             ctx._saved = tuple([save(rec, t, ctx, t is not None and t._node is ctx, _refers_to(t, ctx)) for t in to_save])
+        if tangents:
+            push_function(ctx, args, found if several else (found,), outs, tangents)
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return tuple(outs) if several else outs[0]
 

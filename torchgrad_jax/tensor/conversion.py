@@ -107,6 +107,11 @@ def __repr__(self: Tensor) -> str:
         made_by = None if node is None else type(node).__name__
     except RuntimeError:  # autograd cannot follow what became of the view
         made_by = "Invalid"
+    tangent = None
+    if self._extra is not None and self._extra.tangent is not None:
+        from torchgrad_jax.tensor.duals import seen_tangent
+
+        tangent = seen_tangent(self)
     plain = type(self) is Tensor or type(self) is Parameter
     text = formatting.tensor_str(
         np.asarray(_content(self, "is_nonzero")),
@@ -114,6 +119,7 @@ def __repr__(self: Tensor) -> str:
         requires_grad=self.requires_grad,
         grad_fn_name=made_by,
         device_suffix=None if where is CPU else f"device='{where}'",
+        tangent=None if tangent is None else repr(tangent),
         default_dtype=dtypes.get_default_dtype().name,
     )
     return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

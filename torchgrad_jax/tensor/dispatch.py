@@ -23,6 +23,7 @@ from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 _new = object.__new__
 NO_PLAN: Any = object()
 MISSING: Any = object()
+LEVEL = "dual level"  # the recorder's flag for the dual level whose tangents operations pass on
 SAVED_INFERENCE = (
     "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work "
     "around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
@@ -232,6 +233,12 @@ def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def apply(bound: Any, operands: Sequence[Any]) -> Any:
     """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
     rec = per_thread.recorder
+    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
+        from torchgrad_jax.tensor.duals import apply_dual, tangents_of
+
+        tangents = tangents_of(operands)
+        if tangents:
+            return apply_dual(rec, bound, operands, tangents)
     read = _reader(bound)
     found = []
     mask, bit = 0, 1

@@ -109,6 +109,7 @@ def tensor_str(
     requires_grad: bool = False,
     grad_fn_name: str | None = None,
     device_suffix: str | None = None,
+    tangent: str | None = None,
     prefix: str = "tensor(",
     default_dtype: str = "float32",
 ) -> str:
@@ -121,6 +122,7 @@ def tensor_str(
         requires_grad: whether to print ``requires_grad=True`` (not done beside a ``grad_fn``).
         grad_fn_name: class name of the node that produced the tensor, such as ``"MulBackward0"``.
         device_suffix: the whole text, such as ``"device='cuda:0'"``; None prints none.
+        tangent: the text of its tangent; None prints none.
         prefix: opening text; the width of its last line is the indentation of the lines that follow.
         default_dtype: name of the default floating type; used only to decide on the data type suffix.
     """
@@ -137,6 +139,8 @@ def tensor_str(
         suffixes.append(f"grad_fn=<{grad_fn_name}>")
     elif requires_grad:
         suffixes.append("requires_grad=True")
+    if tangent is not None:
+        suffixes.append(f"tangent={tangent}")
     return _append_suffixes(prefix + contents, [s for s in suffixes if s], indent, options) + ")"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Operator
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record, record2
-from torchgrad_jax.tensor.dispatch import apply, binary, unary
+from torchgrad_jax.tensor.dispatch import LEVEL, apply, binary, unary
 from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
@@ -241,7 +241,13 @@ def _docstring(operator: Operator, lead: str) -> str:
 
 def check_out(name: str, tensors: Any) -> None:
     """RuntimeError where autograd would have to follow a write into an `out=` tensor."""
-    if per_thread.recorder.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+    rec = per_thread.recorder
+    if rec.rare and rec.flags.get(LEVEL) is not None:
+        from torchgrad_jax.tensor.duals import tangents_of
+
+        if tangents_of(tensors):
+            raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
+    if rec.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
         )

@@ -12,7 +12,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, 
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.dispatch import apply, make_node, result, run, turn
+from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, Storage, View, links_between, read_through, with_numbers, write_through
@@ -213,6 +213,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     """An operation whose result goes into its first operand."""
     rec = per_thread.recorder
     target: Tensor = operands[0]
+    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
+        from torchgrad_jax.tensor.duals import apply_inplace_dual, tangents_of
+
+        tangents = tangents_of(operands)
+        if tangents:
+            return apply_inplace_dual(rec, bound, operands, tangents)
     mask = 0
     if rec.grad_enabled:
         for i, o in enumerate(operands):
@@ -450,6 +456,11 @@ ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
 
 def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> Tensor:
     """Make `out`, just computed from `base_of` by `links`, share its memory."""
+    rec = per_thread.recorder
+    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
+        from torchgrad_jax.tensor.duals import view_dual
+
+        view_dual(base_of, out, links, strides, offset)
     storage = base_of._shared()
     parent = base_of._view
     base, skip = base_of, 0

@@ -15,7 +15,7 @@ from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import make_node, plan_of, run, turn
+from torchgrad_jax.tensor.dispatch import LEVEL, make_node, plan_of, run, turn
 from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, writer
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
@@ -67,6 +67,14 @@ def _dims(t: Tensor, dims: tuple[int, ...], extra: int = 0) -> tuple[int, ...]:
 def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str, tuple[Any, ...]], node_name: str) -> Tensor:
     """Make `t` the view `name` of itself, with a node of that name in its history."""
     rec = per_thread.recorder
+    if rec.rare and rec.flags.get(LEVEL) is not None:
+        from torchgrad_jax.tensor.duals import tangent_of, without_duals
+
+        tangent = tangent_of(t)
+        if tangent is not None:
+            with without_duals(rec):
+                _relayout(tangent, name, arguments, undo, node_name)
+                return _relayout(t, name, arguments, undo, node_name)
     value = t._content()
     recording = rec.grad_enabled and t.requires_grad
     if recording:

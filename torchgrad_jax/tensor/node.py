@@ -31,20 +31,22 @@ DETACHED_MESSAGE = (
 
 
 class Calculus:
-    """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, extending the graph).
+    """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, passing on what Tensors carry).
 
+    records: whether the operations extend the graph.
     placed: while a pass is rehearsed, what each node uses in place of its saved values or links: its numbers are `Placed`.
     needed: the nodes whose gradients the pass uses; None: all.
     """
 
-    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "placed", "needed")
+    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "records", "placed", "needed")
 
-    def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool) -> None:
+    def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool, records: bool | None = None) -> None:
         self.recorder: Recorder = rec
         self.call: Callable[[Any, tuple[Any, ...]], Any] = call
         self.add: Callable[[Any, Any], Any] = add
         self.unpack: Callable[[OpNode], tuple[Any, ...]] = unpack
         self.tensors: bool = tensors
+        self.records: bool = tensors if records is None else records
         self.placed: dict[Node, Any] | None = None
         self.needed: Collection[Node] | None = None
 

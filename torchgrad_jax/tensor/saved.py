@@ -325,6 +325,13 @@ def raw_saved(node: OpNode, name: str) -> Any:
     return tuple(_blank() if i is None else saved[i] for i in plan.list_places(name)) if plan.is_list(name) else saved[places[0]]
 
 
+def keep_as_saved(node: OpNode, i: int) -> Saved:
+    """What `node` saved at place `i`, a tensor, as a Saved."""
+    assert node.saved is not None
+    kept = node.saved[i]
+    return kept if isinstance(kept, Saved) else _from_value(node, i, kept)
+
+
 def _of_number(number: Any) -> Value:
     return constant(np.asarray(number))
 

@@ -49,9 +49,9 @@ class Size(tuple[int, ...]):
 
 
 class Extra:
-    """What few tensors have: a gradient, the accumulator of a leaf, hooks."""
+    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent."""
 
-    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name")
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
@@ -60,6 +60,7 @@ class Extra:
         self.post_hooks: HookList | None = None
         self.retains_grad = False
         self.name: str | None = None
+        self.tangent: Tensor | None = None
 
 
 class Tensor(_Base):

@@ -1,0 +1,148 @@
+"""`torch.autograd.forward_ad`: derivatives computed along with the values, by dual tensors."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from torchgrad_jax.autograd.grad_mode import _Mode
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.tensor.dispatch import LEVEL
+from torchgrad_jax.tensor.duals import OPEN, Level, passes, seen_tangent, set_tangent, tangent_of, without_duals
+from torchgrad_jax.tensor.node import OpNode, node_class
+from torchgrad_jax.tensor.overrides import Public, guard
+from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.views import _view
+
+__all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
+
+# The level that is open, -1 while none is. There is one at most, and its tensors carry tangents in the thread that opened it.
+_current_level = -1
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` returns: the value, and the derivative in one direction (None where there is none)."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Open a dual level and return its number. RuntimeError where one is open: they do not nest."""
+    global _current_level
+    if _current_level >= 0:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    rec = per_thread.recorder
+    rec.flags[OPEN] = Level()
+    rec.rare += 1
+    _current_level = 0
+    _resume(rec)
+    return _current_level
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the dual level: all its tangents are gone. RuntimeError where `level` is not the one that is open."""
+    global _current_level
+    number = _current_level if level is None else level
+    if number != _current_level:
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported.")
+    if number < 0:
+        raise RuntimeError("Dual level must be a positive number.")
+    rec = per_thread.recorder
+    rec.flags.pop(OPEN).close()
+    rec.flags[LEVEL] = None
+    rec.rare -= 1
+    _current_level = -1
+
+
+def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of `tensor` that has a tangent: `tangent` itself, or a copy where its strides are others.
+
+    tensor, tangent: of the same shape, floating point or complex. RuntimeError where no level is open, `tensor` is dual already, or the shapes
+    differ; ValueError for other dtypes.
+    """
+    number = _current_level if level is None else level
+    if number < 0:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )  # fmt: skip
+    for what, t in (("primal", tensor), ("tangent", tangent)):
+        if not (t.is_floating_point() or t.is_complex()):
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
+    if number != _current_level:
+        raise RuntimeError("Invalid level given to _make_dual")
+    if tangent_of(tensor) is not None:
+        raise RuntimeError(
+            f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not supported."
+        )
+    with without_duals(per_thread.recorder):
+        dual = _view("view", tensor, tuple(tensor._aval.shape))
+    if passes(per_thread.recorder):
+        set_tangent(dual, tangent)
+    return dual
+
+
+def _unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value of a dual tensor, a view of it that has no tangent, and its tangent."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type(tensor).__module__}.{type(tensor).__name__}")
+    number = _current_level if level is None else level
+    if number < 0:
+        return UnpackedDualTensor(tensor, None)
+    with without_duals(per_thread.recorder):
+        primal = _view("alias", tensor)
+    node = primal._node
+    if isinstance(node, OpNode):
+        node.plan = copy.copy(node.plan)
+        node.plan.name = "torch::autograd::Identity"
+        node.__class__ = node_class("Identity")
+    return UnpackedDualTensor(primal, seen_tangent(tensor))
+
+
+make_dual = guard(_make_dual, Public("torch.autograd.forward_ad.make_dual", in_python=True))
+unpack_dual = guard(_unpack_dual, Public("torch.autograd.forward_ad.unpack_dual", in_python=True))
+
+
+class dual_level(_Mode):
+    """Opens a dual level for a block, or for a decorated function."""
+
+    def __enter__(self) -> int:  # type: ignore[override]
+        return enter_dual_level()
+
+    def __exit__(self, *exc: object) -> None:
+        exit_dual_level()
+
+
+# ---------------------------------------------------------------------- whether tangents are passed on
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether operations in this thread pass tangents on."""
+    return per_thread.recorder.flags.get("fwd_grad", True)
+
+
+def _resume(rec: Recorder) -> None:
+    rec.flags[LEVEL] = rec.flags.get(OPEN) if _is_fwd_grad_enabled() else None
+
+
+class _set_fwd_grad_enabled(_Mode):
+    """Whether operations pass tangents on, from the call on, and until the end of the block where it opens one."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode, self.prev = mode, _is_fwd_grad_enabled()
+        self._set(mode)
+
+    def _set(self, mode: bool) -> None:
+        rec = per_thread.recorder
+        rec.flags["fwd_grad"] = mode
+        _resume(rec)
+
+    def clone(self) -> Any:
+        """See _Mode."""
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self._set(self.prev)

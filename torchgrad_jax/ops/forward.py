@@ -1,0 +1,105 @@
+"""The forward derivative of a recorded operation, as an operation of its own: tangents of the inputs in, tangents of the results out.
+
+An operator with gradient formulas is pushed forward by the transpose of its backward operation, which is linear in the gradients: so both
+directions follow PyTorch's subgradients, and nothing is declared twice. The others use JAX's own derivative of their function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import BoundOperator, convert
+from torchgrad_jax.ops.derivative import Plan, Vjp, _conj, _single
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.value import Aval
+
+NO_FORWARD = (
+    "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an issue to PyTorch at "
+    "https://github.com/pytorch/pytorch/issues/new?template=feature-request.yml so that we can prioritize its implementation or submit a PR adding "
+    "the implementation to derivatives.yaml"
+)
+
+
+class Jvp(Vjp):
+    """A forward derivative. Its operands: what the Plan saves, then the tangents of the Plan's inputs; its results: the tangents of the results
+    that carry a gradient."""
+
+    __slots__ = ()
+
+
+def jvp_of(sig: Signature, plan: Plan) -> Jvp:
+    """The forward derivative of an operation for the inputs of a Plan."""
+    found: Jvp | None = plan.jvp
+    if found is None:
+        bound: Any = sig.bop
+        by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None
+        made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
+        found = plan.jvp = Jvp(plan.name, made)
+    return found
+
+
+def _given(sig: Signature, plan: Plan, tangents: Sequence[Any]) -> list[Any]:
+    """The tangents in the dtypes of what they belong to."""
+    specs: list[Any] = [sig.specs[i] for i in plan.inputs]
+    return [convert(t, s.dtype) for t, s in zip(tangents, specs, strict=True)]
+
+
+def _transposed_backward(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
+    import jax
+    from jax import numpy as jnp
+
+    count, carried = len(plan.saves), [a for a, there in zip(plan.avals, plan.outputs, strict=True) if there]
+
+    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        pull = plan.vjp_of(plan.outputs).specialize([*carried, *specs[:count]])
+
+        def push(*arrays: Any) -> Any:
+            saved, tangents = arrays[:count], _given(sig, plan, arrays[count:])
+            # Backward is linear in the gradients, so its derivative may be taken anywhere. The conjugates are PyTorch's convention.
+            _, transpose = jax.vjp(lambda *grads: pull(*grads, *saved), *[jnp.zeros(a.shape, a.dtype) for a in carried])
+            return _single([_conj(t) for t in transpose(_single([_conj(t) for t in tangents]))])
+
+        return _or_refused(sig, push)
+
+    return specialize
+
+
+def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
+    import jax
+    from jax import numpy as jnp
+
+    count = len(plan.saves)
+
+    def push(*arrays: Any) -> Any:
+        # What is not saved is what the function is linear in.
+        primals: list[Any] = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) and i not in plan.saves else None for i, s in enumerate(sig.specs)]
+        for i, x in zip(plan.saves, arrays[:count], strict=True):
+            primals[i] = x
+
+        def of_inputs(*chosen: Any) -> list[Any]:
+            filled = list(primals)
+            for i, x in zip(plan.inputs, chosen, strict=True):
+                filled[i] = x
+            outs = sig.function(*filled)
+            return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+
+        _, found = jax.jvp(of_inputs, [primals[i] for i in plan.inputs], _given(sig, plan, arrays[count:]))
+        return _single(found)
+
+    return lambda specs: _or_refused(sig, push)
+
+
+def _or_refused(sig: Signature, push: Callable[..., Any]) -> Callable[..., Any]:
+    """NotImplementedError in PyTorch's words for an operator that has no derivative."""
+
+    def call(*arrays: Any) -> Any:
+        try:
+            return push(*arrays)
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            raise NotImplementedError(NO_FORWARD.format(sig.bop.name)) from None
+
+    return call

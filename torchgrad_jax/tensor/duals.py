@@ -1,0 +1,263 @@
+"""Dual tensors: tensors that have a tangent, their derivative in one direction. While a dual level is open, operations pass tangents on.
+
+A tangent is a Tensor like any other, so what is computed of it is recorded in a graph (reverse over forward), and gradients computed of dual
+tensors have tangents (forward over reverse). Dispatch looks here only while a level is open in its thread: `Recorder.rare` counts it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import ARRAY, registry
+from torchgrad_jax.ops.forward import jvp_of
+from torchgrad_jax.runtime.operation import signature
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.tensor.dispatch import LEVEL, NO_PLAN, apply, plan_of
+from torchgrad_jax.tensor.inplace import REPEATED, apply_inplace, cast_to, links_between, make_view, repeats
+from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved
+from torchgrad_jax.tensor.saved import keep_as_saved
+from torchgrad_jax.tensor.storage import Link
+from torchgrad_jax.tensor.tensor import Tensor
+
+OPEN = "open dual level"
+_CLONE, _COPY = registry["clone"].bind((ARRAY,)), registry["copy"].bind((ARRAY, ARRAY))
+
+
+class Level:
+    """An open dual level: all that holds a tangent of it."""
+
+    __slots__ = ("holders",)
+
+    def __init__(self) -> None:
+        self.holders: list[weakref.ref[Any]] = []
+
+    def close(self) -> None:
+        """Take all tangents away."""
+        for reference in self.holders:
+            holder = reference()
+            if isinstance(holder, Tensor):
+                holder._own_extra().tangent = None
+            elif holder is not None:
+                holder.tangent = None
+
+
+@contextmanager
+def without_duals(rec: Recorder) -> Iterator[None]:
+    """Operations in this block pass no tangents on."""
+    level, enabled = rec.flags.get(LEVEL), rec.flags.get("fwd_grad", True)
+    rec.flags[LEVEL], rec.flags["fwd_grad"] = None, False
+    try:
+        yield
+    finally:
+        rec.flags[LEVEL], rec.flags["fwd_grad"] = level, enabled
+
+
+# ---------------------------------------------------------------------- a tensor's tangent
+
+
+def tangent_of(t: Tensor) -> Tensor | None:
+    """The tangent of a tensor, that of a view whose base has got one since it was made among them; None where there is none."""
+    found = None if t._extra is None else t._extra.tangent
+    view = t._view
+    if found is not None or view is None or view.base is None:
+        return found
+    base: Tensor = view.base
+    tangent = None if base._extra is None else base._extra.tangent
+    if tangent is None:
+        return None
+    found = _view_alike(tangent, base, links_between(base._view, view), view.strides, view.offset)
+    hold(t, found)
+    return found
+
+
+def seen_tangent(t: Tensor) -> Tensor | None:
+    """The tangent of a tensor where tangents are passed on: elsewhere dual tensors look like others."""
+    return tangent_of(t) if passes(per_thread.recorder) else None
+
+
+def passes(rec: Recorder) -> bool:
+    """Whether operations pass tangents on: a level is open, and neither inference mode nor the user has turned it off."""
+    return rec.flags.get(LEVEL) is not None and not rec.inference
+
+
+def tangents_of(operands: Sequence[Any]) -> dict[int, Tensor]:
+    """The tangents of those operands that have one, by their place."""
+    found = {}
+    for i, o in enumerate(operands):
+        if isinstance(o, Tensor) and (tangent := tangent_of(o)) is not None:
+            found[i] = tangent
+    return found
+
+
+def hold(t: Tensor, tangent: Tensor) -> None:
+    """Give a tensor a tangent until the level is closed."""
+    per_thread.recorder.flags[OPEN].holders.append(weakref.ref(t))
+    t._own_extra().tangent = tangent
+
+
+def set_tangent(t: Tensor, tangent: Tensor) -> None:
+    """Make a tensor dual. RuntimeError where the tangent does not fit, or is dual itself."""
+    if t._aval.shape != tangent._aval.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of size "
+            f"{list(t._aval.shape)} while the given forward gradient is of size {list(tangent._aval.shape)}."
+        )
+    if tangent_of(tangent) is not None:
+        raise RuntimeError("Setting a forward grad that itself has a forward gradient at the same level0 is not supported.")
+    view = t._view
+    if tangent._strides() != t._strides() and t._aval.ndim:
+        if view is not None and repeats(view, t._aval):
+            raise RuntimeError(REPEATED)
+        with without_duals(per_thread.recorder):
+            tangent = apply(_CLONE, (tangent,))
+    hold(t, tangent)
+
+
+# ---------------------------------------------------------------------- operations
+
+
+def _pushed(bound: Any, operands: Sequence[Any], tangents: dict[int, Tensor], results: Sequence[Tensor]) -> dict[int, Tensor]:
+    """The tangents of an operation's results, by their place."""
+    mask = sum(1 << i for i in tangents)
+    sig = signature(bound, tuple(o._aval if isinstance(o, Tensor) else type(o) for o in operands))
+    plan = plan_of(sig, mask)
+    if plan is NO_PLAN:
+        return {}
+    saved = [operands[i] if i >= 0 else results[-1 - i] for i in plan.saves]
+    found = apply(jvp_of(sig, plan), (*saved, *[tangents[i] for i in plan.inputs]))
+    carrying = [i for i, a in enumerate(sig.avals) if dtypes.is_float(a.dtype)]
+    return dict(zip(carrying, found if type(found) is tuple else (found,), strict=True))
+
+
+def apply_dual(rec: Recorder, bound: Any, operands: Sequence[Any], tangents: dict[int, Tensor]) -> Any:
+    """`dispatch.apply` for operands of which some are dual."""
+    with without_duals(rec):
+        made = apply(bound, operands)
+        results = made if type(made) is tuple else (made,)
+        pushed = _pushed(bound, operands, tangents, results)
+    for i, tangent in pushed.items():
+        hold(results[i], tangent)
+    node = next((r._node for r in results if r._node is not None), None)
+    if isinstance(node, OpNode):
+        _keep(node, operands, results)
+    return made
+
+
+def apply_inplace_dual(rec: Recorder, bound: Any, operands: tuple[Any, ...], tangents: dict[int, Tensor]) -> Tensor:
+    """`inplace.apply_inplace` for operands of which some are dual."""
+    target: Tensor = operands[0]
+    aval = target._aval
+    with without_duals(rec):
+        # The tangents are computed of what the operands are before the write, which must not outdate it.
+        before = [apply(_CLONE, (o,)) if o is target or (isinstance(o, Tensor) and o._storage is target._storage) else o for o in operands]
+        result = apply(bound, before)
+        pushed = _pushed(bound, before, tangents, result if type(result) is tuple else (result,)).get(0)
+        if pushed is None:
+            pushed = zeros_like(target)
+        elif pushed._aval.dtype != aval.dtype:
+            pushed = apply(cast_to(aval.dtype), (pushed,))
+        apply_inplace(bound, operands)
+    write_tangent(target, pushed)
+    if isinstance(target._node, OpNode):
+        _keep(target._node, before, (target,))
+    return target
+
+
+def write_tangent(t: Tensor, new: Tensor) -> None:
+    """A tensor was written to: its tangent now is `new`. A tangent that it has is written to, and so is its base's."""
+    rec = per_thread.recorder
+    view = t._view
+    if tangent_of(t) is None and view is not None and view.base is not None:
+        with without_duals(rec):
+            zeros = zeros_like(view.base)
+        hold(view.base, zeros)
+    old = tangent_of(t)
+    if old is None:
+        hold(t, new)
+        return
+    with without_duals(rec):
+        apply_inplace(_COPY, (old, new))
+
+
+def zeros_like(t: Tensor) -> Tensor:
+    """Zeros that no graph leads to."""
+    from torchgrad_jax.tensor.creation import full_value
+    from torchgrad_jax.tensor.tensor import created
+
+    aval = t._aval
+    return created(full_value(aval.shape, 0, aval.dtype, aval.device))
+
+
+# ---------------------------------------------------------------------- views
+
+
+def view_dual(t: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
+    """`out` was made a view of `t` by `links`: so its tangent is a view of that of `t`."""
+    tangent = tangent_of(t)
+    if tangent is not None:
+        hold(out, _view_alike(tangent, t, links, strides, offset))
+
+
+def _view_alike(tangent: Tensor, t: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+    """The view of a tangent that `links` lead to from the tensor that it belongs to."""
+    rec = per_thread.recorder
+    with without_duals(rec):
+        out = tangent
+        for link in links:
+            out = apply(link.read, (out, *link.numbers))
+        return make_view(tangent, out, links, strides, offset - t.storage_offset() + tangent.storage_offset(), "default")
+
+
+# ---------------------------------------------------------------------- what nodes save
+
+
+class SavedDual(Saved):
+    """A dual tensor that a node saved: while its level is open, the tensor that the node gets again has its tangent."""
+
+    __slots__ = ("inner", "tangent", "__weakref__")
+
+    def __init__(self, inner: Saved, tangent: Tensor) -> None:
+        self.inner = inner
+        self.tangent: Tensor | None = tangent
+
+    def tensor_for(self, node: Node | None) -> Any:
+        """See Saved."""
+        t = self.inner.tensor_for(node)
+        if self.tangent is not None and per_thread.recorder.flags.get(LEVEL) is not None and tangent_of(t) is None:
+            hold(t, self.tangent)
+        return t
+
+    def release(self) -> None:
+        """See Saved."""
+        self.tangent = None
+        self.inner.release()
+
+
+def _keep(node: OpNode, operands: Sequence[Any], results: Sequence[Tensor]) -> None:
+    """Let a node remember the tangents of what it saved."""
+    if not node.saved:
+        return
+    level: Level = per_thread.recorder.flags[OPEN]
+    saved: list[Any] = list(node.saved)
+    for i, place in enumerate(node.plan.saves):
+        t = operands[place] if place >= 0 else results[-1 - place]
+        tangent = tangent_of(t) if isinstance(t, Tensor) else None
+        if tangent is not None and not isinstance(saved[i], SavedDual):
+            saved[i] = SavedDual(keep_as_saved(node, i), tangent)
+            level.holders.append(weakref.ref(saved[i]))
+    node.saved = WithSaved(saved)
+
+
+def keep_tangents_of_saved(saved: Sequence[Saved], tensors: Sequence[Any]) -> tuple[Saved, ...]:
+    """What a node saved of `tensors`, with their tangents."""
+    level: Level = per_thread.recorder.flags[OPEN]
+    found: list[Saved] = []
+    for s, t in zip(saved, tensors, strict=False):
+        tangent = None if t is None else tangent_of(t)
+        found.append(s if tangent is None else SavedDual(s, tangent))
+        level.holders.append(weakref.ref(found[-1]))
+    return tuple(found)
