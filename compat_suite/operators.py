@@ -1,14 +1,14 @@
-"""Writes docs/operators.md: the public names that exist. ``python -m compat_suite.operators``"""
+"""Makes docs/operators.md: how far each operator agrees with PyTorch, and the public names that exist. ``python -m compat_suite --write``"""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torchgrad_jax
 from torchgrad_jax.ops.declare import registry
 
-NAMESPACES = ("", "Tensor", "nn.functional", "linalg", "special", "autograd", "autograd.graph")
+NAMESPACES = ("", "Tensor", "nn.functional", "linalg", "fft", "special", "autograd", "autograd.graph", "autograd.forward_ad")
 
 
 def names(path: str) -> list[str]:
@@ -19,21 +19,47 @@ def names(path: str) -> list[str]:
     return sorted(n for n in dir(found) if not n.startswith("_") and not isinstance(getattr(found, n, None), ModuleType))
 
 
-def page() -> str:
+def percent(agree: int, samples: int) -> str:
+    """A share in words: empty where nothing was compared."""
+    return "" if not samples else "100" if agree == samples else f"{100 * agree / samples:.1f}"
+
+
+def agreement(found: dict[str, Any], tier_of: dict[str, int]) -> list[str]:
+    """The table of agreement as Markdown lines. found: by "operator check dtype" the counts of agreeing and of all samples."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for key, (agree, samples, _) in found.items():
+        name, check, _ = key.split(" ")
+        for row in ((name, check), (f"tier {tier_of.get(name, 3)}", check)):
+            count = counts.setdefault(row, [0, 0])
+            count[0] += agree
+            count[1] += samples
+    checks = list(dict.fromkeys(check for _, check in counts))
+    lines = ["| operator | tier | " + " | ".join(checks) + " |", "|---|---|" + "---:|" * len(checks)]
+    for tier in sorted(set(tier_of.values())):
+        named = [f"tier {tier}", *sorted(n for n in tier_of if tier_of[n] == tier)]
+        for name in named:
+            row = [percent(*counts.get((name, check), (0, 0))) for check in checks]
+            if any(row):
+                shown = f"**all of tier {tier}**" if name == named[0] else f"`{name}`"
+                lines.append(f"| {shown} | {tier} | " + " | ".join(row) + " |")
+    return lines
+
+
+LEAD = """# Operators
+
+Made by `python -m compat_suite --write`. The table is the share, in percent, of the sample inputs of PyTorch's own operator database on which
+both libraries agree (float32, float64, complex128, int64, bool and bfloat16 where the operator takes them; at most {samples} samples an operator
+and dtype), and of its bad inputs for which the class (`error`) and the text (`error_text`) of what is raised are PyTorch's. `node`: whether results
+require grad alike and have a `grad_fn` of the same name. Empty: the operator has no such form. What differs and why is in
+[differences.md](differences.md).
+"""
+
+
+def page(found: dict[str, Any], tier_of: dict[str, int], samples: int) -> str:
     """The whole page as Markdown."""
-    lines = [
-        "# What is available",
-        "",
-        f"Made by `python -m compat_suite.operators`. {len(registry)} declared operators, and what is written on top of them.",
-        "",
-    ]
+    lines = [LEAD.format(samples=samples), *agreement(found, tier_of), "", "## What is available", ""]
+    lines += [f"{len(registry)} declared operators, and what is written on top of them.", ""]
     for path in NAMESPACES:
-        found = names(path)
-        lines += [f"## torch{'.' + path if path else ''} ({len(found)})", "", ", ".join(f"`{n}`" for n in found), ""]
+        available = names(path)
+        lines += [f"### torch{'.' + path if path else ''} ({len(available)})", "", ", ".join(f"`{n}`" for n in available), ""]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    target = Path(__file__).parent.parent / "docs" / "operators.md"
-    target.write_text(page())
-    print(f"wrote {target}")
