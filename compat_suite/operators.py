@@ -8,7 +8,7 @@ from types import ModuleType
 import torchgrad_jax
 from torchgrad_jax.ops.declare import registry
 
-NAMESPACES = ("", "Tensor", "nn.functional", "linalg", "special", "autograd", "autograd.graph")
+NAMESPACES = ("", "Tensor", "nn.functional", "linalg", "fft", "special", "autograd", "autograd.graph")
 
 
 def names(path: str) -> list[str]:
