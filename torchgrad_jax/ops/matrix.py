@@ -123,6 +123,16 @@ def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return scaled if beta == 0 else _times(x, beta) + scaled
 
 
+def _summed_in(x: Any) -> Any:
+    return np.dtype(np.float32) if x.dtype.kind not in "iub" and x.dtype.itemsize < 4 else x.dtype
+
+
+def _rounded_once(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """What `_plus` says, where `product` has not been rounded to 16 bits yet."""
+    wide = jnp.broadcast_to(x, product.shape).astype(product.dtype)
+    return _plus(wide, product, beta, alpha).astype(x.dtype)
+
+
 def _fits(a: Aval, shape: tuple[int, ...]) -> None:
     if len(a.shape) > len(shape):
         raise RuntimeError(
@@ -162,7 +172,7 @@ def _grad_self(grad: Any, beta: Any) -> Any:
            "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (mat1 @ mat2)."""
-    return _plus(jnp.broadcast_to(x, (a.shape[0], b.shape[1])), dot(a, b), beta, alpha)
+    return _rounded_once(x, lax.dot(a, b, precision=PRECISION, preferred_element_type=_summed_in(x)), beta, alpha)
 
 
 def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
@@ -177,7 +187,7 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (batch1 @ batch2)."""
-    return _plus(jnp.broadcast_to(x, (a.shape[0], a.shape[1], b.shape[2])), batched_dot(a, b), beta, alpha)
+    return _rounded_once(x, jnp.matmul(a, b, precision=PRECISION, preferred_element_type=_summed_in(x)), beta, alpha)
 
 
 def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:

@@ -198,9 +198,14 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
     return with_out("vecdot", out, (left * y).sum(dim))
 
 
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    """other @ self, where `other` does not know how."""
+    return functions.matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
 _SHARED = {"outer": outer, "ger": outer, "inner": inner, "kron": kron, "matrix_power": matrix_power, "cross": cross}
 TOPLEVEL = {**decompositions.TOPLEVEL, **_SHARED, "tensordot": tensordot, "chain_matmul": chain_matmul, "einsum": einsum}
-METHODS = {**decompositions.METHODS, **_SHARED}
+METHODS = {**decompositions.METHODS, **_SHARED, "__rmatmul__": _rmatmul}
 LINALG = {
     **decompositions.LINALG, "LinAlgError": LinAlgError, "matrix_power": matrix_power, "multi_dot": multi_dot, "cross": _linalg_cross,
     "vecdot": vecdot, "matmul": functions.matmul,
