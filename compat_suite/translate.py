@@ -19,7 +19,7 @@ def array_of(t: Any) -> np.ndarray:
     """The content of a tensor of either library, copied."""
     if isinstance(t, tj.Tensor):
         return np.array(t.detach()._concrete())
-    t = t.detach().resolve_conj().resolve_neg()
+    t = torch.zeros(t.shape, dtype=t.dtype) if t._is_zerotensor() else t.detach().resolve_conj().resolve_neg()
     if t.dtype == torch.bfloat16:
         return t.contiguous().view(torch.int16).numpy().view(_BFLOAT16).copy()
     return t.numpy().copy()
