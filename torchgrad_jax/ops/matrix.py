@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.reduction import wrap_dims
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # XLA multiplies float32 in lower precision on some accelerators; PyTorch does not.
@@ -91,11 +92,13 @@ def _dot_shapes(a: Aval, b: Aval) -> None:
 def _check_dot_dtypes(a: Aval, b: Aval) -> None:
     from torchgrad_jax.ops import dtypes
 
-    _dot_shapes(a, b)
+    if a.ndim != 1 or b.ndim != 1:
+        _dot_shapes(a, b)
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"dot : expected both vectors to have same dtype, but found {dtypes.of(a.dtype).title} and {dtypes.of(b.dtype).title}"
         )
+    _dot_shapes(a, b)
 
 
 @op("dot(Tensor self, Tensor tensor)", promote=None, validate=_check_dot_dtypes,
@@ -292,7 +295,7 @@ def einsum(operands: list[Any], subscripts: tuple[tuple[int, ...], ...], output:
 def _cross_shapes(a: Aval, b: Aval, dim: int) -> None:
     if a.ndim != b.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    at = dim % max(a.ndim, 1)
+    at = wrap_dims((dim,), a.ndim)[0]
     if a.shape[at] != 3 or b.shape[at] != 3:
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[at]} and {b.shape[at]}")
 
