@@ -19,7 +19,7 @@ def array_of(t: Any) -> np.ndarray:
     """The content of a tensor of either library, copied."""
     if isinstance(t, tj.Tensor):
         return np.array(t.detach()._concrete())
-    t = t.detach().resolve_conj().resolve_neg()
+    t = torch.zeros(t.shape, dtype=t.dtype) if t._is_zerotensor() else t.detach().resolve_conj().resolve_neg()
     if t.dtype == torch.bfloat16:
         return t.contiguous().view(torch.int16).numpy().view(_BFLOAT16).copy()
     return t.numpy().copy()
@@ -48,25 +48,31 @@ def ours(value: Any) -> Any:
     return value
 
 
-def rebound(function: Any) -> Any:
-    """A Python function written for PyTorch, with our library where its module or its closure names PyTorch."""
+def rebound(function: Any, made: dict[Any, Any] | None = None) -> Any:
+    """A Python function written for PyTorch, with our library where its module or its closure names PyTorch. `made` has the functions that
+    were rebound on the way to this one: functions may call each other."""
     if not isinstance(function, types.FunctionType):
         return function
-    replaced = {name: _library(value) for name, value in function.__globals__.items() if isinstance(value, types.ModuleType)}
-    replaced |= {
-        name: rebound(value) for name, value in function.__globals__.items()
-        if name in function.__code__.co_names and isinstance(value, types.FunctionType) and value.__module__ == function.__module__
-    }  # fmt: skip
-    cells = tuple(types.CellType(_ours_in_cell(c.cell_contents)) for c in function.__closure__ or ())
-    made = types.FunctionType(function.__code__, {**function.__globals__, **replaced}, function.__name__, function.__defaults__, cells)
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    made = {} if made is None else made
+    if function in made:
+        return made[function]
+    cells = tuple(types.CellType() for _ in function.__closure__ or ())
+    found = made[function] = types.FunctionType(function.__code__, {**function.__globals__}, function.__name__, function.__defaults__, cells)
+    found.__kwdefaults__ = function.__kwdefaults__
+    for name, value in function.__globals__.items():
+        if isinstance(value, types.ModuleType):
+            found.__globals__[name] = _library(value)
+        elif name in function.__code__.co_names and isinstance(value, types.FunctionType) and value.__module__ == function.__module__:
+            found.__globals__[name] = rebound(value, made)
+    for cell, original in zip(cells, function.__closure__ or (), strict=True):
+        cell.cell_contents = _ours_in_cell(original.cell_contents, made)
+    return found
 
 
-def _ours_in_cell(value: Any) -> Any:
+def _ours_in_cell(value: Any, made: dict[Any, Any]) -> Any:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and (value.__module__ or "").startswith("torch"):
         return named(f"{value.__module__.removeprefix('torch').lstrip('.')}.{value.__name__}".lstrip("."), value)
-    return ours(value)
+    return rebound(value, made) if isinstance(value, types.FunctionType) else ours(value)
 
 
 def _library(module: types.ModuleType) -> Any:

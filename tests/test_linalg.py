@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from side_by_side import error_of, like_pytorch
 from test_shaping_indexing import compare, compare_errors, compare_inplace, to_numpy
 
 import torchgrad_jax
@@ -369,3 +370,54 @@ def test_failed_factorizations_without_an_error():
         assert t.linalg.inv_ex(t.zeros(2, 2)).info.item() == 1
         assert t.linalg.solve_ex(t.zeros(2, 2), t.ones(2)).info.item() == 1
         assert np.isinf(to_numpy(t.linalg.cond(t.zeros(2, 2), 1)))
+
+
+def test_second_gradients_of_what_is_special():
+    """A Cholesky factor's unread triangle has a gradient, in the second derivative too; a determinant of one element has no second one."""
+    factor = np.tril(r(3, 3)) + 3 * np.eye(3)
+    cases = [
+        (lambda m, x: m.cholesky_solve(m.tensor(B), x), factor), (lambda m, x: m.cholesky_solve(m.tensor(B), x, True), factor.T.copy()),
+        (lambda m, x: m.cholesky_solve(m.tensor(CA), x), factor + 1j * np.tril(r(3, 3), -1)), (lambda m, x: m.linalg.det(x), np.array([[2.0]])),
+        (lambda m, x: m.linalg.vecdot(x, x), V), (lambda m, x: m.linalg.vecdot(x, x, dim=0), c(3)),
+    ]  # fmt: skip
+    for function, values in cases:
+        found = []
+        for m in (torchgrad_jax, torch):
+            x = m.tensor(values.tolist(), dtype=m.complex128 if np.iscomplexobj(values) else m.float64, requires_grad=True)
+            y = function(m, x)
+            (first,) = m.autograd.grad((y * y.conj()).real.sum(), x, create_graph=True)
+            (second,) = m.autograd.grad((first * first.conj()).real.sum(), x)
+            found.append([to_numpy(t.detach()) for t in (y, first, second)] + [y.grad_fn.name()])
+        ours, theirs = found
+        assert ours[3] == theirs[3]
+        for a, b in zip(ours[:3], theirs[:3], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_sixteen_bits():
+    """A product with a tensor added is rounded once; the exponential is there for 16 bit matrices."""
+    a, b, d = r(6, 7), r(7, 5), r(6, 5)
+    for call in ("addmm(d, a, b, beta=0.3, alpha=0.7)", "baddbmm(d[None], a[None], b[None], beta=0.3, alpha=0.7)"):
+        for dtype in ("bfloat16", "float16"):
+            found = []
+            for m in (torchgrad_jax, torch):
+                space = {k: m.tensor(v.tolist()).to(getattr(m, dtype)) for k, v in (("a", a), ("b", b), ("d", d))}
+                found.append(eval(f"m.{call}", {"m": m, **space}).float().tolist())
+            np.testing.assert_allclose(*found, rtol=1e-3)
+    for m, dtype in ((torchgrad_jax, torchgrad_jax.bfloat16), (torch, torch.float64)):  # PyTorch's of 16 bits is no exponential
+        found.append(m.matrix_exp(m.tensor(A.tolist(), dtype=dtype)).double().tolist())
+    np.testing.assert_allclose(*found[2:], rtol=5e-2)
+
+
+@like_pytorch
+def test_refusals(m):
+    x, y = m.ones(5, 2), m.ones(3)
+    calls = [
+        lambda: m.linalg.cross(x, x, dim=2), lambda: m.linalg.cross(x, x, dim=-3), lambda: m.linalg.cross(x, x), lambda: m.dot(y, m.ones(4).double()),
+        lambda: m.dot(y, x.double()), lambda: m.dot(y, m.ones(4)), lambda: m.linalg.vecdot(y, y.double()), lambda: m.linalg.vecdot(y, m.ones(4)),
+        lambda: m.linalg.vecdot(y.long(), y.long()), lambda: 3 @ y, lambda: [1] @ y,
+    ]  # fmt: skip
+    places = tuple(m.empty(0, dtype=d) for d in (m.float64, m.float64, m.int64, m.float64))
+    found = m.linalg.lstsq(m.tensor(A), m.tensor(B), driver="gelsd", out=places)
+    turned = y.__rmatmul__(x.mT @ x @ m.ones(2, 3)), x.__rmatmul__(3)
+    return [error_of(call) for call in calls], [t.shape for t in places], found[0] is places[0], turned

@@ -8,6 +8,7 @@ Backward keeps the decomposition rather than computing it again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -218,9 +219,24 @@ for _name, _public, _node in (
        **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
-def _positive_solve(b: Any, factor: Any, upper: bool) -> Any:
+def _by_triangle(b: Any, factor: Any, upper: bool) -> Any:
     lower = adjoint(jnp.triu(factor)) if upper else jnp.tril(factor)
     return triangular(lower, triangular(lower, b, True), True, transpose=True, conjugate=True)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _positive_solve(b: Any, factor: Any, upper: bool) -> Any:
+    """The solution by one triangle of the factor. Its derivative is as if both had been read: so are PyTorch's gradients."""
+    return _by_triangle(b, factor, upper)
+
+
+@_positive_solve.defjvp
+def _positive_solve_forward(upper: bool, primals: Any, tangents: Any) -> Any:
+    (b, factor), (db, change) = primals, tangents
+    x = _positive_solve(b, factor, upper)
+    moved = mul(adjoint(change), mul(factor, x)) if upper else mul(change, mul(adjoint(factor), x))
+    moved = moved + (mul(adjoint(factor), mul(change, x)) if upper else mul(factor, mul(adjoint(change), x)))
+    return x, _by_triangle(db - moved, factor, upper)
 
 
 def _of_factor(common: Any, factor: Any, upper: bool) -> Any:
@@ -445,6 +461,8 @@ def _inverse_adjoint_times(a: Any, lu: Any, pivots: Any, factor: Any) -> Any:
 
 
 def _det_grad(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
+    if A.shape[-1] == 1:  # an element is its own determinant
+        return grad0[..., None, None]
     return _inverse_adjoint_times(A, _without_zero_pivots(LU), pivots, grad0 * result.conj())
 
 

@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.reduction import wrap_dims
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # XLA multiplies float32 in lower precision on some accelerators; PyTorch does not.
@@ -91,11 +92,13 @@ def _dot_shapes(a: Aval, b: Aval) -> None:
 def _check_dot_dtypes(a: Aval, b: Aval) -> None:
     from torchgrad_jax.ops import dtypes
 
-    _dot_shapes(a, b)
+    if a.ndim != 1 or b.ndim != 1:
+        _dot_shapes(a, b)
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"dot : expected both vectors to have same dtype, but found {dtypes.of(a.dtype).title} and {dtypes.of(b.dtype).title}"
         )
+    _dot_shapes(a, b)
 
 
 @op("dot(Tensor self, Tensor tensor)", promote=None, validate=_check_dot_dtypes,
@@ -121,6 +124,16 @@ def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * x + alpha * product; x is not looked at where beta is 0."""
     scaled = _times(product, alpha)
     return scaled if beta == 0 else _times(x, beta) + scaled
+
+
+def _summed_in(x: Any) -> Any:
+    return np.dtype(np.float32) if x.dtype.kind not in "iub" and x.dtype.itemsize < 4 else x.dtype
+
+
+def _rounded_once(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """What `_plus` says, where `product` has not been rounded to 16 bits yet."""
+    wide = jnp.broadcast_to(x, product.shape).astype(product.dtype)
+    return _plus(wide, product, beta, alpha).astype(x.dtype)
 
 
 def _fits(a: Aval, shape: tuple[int, ...]) -> None:
@@ -162,7 +175,7 @@ def _grad_self(grad: Any, beta: Any) -> Any:
            "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (mat1 @ mat2)."""
-    return _plus(jnp.broadcast_to(x, (a.shape[0], b.shape[1])), dot(a, b), beta, alpha)
+    return _rounded_once(x, lax.dot(a, b, precision=PRECISION, preferred_element_type=_summed_in(x)), beta, alpha)
 
 
 def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
@@ -177,7 +190,7 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (batch1 @ batch2)."""
-    return _plus(jnp.broadcast_to(x, (a.shape[0], a.shape[1], b.shape[2])), batched_dot(a, b), beta, alpha)
+    return _rounded_once(x, jnp.matmul(a, b, precision=PRECISION, preferred_element_type=_summed_in(x)), beta, alpha)
 
 
 def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
@@ -282,7 +295,7 @@ def einsum(operands: list[Any], subscripts: tuple[tuple[int, ...], ...], output:
 def _cross_shapes(a: Aval, b: Aval, dim: int) -> None:
     if a.ndim != b.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    at = dim % max(a.ndim, 1)
+    at = wrap_dims((dim,), a.ndim)[0]
     if a.shape[at] != 3 or b.shape[at] != 3:
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[at]} and {b.shape[at]}")
 

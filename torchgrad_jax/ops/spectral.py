@@ -28,7 +28,6 @@ from torchgrad_jax.ops.linalg import (
     identity,
     matrix_float,
     mul,
-    square_float,
     triangular,
     with_diagonal,
 )
@@ -44,7 +43,7 @@ def _over_differences(x: Any, differences: Any) -> Any:
 
 
 def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
-    vectors, values = lax.linalg.eigh(adjoint(a) if upper else a, lower=True, symmetrize_input=False)
+    vectors, values = lax.linalg.eigh(a, lower=not upper, symmetrize_input=False)
     failed = jnp.isnan(values).any(-1)
     return values, vectors, jnp.where(failed, jnp.int32(max(a.shape[-1] - 1, 1)), jnp.int32(0))
 
@@ -306,7 +305,15 @@ def identity_like(a: Any) -> Any:
 
 
 def _matrix_exp(a: Any) -> Any:
-    return jax.scipy.linalg.expm(a, max_squarings=48) if a.size else a
+    if not a.size:
+        return a
+    wide = a.astype(jnp.float32) if a.dtype.itemsize < 4 else a
+    return jax.scipy.linalg.expm(wide, max_squarings=48).astype(a.dtype)
+
+
+def _exp_shapes(a: Aval) -> None:
+    check_square("linalg.matrix_exp", a)
+    check_float("linalg.matrix_exp", a, low_precision=True)
 
 
 def _matrix_exp_grad(grad: Any, self: Any) -> Any:
@@ -317,7 +324,7 @@ def _matrix_exp_grad(grad: Any, self: Any) -> Any:
     return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
 
 
-@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=square_float("linalg.matrix_exp"), **PRIVATE)
+@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_exp_shapes, **PRIVATE)
 def linalg_matrix_exp(a: Any) -> Any:
     """The exponential of a matrix."""
     return _matrix_exp(a)

@@ -312,7 +312,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     return call("linalg_matrix_exp", A)
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
     """(solution, residuals, rank, singular_values) of least squares; which of the last three are empty depends on the driver."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
@@ -321,7 +321,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         B = views.unsqueeze(B, -1)
     made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     solution = views.squeeze(made[0], -1) if vector else made[0]
-    return _LSTSQ(solution, made[1], made[2], views.detach(made[3]))
+    return with_out("linalg_lstsq", out, _LSTSQ(solution, made[1], made[2], views.detach(made[3])))
 
 
 _ORDS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import registry
 from torchgrad_jax.ops.linalg import LinAlgError, check_square
 from torchgrad_jax.tensor import decompositions, functions, views
@@ -67,7 +68,7 @@ def _contract(a: Tensor, b: Tensor, left: list[int], right: list[int]) -> Tensor
     return views.reshape(_mm(x, y), outer_a + outer_b)
 
 
-_mm, _dot = function_of(registry["mm"]), function_of(registry["dot"])
+_mm, _dot, _vdot = (function_of(registry[name]) for name in ("mm", "dot", "vdot"))
 
 
 def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
@@ -194,13 +195,27 @@ def _linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = Non
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
     """The sum over `dim` of the products, x being conjugated."""
+    kinds = [dtypes.of(t._aval.dtype) for t in (x, y)]
+    if not (kinds[0].is_floating_point or kinds[0].is_complex):
+        raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {kinds[0].title}")
+    if kinds[0] is not kinds[1]:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {kinds[0].title} and y of type {kinds[1].title} instead"
+        )
+    if x._aval.ndim == y._aval.ndim == 1 and dim in (0, -1):
+        return with_out("vecdot", out, _vdot(x, y))
     left = x.conj() if x.is_complex() else x
     return with_out("vecdot", out, (left * y).sum(dim))
 
 
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    """other @ self, where `other` does not know how."""
+    return functions.matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
 _SHARED = {"outer": outer, "ger": outer, "inner": inner, "kron": kron, "matrix_power": matrix_power, "cross": cross}
 TOPLEVEL = {**decompositions.TOPLEVEL, **_SHARED, "tensordot": tensordot, "chain_matmul": chain_matmul, "einsum": einsum}
-METHODS = {**decompositions.METHODS, **_SHARED}
+METHODS = {**decompositions.METHODS, **_SHARED, "__rmatmul__": _rmatmul}
 LINALG = {
     **decompositions.LINALG, "LinAlgError": LinAlgError, "matrix_power": matrix_power, "multi_dot": multi_dot, "cross": _linalg_cross,
     "vecdot": vecdot, "matmul": functions.matmul,

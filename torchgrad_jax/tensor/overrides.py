@@ -364,7 +364,7 @@ _IN_PYTHON = {
     "torch": _names("""atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid norm split
         tensordot unique unique_consecutive"""),
     "torch.Tensor": _names("""__array__ __contains__ __deepcopy__ __floordiv__ __format__ __ipow__ __len__ __pow__ __reduce_ex__ __repr__ __reversed__
-        __rfloordiv__ __rlshift__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
+        __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
         register_post_accumulate_grad_hook split unflatten unique unique_consecutive"""),
 }  # fmt: skip
 _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d
@@ -380,7 +380,8 @@ _ASKED_THOUGH_PRIVATE = _names("_is_view _version _base _grad _grad_fn _backward
 _METHODS_NEVER = _names("""__hash__ __iter__ __new__ __jax_array__ as_subclass __mod__ __add__ __radd__ __sub__ __mul__ __rmul__ __truediv__
     __matmul__ __ne__ __lt__ __le__ __gt__ __ge__ __rand__ __ror__ __rxor__""")
 # Operators that leave a call which every handler declined to the other operand.
-_DECLINING = _names("""__floordiv__ __rfloordiv__ __rmod__ __rpow__ __rsub__ __rtruediv__ __lshift__ __rlshift__ __rshift__ __rrshift__""")
+_DECLINING = _names("""__floordiv__ __rfloordiv__ __rmatmul__ __rmod__ __rpow__ __rsub__ __rtruediv__ __lshift__ __rlshift__ __rshift__
+    __rrshift__""")
 
 
 def _is_in_python(namespace: str, name: str) -> bool:
