@@ -58,7 +58,7 @@ class Operator:
         self.inplace: bool | str = options.get("inplace", False)
         self.method: bool = options.get("method", True)
         self.toplevel: bool = options.get("toplevel", True)
-        self.out: bool = options.get("out", True)
+        self.out: bool | str = options.get("out", True)
         self.aliases: tuple[str, ...] = options.get("aliases", ())
         self.numpy_first: bool = options.get("numpy_first", False)
         self.bound: dict[Any, BoundOperator] = {}
@@ -266,7 +266,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
-    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument. aliases: further names.
+    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
+        names.
     """
 
     def declare(function: Callable[..., Any]) -> Operator:
@@ -294,6 +295,16 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
 
     return refuse
+
+
+def refusing(kernel: str, kinds: str) -> Callable[..., None]:
+    """A `validate` that refuses tensors of these kinds (NumPy's letters): NotImplementedError with PyTorch's text, which names its kernel."""
+
+    def validate(x: Any, *_: Any, **__: Any) -> None:
+        if not isinstance(x, type) and x.dtype.kind in kinds:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+
+    return validate
 
 
 def _camel(name: str) -> str:

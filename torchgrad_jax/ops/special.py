@@ -11,7 +11,8 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, not_implemented, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, not_implemented, op, refusing
+from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title, wide
 
 # The grad_fn of an operation that PyTorch has no derivative for.
@@ -19,14 +20,6 @@ from torchgrad_jax.ops.reduction import title, wide
 
 def _zero(grad: Any) -> Any:
     return jnp.zeros_like(grad)
-
-
-def _refuse(name: str, kinds: str) -> Any:
-    def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and x.dtype.kind in kinds:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{title(x)}'")
-
-    return validate
 
 
 # ---------------------------------------------------------------------- division with remainder
@@ -55,16 +48,21 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return jnp.where(y == 0, x / y, down).astype(x.dtype)
 
 
+def _without_zeros(function: Any, x: Any, y: Any) -> Any:
+    """The function where the divisor is not 0, and whether it is 0 somewhere."""
+    zero = (y == 0).any().astype(np.int64)
+    return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+
+
 def _zero_division(_: int) -> Exception:
     return RuntimeError("ZeroDivisionError")
 
 
 def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
-    refuse = _refuse(kernel, "cb")
+    refuse = refusing(kernel, "cb")
 
     def checked(x: Any, y: Any) -> Any:
-        zero = (y == 0).any().astype(np.int64)
-        return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+        return _without_zeros(function, x, y)
 
     def plain(x: Any, y: Any) -> Any:
         refuse(x)
@@ -93,7 +91,29 @@ _declare_division(
 )  # fmt: skip
 
 
-@op("frac(Tensor self)", inplace=True, validate=_refuse("frac_cpu", "iub"), grads={"self": SAME})
+def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded."""
+    refusing(f"div_{rounding_mode}_cpu", "cb")(x)
+    if rounding_mode == "floor":
+        return _floor_divide(x, y)
+    return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)
+
+
+@op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", method=False, toplevel=False, node="DivBackward2",
+    grads={"self": _zero, "other": _zero})  # fmt: skip
+def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded."""
+    return _quotient(x, y, rounding_mode)
+
+
+@op("div_rounded_checked(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", method=False, toplevel=False,
+    differentiable=False, check=_zero_division)  # fmt: skip
+def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded, of integers."""
+    return _without_zeros(lambda x, y: _quotient(x, y, rounding_mode), x, y)
+
+
+@op("frac(Tensor self)", inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
     return x - jnp.trunc(x)
@@ -328,7 +348,7 @@ for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBack
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
 
-@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=_refuse("nextafter_cpu", "iubc"),
+@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=refusing("nextafter_cpu", "iubc"),
     grads={n: no_derivative("nextafter") for n in ("self", "other")})  # fmt: skip
 def nextafter(x: Any, y: Any) -> Any:
     """The next floating point number from self towards other."""
@@ -397,7 +417,7 @@ def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
 
 
 def _whole(name: str, function: Any, doc: str, schema: str = "(Tensor self, Tensor other)", **options: Any) -> None:
-    refuse = _refuse(options.pop("kernel", f"{name}_cpu"), "fcbV")
+    refuse = refusing(options.pop("kernel", f"{name}_cpu"), "fcbV")
 
     def of_integers(x: Any, y: Any) -> Any:
         refuse(x)
@@ -429,11 +449,11 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True)
+@op("sgn(Tensor self)", inplace=True, out="same")
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":
-        return x if x.dtype == np.bool_ else jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else jnp.sign(x)
+        return sign.function(x)
     zero = x == 0
     safe = jnp.where(zero, 1, x)
     return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)

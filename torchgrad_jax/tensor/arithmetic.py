@@ -13,8 +13,9 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import may_divide_by_zero, with_number
 from torchgrad_jax.tensor.functions import pow as power
-from torchgrad_jax.tensor.functions import with_number
+from torchgrad_jax.tensor.functions import pow_ as write_power
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor
@@ -39,16 +40,8 @@ def _spec(x: Any) -> Any:
 
 def _division(name: str, a: Any, b: Any) -> Any:
     """The operator for these operands. RuntimeError for an integer divided by what is known to be 0."""
-    if dtypes.category(promotion.result_type([_spec(a), _spec(b)])) == dtypes.INT:
-        if not isinstance(b, Tensor):
-            if b == 0:
-                raise RuntimeError("ZeroDivisionError")
-        else:
-            array = b._read().array
-            if not isinstance(array, np.ndarray):
-                return registry[f"{name}_checked"].bind(_BOTH)
-            if (array == 0).any():
-                raise RuntimeError("ZeroDivisionError")
+    if may_divide_by_zero(a, b):
+        return registry[f"{name}_checked"].bind(_BOTH)
     if name == "floor_divide" or isinstance(b, Tensor):
         suffix = "_reflected" if name == "remainder" and not isinstance(a, Tensor) else "_tensor"
     else:
@@ -166,19 +159,40 @@ def ndtr(input: Tensor, *, out: Any = None) -> Tensor:
     return made if out is None else write_out("special_ndtr", out, made)
 
 
+def _float_power(name: str, input: Any, exponent: Any) -> tuple[Any, Any, dtypes.dtype]:
+    """The operands of `float_power` in double precision, and the dtype of its result."""
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
+    target = dtypes.complex128 if any(promotion.result_type([_spec(x)]).kind == "c" for x in (input, exponent)) else dtypes.float64
+    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
+    return base, power_of if isinstance(power_of, (Tensor, complex)) else float(power_of), target
+
+
 def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent in float64, or complex128 if one is complex."""
-    kinds = [promotion.result_type([_spec(x)]) for x in (input, exponent)]
-    target = dtypes.complex128 if any(k.kind == "c" for k in kinds) else dtypes.float64
-    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
-    if not isinstance(power_of, (Tensor, complex)):
-        power_of = float(power_of)
+    base, power_of, target = _float_power("float_power", input, exponent)
+    if out is not None and out.dtype is not target:
+        raise RuntimeError(f"the output given to float_power has dtype {out.dtype.title} but the operation's result requires dtype {target.title}")
     made = power(base, power_of)
     return made if out is None else write_out("float_power", out, made)
 
 
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """In-place version of `float_power`. RuntimeError for a tensor that is not float64 or complex128 as the result is."""
+    _, power_of, target = _float_power("float_power_", self, exponent)
+    if self.dtype is not target:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype.title} but the operation's result requires dtype {target.title}")
+    return write_power(self, power_of)
+
+
+def _only_tensors(name: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
 def positive(input: Tensor) -> Tensor:
     """The tensor itself. RuntimeError for booleans."""
+    _only_tensors("positive", input)
     if input._aval.dtype == np.bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -189,11 +203,13 @@ def positive(input: Tensor) -> Tensor:
 
 def real(input: Tensor) -> Tensor:
     """The real part, as a view; a real tensor itself."""
+    _only_tensors("real", input)
     return views.select(views.view_as_real(input), -1, 0) if input._aval.dtype.kind == "c" else input
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, as a view. RuntimeError for real tensors."""
+    _only_tensors("imag", input)
     if input._aval.dtype.kind != "c":
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return views.select(views.view_as_real(input), -1, 1)
@@ -201,6 +217,7 @@ def imag(input: Tensor) -> Tensor:
 
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor itself."""
+    _only_tensors("conj", input)
     return apply(registry["_conj"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
 
 
@@ -237,7 +254,8 @@ TOPLEVEL: dict[str, Any] = {
 }  # fmt: skip
 METHODS: dict[str, Any] = {
     **{n: f for n, f in TOPLEVEL.items() if n not in ("polygamma", "real", "imag")},
-    "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
+    "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "float_power_": float_power_,
+    "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
     "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(real), "imag": property(imag), "mH": property(_adjoint),
     "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
     "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
