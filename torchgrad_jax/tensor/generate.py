@@ -87,8 +87,8 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
             outs = named(*outs)
         if out is None:
             return outs
-        if operator.out == "same" and out.dtype is not outs.dtype:
-            raise RuntimeError(f"Found dtype {out.dtype.title} but expected {outs.dtype.title}")
+        if operator.out == "same":
+            _check_dtype(out, outs)
         return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
@@ -257,6 +257,11 @@ def check_out(name: str, tensors: Any) -> None:
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
         )
+
+
+def _check_dtype(out: Any, made: Tensor) -> None:
+    if out.dtype is not made.dtype:
+        raise RuntimeError(f"Found dtype {out.dtype.title} but expected {made.dtype.title}")
 
 
 def write_out(name: str, out: Any, outs: Any) -> Any:
