@@ -12,6 +12,7 @@ PyTorch's convention for complex numbers. Without formulas the derivative is JAX
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -307,6 +308,21 @@ def refusing(kernel: str, kinds: str) -> Callable[..., None]:
     return validate
 
 
+def kernel(name: str, refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes an operator's function refuse these kinds after promotion, as PyTorch's kernel of this name does."""
+    refuse = refusing(name, refuses)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def checked(x: Any, *args: Any, **kwargs: Any) -> Any:
+            refuse(x)
+            return function(x, *args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
 def _camel(name: str) -> str:
     return "".join(w[:1].upper() + w[1:] for w in name.split("_"))
 
@@ -375,7 +391,21 @@ def convert(x: Any, target: np.dtype) -> Any:
         return x != 0
     if x.dtype.kind == "c" and target.kind != "c":
         x = lax.real(x)
+    if target.kind in "iu" and dtypes.category(np.dtype(x.dtype)) == dtypes.FLOAT and target != np.uint64:
+        return _to_integer(x, target)
     return lax.convert_element_type(x, target)
+
+
+def _to_integer(x: Any, target: np.dtype) -> Any:
+    """Floating point to integer as PyTorch's processors do it: what does not fit, and nan, is the smallest number; narrow types wrap around."""
+    from jax import lax
+    from jax import numpy as jnp
+
+    whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
+    x = x if x.dtype.itemsize >= 4 else lax.convert_element_type(x, np.float32)
+    lowest = float(np.iinfo(whole).min)
+    x = jnp.where((x >= lowest) & (x < -lowest), x, jnp.asarray(lowest, x.dtype))
+    return lax.convert_element_type(lax.convert_element_type(x, whole), target)
 
 
 def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:

@@ -8,9 +8,19 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, not_implemented, op, refusing
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing
 from torchgrad_jax.runtime.value import Aval
+
+
+def _refuse_integer_division(x: Any, a: Any, b: Any, _: Any) -> None:
+    if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and "
+            "tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for "
+            "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter "
+            "implementation: (input + value * tensor1 / tensor2), for all dtypes."
+        )
 
 
 def _refuse_bool_sub(a: Any, b: Any, *_: Any) -> None:
@@ -124,6 +134,7 @@ def square(x: Any) -> Any:
     grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (tensor2 * value).conj(),
            "tensor2": lambda grad, tensor1, value: grad * (tensor1 * value).conj()},
 )  # fmt: skip
+@kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 * tensor2."""
     return x + value * a * b
@@ -131,6 +142,7 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 
 @op(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
+    validate=_refuse_integer_division,
     grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (value / tensor2).conj(),
            "tensor2": lambda grad, tensor1, tensor2, value: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()},
 )  # fmt: skip
@@ -281,9 +293,15 @@ erfinv = _real_unary(
 )
 
 
+def _atan2_slope(grad: Any, part: Any, self: Any, other: Any) -> Any:
+    squares = self * self + other * other
+    return grad * part * jnp.where(squares == 0, 0, 1 / jnp.where(squares == 0, 1, squares)).astype(squares.dtype)
+
+
 @op("atan2(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("arctan2",),
-    grads={"self": lambda grad, self, other: grad * other / (self * self + other * other),
-           "other": lambda grad, self, other: -grad * self / (self * self + other * other)})  # fmt: skip
+    grads={"self": lambda grad, self, other: _atan2_slope(grad, other, self, other),
+           "other": lambda grad, self, other: -_atan2_slope(grad, self, self, other)})  # fmt: skip
+@kernel("atan2_cpu", "c")
 def atan2(x: Any, y: Any) -> Any:
     """The angle of the point (other, self)."""
     return lax.atan2(x, y)
@@ -455,21 +473,32 @@ def isfinite(x: Any) -> Any:
 # ---------------------------------------------------------------------- choosing
 
 
-def _half_of_ties(won: Any, tied: Any) -> Any:
-    return jnp.where(tied, 0.5, jnp.where(won, 1.0, 0.0))
+def refuse_complex(name: str) -> Any:
+    """A `validate` that refuses complex operands. RuntimeError."""
+
+    def validate(*operands: Any) -> None:
+        if any(a is complex or (isinstance(a, Aval) and a.dtype.kind == "c") for a in operands):
+            raise RuntimeError(f"{name} not implemented for complex tensors.")
+
+    return validate
 
 
-@op("maximum(Tensor self, Tensor other)", promote="common",
-    grads={"self": lambda grad, self, other: grad * _half_of_ties(self > other, self == other).astype(grad.dtype),
-           "other": lambda grad, self, other: grad * _half_of_ties(other > self, self == other).astype(grad.dtype)})  # fmt: skip
+def _share(grad: Any, lost: Any, tied: Any) -> Any:
+    """What does not lose gets the gradient, nan too; ties share it."""
+    return grad * jnp.where(tied, 0.5, jnp.where(lost, 0.0, 1.0)).astype(grad.dtype)
+
+
+@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"),
+    grads={"self": lambda grad, self, other: _share(grad, self < other, self == other),
+           "other": lambda grad, self, other: _share(grad, other < self, self == other)})  # fmt: skip
 def maximum(x: Any, y: Any) -> Any:
     """The larger of both; nan where one is. Ties share the gradient."""
     return lax.max(x, y)
 
 
-@op("minimum(Tensor self, Tensor other)", promote="common",
-    grads={"self": lambda grad, self, other: grad * _half_of_ties(self < other, self == other).astype(grad.dtype),
-           "other": lambda grad, self, other: grad * _half_of_ties(other < self, self == other).astype(grad.dtype)})  # fmt: skip
+@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"),
+    grads={"self": lambda grad, self, other: _share(grad, self > other, self == other),
+           "other": lambda grad, self, other: _share(grad, other > self, self == other)})  # fmt: skip
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of both; nan where one is. Ties share the gradient."""
     return lax.min(x, y)
@@ -490,7 +519,7 @@ def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
     if isinstance(value, Aval) and value.ndim:
         raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
     if (value is complex or (isinstance(value, Aval) and value.dtype.kind == "c")) and x.dtype.kind != "c":
-        raise RuntimeError("value cannot be converted to type double without overflow")
+        promotion.fitting(1j, x.dtype)
     broadcast_shapes(mask.shape, x.shape)
 
 
@@ -521,7 +550,14 @@ def zeros_of(x: Any) -> Any:
 # ---------------------------------------------------------------------- filling
 
 
-@op("fill(Tensor self, Tensor|Scalar value)", method=False, node="FillBackward1", number_node="FillBackward0",
+def _refuse_filling(x: Any, value: Any) -> None:
+    if isinstance(value, Aval) and value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    if value is complex and x.dtype.kind != "c":
+        promotion.fitting(1j, x.dtype)
+
+
+@op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
     grads={"self": _zero, "value": lambda grad: grad.sum()})  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""

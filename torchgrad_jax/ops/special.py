@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, not_implemented, op, refusing
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing
 from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title, wide
 
@@ -52,6 +52,11 @@ def _without_zeros(function: Any, x: Any, y: Any) -> Any:
     """The function where the divisor is not 0, and whether it is 0 somewhere."""
     zero = (y == 0).any().astype(np.int64)
     return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+
+
+def _refuse_complex(name: str, x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise RuntimeError(f"{name} is not supported for complex tensors.")
 
 
 def _zero_division(_: int) -> Exception:
@@ -124,6 +129,7 @@ def frac(x: Any) -> Any:
 
 @op("hypot(Tensor self, Tensor other)", promote="common", inplace=True,
     grads={"self": lambda grad, self, result: grad * (self / result), "other": lambda grad, other, result: grad * (other / result)})  # fmt: skip
+@kernel("hypot_cpu", "biuc")
 def hypot(x: Any, y: Any) -> Any:
     """The length of the vector (self, other), without overflow."""
     return jnp.hypot(x, y)
@@ -132,6 +138,7 @@ def hypot(x: Any, y: Any) -> Any:
 @op("logaddexp(Tensor self, Tensor other)", promote="common",
     grads={"self": lambda grad, self, other: grad / (1 + lax.exp(other - self)).conj(),
            "other": lambda grad, self, other: grad / (1 + lax.exp(self - other)).conj()})  # fmt: skip
+@kernel("logaddexp_cpu", "biu")
 def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(self) + exp(other)), without overflow."""
     return jnp.logaddexp(x, y)
@@ -140,11 +147,13 @@ def logaddexp(x: Any, y: Any) -> Any:
 @op("logaddexp2(Tensor self, Tensor other)", promote="common",
     grads={"self": lambda grad, self, other: grad / (1 + jnp.exp2(other - self)),
            "other": lambda grad, self, other: grad / (1 + jnp.exp2(self - other))})  # fmt: skip
+@kernel("logaddexp2_cpu", "biuc")
 def logaddexp2(x: Any, y: Any) -> Any:
     """log2(2 ** self + 2 ** other), without overflow."""
     return jnp.logaddexp2(x, y)
 
 
+@kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
     near = jnp.abs(weight) < 0.5
@@ -153,7 +162,7 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
     for label, a in (("end", end), ("weight", weight)):
-        if not isinstance(a, type) and a.dtype != x.dtype:
+        if not isinstance(a, type) and a.dtype != x.dtype and (label == "end" or a.ndim):
             raise RuntimeError(f"expected dtype {dtypes.of(np.dtype(x.dtype)).word} for `{label}` but got dtype {dtypes.of(np.dtype(a.dtype)).word}")
 
 
@@ -171,6 +180,7 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
     def log(y: Any) -> Any:
         return lax.log1p(y) if shift else lax.log(y)
 
+    @kernel(f"{name.removeprefix('special_')}_cpu", "c")
     def xlog(x: Any, y: Any) -> Any:
         zero = x == 0
         return jnp.where(y != y, y, jnp.where(zero, 0, x * log(jnp.where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
@@ -203,6 +213,7 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
     op(schema, promote="float", **options)(of_array)
 
 
+@kernel("digamma", "c")
 def _digamma(x: Any) -> Any:
     return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
 
@@ -211,6 +222,9 @@ def polygamma(x: Any, n: int) -> Any:
     """The `n`-th derivative of digamma."""
     if n == 0:
         return _digamma(x)
+    if n == 1:
+        infinite = x == jnp.inf
+        return jnp.where(infinite, 0, _zeta(jnp.full_like(x, 2), jnp.where(infinite, 1, x))).astype(x.dtype)
     sign = 1.0 if n % 2 else -1.0
     return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
 
@@ -222,7 +236,10 @@ def _zeta(x: Any, q: Any) -> Any:
 
 
 def _logit(x: Any, eps: Any) -> Any:
-    x = x if eps is None else jnp.clip(x, jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype))
+    refusing("logit_cpu", "c")(x)
+    if eps is not None:
+        low, high = jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
     return lax.log(x / (1 - x))
 
 
@@ -235,18 +252,20 @@ def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
 
 _unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", inplace=True, aliases=("special_sinc",))
 _unary("deg2rad(Tensor self)", lambda x: x * jnp.asarray(math.pi / 180, x.dtype), "Degrees as radians.",
-       lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0")  # fmt: skip
+       lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0",
+       validate=lambda x: _refuse_complex("deg2rad", x))  # fmt: skip
 _unary("rad2deg(Tensor self)", lambda x: x * jnp.asarray(180 / math.pi, x.dtype), "Radians as degrees.",
-       lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0")  # fmt: skip
+       lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0",
+       validate=lambda x: _refuse_complex("rad2deg", x))  # fmt: skip
 _unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad, self: grad * _digamma(self), inplace=True,
-       aliases=("special_gammaln",))  # fmt: skip
+       aliases=("special_gammaln",), validate=refusing("lgamma_vml_cpu", "c"))  # fmt: skip
 _unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
        aliases=("special_psi", "special_digamma"))  # fmt: skip
 for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written", "PolygammaBackward1")):
     _unary(f"{_name}(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
            lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node)  # fmt: skip
 _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
-       aliases=("special_i0",))  # fmt: skip
+       aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
 _unary("logit(Tensor self, float? eps=None)", _logit, "log(self / (1 - self)); self kept in [eps, 1 - eps].", _logit_grad, inplace=True,
        aliases=("special_logit",))  # fmt: skip
 
@@ -297,15 +316,17 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
-@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",),
+@op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
     grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
+@kernel("igamma_cpu", "biuc")
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
     return special.gammainc(x, y)
 
 
-@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",),
+@op("igammac(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammaincc",),
     grads={"self": not_implemented("igammac: input"), "other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
+@kernel("igammac_cpu", "biuc")
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
     return special.gammaincc(x, y)
@@ -335,6 +356,7 @@ def heaviside(x: Any, values: Any) -> Any:
 
 def _copysign(x: Any, y: Any) -> Any:
     """The magnitude of self with the sign of other."""
+    refusing("copysign_cpu", "c")(x)
     return jnp.copysign(x, y).astype(x.dtype)
 
 
@@ -348,8 +370,10 @@ for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBack
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
 
-@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=refusing("nextafter_cpu", "iubc"),
-    grads={n: no_derivative("nextafter") for n in ("self", "other")})  # fmt: skip
+@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True,
+    grads={"self": lambda grad, self, other: jnp.where(self == other, jnp.zeros_like(grad), grad),
+           "other": lambda grad, self, other: jnp.where(self == other, grad, jnp.zeros_like(grad))})  # fmt: skip
+@kernel("nextafter_cpu", "iubc")
 def nextafter(x: Any, y: Any) -> Any:
     """The next floating point number from self towards other."""
     return lax.nextafter(x, y)
@@ -394,7 +418,10 @@ _test("signbit", lambda x: jnp.signbit(x) if jnp.issubdtype(x.dtype, jnp.floatin
       validate=_refuse_complex_sign)  # fmt: skip
 
 
-def _same_type(x: Any, y: Any, **_: Any) -> None:
+def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
+    for label, limit in (("rtol", rtol), ("atol", atol)):
+        if limit < 0:
+            raise RuntimeError(f"{label} must be greater than or equal to zero, but got {limit:g}")
     if x.dtype != y.dtype:
         raise RuntimeError(f"{title(x)} did not match {title(y)}")
 

@@ -52,6 +52,8 @@ def _division(name: str, a: Any, b: Any) -> Any:
 def _divide(name: str, doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(input: Any, other: Any, *, out: Any = None) -> Tensor:
         other = _operand(name, other)
+        if name == "fmod":
+            _only_tensors(name, input)
         made = apply(_division(name, input, other), (input, other))
         return made if out is None else write_out(name, out, made)
 
@@ -98,20 +100,40 @@ def _shift(name: str) -> Callable[..., Tensor]:
 _left, _right = _shift("bitwise_left_shift"), _shift("bitwise_right_shift")
 
 
+def _left_(self: Tensor, other: Any) -> Tensor:
+    """The bits moved up in place."""
+    return self.bitwise_left_shift_(other)
+
+
+def _right_(self: Tensor, other: Any) -> Tensor:
+    """The bits moved down in place."""
+    return self.bitwise_right_shift_(other)
+
+
 # ---------------------------------------------------------------------- tensors or numbers
 
 
-def _by_kind(name: str, choose: Callable[..., str], doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A function of several operands and its in-place twin; `choose` names the operator for them."""
+def _by_kind(name: str, parameters: str, choose: Callable[..., str], doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """A function of several operands and its in-place twin; `choose` names the operator for them, the empty string where there is none."""
+    names = parameters.split()
 
-    def function(input: Any, *others: Any, out: Any = None, **named: Any) -> Tensor:
-        operands = (input, *others, *named.values())
-        made = apply(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+    def understood(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+        rest = {n: named[n] for n in names[len(given) :] if n in named}
+        operands = tuple(x.item() if isinstance(x, np.generic) else x for x in (*given, *rest.values()))
+        operator = "" if len(operands) != len(names) or len(rest) != len(named) or not all(isinstance(x, (Tensor, *NUMBERS)) for x in operands) else (
+            choose(*operands)
+        )  # fmt: skip
+        if not operator:
+            kinds = ", ".join([*(type(x).__name__ for x in given), *(f"{n}={type(x).__name__}" for n, x in named.items())])
+            raise TypeError(f"{name}() received an invalid combination of arguments - got ({kinds})")
+        return registry[operator].bind((ARRAY,) * len(operands)), operands
+
+    def function(*given: Any, out: Any = None, **named: Any) -> Tensor:
+        made = apply(*understood(given, named))
         return made if out is None else write_out(name, out, made)
 
-    def inplace(self: Tensor, *others: Any, **named: Any) -> Tensor:
-        operands = (self, *others, *named.values())
-        return apply_inplace(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+    def inplace(*given: Any, **named: Any) -> Tensor:
+        return apply_inplace(*understood(given, named))
 
     function.__name__ = function.__qualname__ = name
     inplace.__name__ = inplace.__qualname__ = name + "_"
@@ -121,17 +143,29 @@ def _by_kind(name: str, choose: Callable[..., str], doc: str) -> tuple[Callable[
 
 def _of_two(name: str) -> Callable[[Any, Any], str]:
     def choose(a: Any, b: Any) -> str:
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            return ""
         return name + ("_self_number" if not isinstance(a, Tensor) else "_tensors" if isinstance(b, Tensor) else "_other_number")
 
     return choose
 
 
-lerp, lerp_ = _by_kind("lerp", lambda x, end, weight: "lerp_tensor" if isinstance(weight, Tensor) else "lerp_number",
-                       "input + weight * (end - input), `weight` a number or a tensor.")  # fmt: skip
-copysign, copysign_ = _by_kind("copysign", lambda x, y: "copysign_tensor" if isinstance(y, Tensor) else "copysign_number",
-                               "The magnitude of input with the sign of other.")  # fmt: skip
-xlogy, xlogy_ = _by_kind("xlogy", _of_two("xlogy"), "input * log(other), 0 where input is 0.")
-xlog1py, _ = _by_kind("special.xlog1py", _of_two("special_xlog1py"), "input * log1p(other), 0 where input is 0.")
+def _lerp(x: Any, end: Any, weight: Any) -> str:
+    if not isinstance(x, Tensor) or not isinstance(end, Tensor):
+        return ""
+    if isinstance(weight, complex):
+        promotion.fitting(weight, x._aval.dtype)
+    return "lerp_tensor" if isinstance(weight, Tensor) else "lerp_number"
+
+
+def _copysign(x: Any, y: Any) -> str:
+    return "" if not isinstance(x, Tensor) else "copysign_tensor" if isinstance(y, Tensor) else "copysign_number"
+
+
+lerp, lerp_ = _by_kind("lerp", "input end weight", _lerp, "input + weight * (end - input), `weight` a number or a tensor.")
+copysign, copysign_ = _by_kind("copysign", "input other", _copysign, "The magnitude of input with the sign of other.")
+xlogy, xlogy_ = _by_kind("xlogy", "input other", _of_two("xlogy"), "input * log(other), 0 where input is 0.")
+xlog1py, _ = _by_kind("special.xlog1py", "input other", _of_two("special_xlog1py"), "input * log1p(other), 0 where input is 0.")
 
 
 def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
@@ -260,7 +294,7 @@ METHODS: dict[str, Any] = {
     "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
     "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
     "__lshift__": _dunder(_left), "__rlshift__": _dunder(_left, True), "__rshift__": _dunder(_right), "__rrshift__": _dunder(_right, True),
-    "__pos__": positive,
+    "__pos__": positive, "__ilshift__": _left_, "__irshift__": _right_,
 }  # fmt: skip
 SPECIAL: dict[str, Any] = {
     **{n: function_of(registry["special_" + n]) for n in _HIDDEN},

@@ -129,11 +129,15 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
     if not _has_tensor(data):
         return data, []
     found: list[np.dtype] = []
+    depth = len(_lengths(data))
 
-    def number(x: Any) -> Any:
+    def number(x: Any, level: int = 0) -> Any:
         if isinstance(x, (list, tuple)):
-            return [number(d) for d in x]
+            return [number(d, level + 1) for d in x]
         if isinstance(x, Tensor):
+            if level < depth:  # beside a list, a tensor is one too
+                found.append(x._aval.dtype)
+                return x.tolist()
             if x._aval.size != 1:
                 if dtypes.is_float(x._aval.dtype):
                     raise ValueError("only one element tensors can be converted to Python scalars")

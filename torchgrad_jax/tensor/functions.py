@@ -157,6 +157,7 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
+    _check_tensors("rsub", input=input)
     other = _tensor_or_number("rsub", other)
     if alpha == 1:
         return apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other))
@@ -393,16 +394,32 @@ METHODS["matmul"] = _matmul("torch.Tensor")
 # ---------------------------------------------------------------------- Python results
 
 
+def _check_tensors(name: str, **given: Any) -> None:
+    for position, (argument, x) in enumerate(given.items(), 1):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
+
+
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
+    _check_tensors("equal", input=input, other=other)
     a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
     return a.shape == b.shape and bool((a == b).all())
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close: abs(input - other) <= atol + rtol * abs(other)."""
+    _check_tensors("allclose", input=input, other=other)
+    for position, (name, limit) in enumerate((("rtol", rtol), ("atol", atol)), 3):
+        if not isinstance(limit, (float, int)) or isinstance(limit, bool):
+            raise TypeError(f"allclose(): argument '{name}' (position {position}) must be float, not {type(limit).__name__}")
+        if limit < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {limit:g}")
+    if not isinstance(equal_nan, bool):
+        raise TypeError(f"allclose(): argument 'equal_nan' (position 5) must be bool, not {type(equal_nan).__name__}")
     if input._aval.dtype != other._aval.dtype:
         raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
+    broadcast_shapes(input._aval.shape, other._aval.shape)
     a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
     return bool(np.allclose(a, b, rtol, atol, equal_nan))
 

@@ -274,6 +274,7 @@ _PROTOCOL: dict[str, Any] = {
     "__contains__": _contains,
     "__reversed__": _reversed,
     "__rtruediv__": _rtruediv,
+    "__rdiv__": _rtruediv,
     "__rpow__": _rpow,
     **memory.METHODS,
     **replay.METHODS,
