@@ -379,6 +379,20 @@ def nextafter(x: Any, y: Any) -> Any:
     return lax.nextafter(x, y)
 
 
+def _floats_only(x: Any) -> None:
+    if dtypes.category(x.dtype) != dtypes.FLOAT:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+
+
+@op("frexp(Tensor self)", results=("mantissa", "exponent"), validate=_floats_only,
+    grads={"self": lambda grad0, exponent: lax.mul(grad0, jnp.exp2(-exponent.astype(grad0.dtype)))})  # fmt: skip
+def frexp(x: Any) -> Any:
+    """Mantissas of magnitude in [0.5, 1) and exponents of 2."""
+    mantissa, exponent = jnp.frexp(wide(x))
+    finite = jnp.isfinite(x)
+    return jnp.where(finite, mantissa.astype(x.dtype), x), jnp.where(finite, exponent, 0).astype(np.int32)
+
+
 @op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True,
     grads={"self": lambda grad, other: grad * jnp.exp2(other), "other": lambda grad, result: grad * result * math.log(2)})  # fmt: skip
 def ldexp(x: Any, y: Any) -> Any:
