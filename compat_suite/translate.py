@@ -51,7 +51,7 @@ def ours(value: Any) -> Any:
 def rebound(function: Any, made: dict[Any, Any] | None = None) -> Any:
     """A Python function written for PyTorch, with our library where its module or its closure names PyTorch. `made` has the functions that
     were rebound on the way to this one: functions may call each other."""
-    if not isinstance(function, types.FunctionType):
+    if not isinstance(function, types.FunctionType) or (function.__module__ or "").startswith(tj.__name__):
         return function
     made = {} if made is None else made
     if function in made:
@@ -70,7 +70,7 @@ def rebound(function: Any, made: dict[Any, Any] | None = None) -> Any:
 
 
 def _ours_in_cell(value: Any, made: dict[Any, Any]) -> Any:
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and (value.__module__ or "").startswith("torch"):
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and (value.__module__ or "").split(".")[0] == "torch":
         return named(f"{value.__module__.removeprefix('torch').lstrip('.')}.{value.__name__}".lstrip("."), value)
     return rebound(value, made) if isinstance(value, types.FunctionType) else ours(value)
 

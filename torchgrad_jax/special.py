@@ -1,7 +1,9 @@
 """`torch.special`."""
 
+from torchgrad_jax.nn import activation as _activation
 from torchgrad_jax.tensor import arithmetic as _arithmetic
 from torchgrad_jax.tensor import reductions as _reductions
 from torchgrad_jax.tensor.overrides import guarded as _guarded
 
-globals().update(_guarded("torch.special", {**_reductions.SPECIAL, **_arithmetic.SPECIAL}))
+_softmax = {name: _activation.TOPLEVEL[name] for name in ("softmax", "log_softmax")}
+globals().update(_guarded("torch.special", {**_reductions.SPECIAL, **_arithmetic.SPECIAL, **_softmax}))

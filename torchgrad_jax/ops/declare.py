@@ -12,6 +12,7 @@ PyTorch's convention for complex numbers. Without formulas the derivative is JAX
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ class Operator:
         self.inplace: bool | str = options.get("inplace", False)
         self.method: bool = options.get("method", True)
         self.toplevel: bool = options.get("toplevel", True)
-        self.out: bool = options.get("out", True)
+        self.out: bool | str = options.get("out", True)
         self.aliases: tuple[str, ...] = options.get("aliases", ())
         self.numpy_first: bool = options.get("numpy_first", False)
         self.bound: dict[Any, BoundOperator] = {}
@@ -266,7 +267,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
-    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument. aliases: further names.
+    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
+        names.
     """
 
     def declare(function: Callable[..., Any]) -> Operator:
@@ -294,6 +296,31 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
         raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
 
     return refuse
+
+
+def refusing(kernel: str, kinds: str) -> Callable[..., None]:
+    """A `validate` that refuses tensors of these kinds (NumPy's letters): NotImplementedError with PyTorch's text, which names its kernel."""
+
+    def validate(x: Any, *_: Any, **__: Any) -> None:
+        if not isinstance(x, type) and x.dtype.kind in kinds:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+
+    return validate
+
+
+def kernel(name: str, refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes an operator's function refuse these kinds after promotion, as PyTorch's kernel of this name does."""
+    refuse = refusing(name, refuses)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def checked(x: Any, *args: Any, **kwargs: Any) -> Any:
+            refuse(x)
+            return function(x, *args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def _camel(name: str) -> str:
@@ -364,7 +391,21 @@ def convert(x: Any, target: np.dtype) -> Any:
         return x != 0
     if x.dtype.kind == "c" and target.kind != "c":
         x = lax.real(x)
+    if target.kind in "iu" and dtypes.category(np.dtype(x.dtype)) == dtypes.FLOAT and target != np.uint64:
+        return _to_integer(x, target)
     return lax.convert_element_type(x, target)
+
+
+def _to_integer(x: Any, target: np.dtype) -> Any:
+    """Floating point to integer as PyTorch's processors do it: what does not fit, and nan, is the smallest number; narrow types wrap around."""
+    from jax import lax
+    from jax import numpy as jnp
+
+    whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
+    x = x if x.dtype.itemsize >= 4 else lax.convert_element_type(x, np.float32)
+    lowest = float(np.iinfo(whole).min)
+    x = jnp.where((x >= lowest) & (x < -lowest), x, jnp.asarray(lowest, x.dtype))
+    return lax.convert_element_type(lax.convert_element_type(x, whole), target)
 
 
 def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:

@@ -10,7 +10,9 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import broadcast_to, convert, op
+from torchgrad_jax.ops.pointwise import refuse_complex
 from torchgrad_jax.ops.reduction import keep, spread, title, unreduced, wrap_dims, wrap_one
+from torchgrad_jax.runtime.value import Aval
 
 
 def refuse_empty(name: str, x: Any, dim: Any) -> None:
@@ -209,7 +211,11 @@ def _within_grad(grad: Any, self: Any, min: Any, max: Any) -> Any:
 def _refuse_no_limit(x: Any, low: Any, high: Any) -> None:
     if low is None and high is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if x.dtype.kind == "c":
+    _refuse_complex_limit(x, low, high)
+
+
+def _refuse_complex_limit(*given: Any) -> None:
+    if any(a is complex or (isinstance(a, Aval) and a.dtype.kind == "c") for a in given):
         raise NotImplementedError("clamp is not supported for complex types")
 
 
@@ -250,9 +256,10 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
     else:
         own = {"self": lambda grad, self, max: jnp.where(self <= max, grad, 0).astype(grad.dtype)}
         other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
-    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", method=False, toplevel=False, node=f"Clamp{kind.title()}Backward0", grads=own)(by_number)
-    op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, node=f"Clamp{kind.title()}Backward1",
-       grads={**own, **other})(limit)  # fmt: skip
+    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", method=False, toplevel=False, validate=_refuse_complex_limit,
+       node=f"Clamp{kind.title()}Backward0", grads=own)(by_number)  # fmt: skip
+    op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
+       node=f"Clamp{kind.title()}Backward1", grads={**own, **other})(limit)  # fmt: skip
 
 
 _declare_one_sided("min", lax.max)
@@ -266,7 +273,7 @@ def _declare_ignoring_nan(name: str, kind: str, wins: Any) -> None:
         return jnp.where(jnp.isnan(x), y, jnp.where(jnp.isnan(y), x, lax.max(x, y) if kind == "max" else lax.min(x, y)))
 
     choose.__doc__ = f"The {kind} of both, element by element; the other one where one is nan."
-    op(f"{name}(Tensor self, Tensor other)", promote="common",
+    op(f"{name}(Tensor self, Tensor other)", promote="common", validate=refuse_complex(name),
        grads={"self": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), grad, 0).astype(grad.dtype),
               "other": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
 

@@ -8,9 +8,19 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, not_implemented, op
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing
 from torchgrad_jax.runtime.value import Aval
+
+
+def _refuse_integer_division(x: Any, a: Any, b: Any, _: Any) -> None:
+    if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and "
+            "tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for "
+            "integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter "
+            "implementation: (input + value * tensor1 / tensor2), for all dtypes."
+        )
 
 
 def _refuse_bool_sub(a: Any, b: Any, *_: Any) -> None:
@@ -32,21 +42,22 @@ def _is_bool(a: Any) -> bool:
 # ---------------------------------------------------------------------- arithmetic
 
 
-@op("add(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, grads={"self": SAME, "other": SAME})
+@op("add(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, grads={"self": SAME, "other": SAME})
 def add(x: Any, y: Any) -> Any:
     """self + other, element by element."""
     return lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y)
 
 
 @op(
-    "add_scaled(Tensor self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
+    "add_scaled(Tensor|Scalar self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
     node="AddBackward0", grads={"self": SAME, "other": lambda grad, alpha: grad * alpha},
 )  # fmt: skip
 def add_scaled(x: Any, y: Any, alpha: Any) -> Any:
-    return lax.add(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
+    y = mul.function(y, jnp.broadcast_to(alpha, y.shape))
+    return lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y)
 
 
-@op("sub(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, validate=_refuse_bool_sub,
+@op("sub(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, validate=_refuse_bool_sub,
     grads={"self": SAME, "other": lambda grad: -grad})  # fmt: skip
 def sub(x: Any, y: Any) -> Any:
     """self - other, element by element."""
@@ -54,14 +65,14 @@ def sub(x: Any, y: Any) -> Any:
 
 
 @op(
-    "sub_scaled(Tensor self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
+    "sub_scaled(Tensor|Scalar self, Tensor|Scalar other, Scalar alpha)", promote="common", inplace=True, method=False, toplevel=False,
     node="SubBackward0", validate=lambda a, b, c: _refuse_bool_sub(a, b), grads={"self": SAME, "other": lambda grad, alpha: -grad * alpha},
 )  # fmt: skip
 def sub_scaled(x: Any, y: Any, alpha: Any) -> Any:
     return lax.sub(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
 
 
-@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", validate=_refuse_bool_sub, number_node="RsubBackward1",
+@op("rsub(Tensor self, Tensor|Scalar other)", promote="common", method=False, validate=_refuse_bool_sub, number_node="RsubBackward1",
     grads={"self": lambda grad: -grad, "other": SAME})  # fmt: skip
 def rsub(x: Any, y: Any) -> Any:
     """other - self, element by element."""
@@ -75,7 +86,7 @@ def rsub_scaled(x: Any, y: Any, alpha: Any) -> Any:
     return lax.sub(y, lax.mul(x, jnp.broadcast_to(alpha, x.shape)))
 
 
-@op("mul(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, aliases=("multiply",),
+@op("mul(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, aliases=("multiply",),
     grads={"self": lambda grad, other: grad * other.conj(), "other": lambda grad, self: grad * self.conj()})  # fmt: skip
 def mul(x: Any, y: Any) -> Any:
     """self * other, element by element."""
@@ -83,7 +94,7 @@ def mul(x: Any, y: Any) -> Any:
 
 
 @op(
-    "div(Tensor self, Tensor|Scalar other)", promote="float", inplace=True, aliases=("divide", "true_divide"),
+    "div(Tensor|Scalar self, Tensor|Scalar other)", promote="float", inplace=True, aliases=("divide", "true_divide"),
     grads={"self": lambda grad, other: grad / other.conj(), "other": lambda grad, self, other: -grad * ((self / other) / other).conj()},
 )  # fmt: skip
 def div(x: Any, y: Any) -> Any:
@@ -91,7 +102,12 @@ def div(x: Any, y: Any) -> Any:
     return lax.div(x, y)
 
 
-@op("neg(Tensor self)", inplace=True, aliases=("negative",), grads={"self": lambda grad: -grad})
+# PyTorch's name for it where a rounding mode is given, None included.
+op("_div_unrounded(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node="DivBackward2",
+   grads=div.grads)(div.function)  # fmt: skip
+
+
+@op("neg(Tensor self)", inplace=True, out="same", aliases=("negative",), grads={"self": lambda grad: -grad})
 def neg(x: Any) -> Any:
     """-self. RuntimeError for booleans."""
     if x.dtype == np.bool_:
@@ -109,6 +125,7 @@ def reciprocal(x: Any) -> Any:
 @op("square(Tensor self)", inplace=True, node="PowBackward0", grads={"self": lambda grad, self: grad * (2 * self).conj()})
 def square(x: Any) -> Any:
     """self ** 2."""
+    x = convert(x, np.dtype(np.int64)) if x.dtype == np.bool_ else x
     return lax.mul(x, x)
 
 
@@ -117,6 +134,7 @@ def square(x: Any) -> Any:
     grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (tensor2 * value).conj(),
            "tensor2": lambda grad, tensor1, value: grad * (tensor1 * value).conj()},
 )  # fmt: skip
+@kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 * tensor2."""
     return x + value * a * b
@@ -124,6 +142,7 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 
 @op(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
+    validate=_refuse_integer_division,
     grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (value / tensor2).conj(),
            "tensor2": lambda grad, tensor1, tensor2, value: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()},
 )  # fmt: skip
@@ -204,6 +223,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 )
 def pow_tensor(x: Any, y: Any) -> Any:
     """self ** exponent, element by element."""
+    refusing("pow", "b")(x)
     if dtypes.category(x.dtype) <= dtypes.INT:
         negative = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0)).astype(x.dtype)
         return jnp.where(y < 0, negative, jnp.power(x, jnp.maximum(y, 0))) if x.dtype.kind == "i" else jnp.power(x, y)
@@ -217,6 +237,10 @@ def _float_unary(name: str, function: Any, gradient: Any, doc: str, **options: A
     function_of_array = lambda x: function(x)  # noqa: E731 - a fresh function object carries the docstring
     function_of_array.__doc__ = doc
     return op(f"{name}(Tensor self)", promote="float", **{"inplace": True, **options}, grads={"self": gradient})(function_of_array)
+
+
+def _real_unary(name: str, function: Any, gradient: Any, doc: str, **options: Any) -> Any:
+    return _float_unary(name, function, gradient, doc, validate=refusing(f"{name}_vml_cpu", "c"), **options)
 
 
 exp = _float_unary("exp", lax.exp, lambda grad, result: grad * result.conj(), "e ** self.")
@@ -243,9 +267,16 @@ atan = _float_unary("atan", jnp.arctan, lambda grad, self: grad / (self * self +
 sinh = _float_unary("sinh", lax.sinh, lambda grad, self: grad * lax.cosh(self).conj(), "The hyperbolic sine.")
 cosh = _float_unary("cosh", lax.cosh, lambda grad, self: grad * lax.sinh(self).conj(), "The hyperbolic cosine.")
 tanh = _float_unary("tanh", lax.tanh, lambda grad, result: grad * (1 - result * result).conj(), "The hyperbolic tangent.")
+
+
+def _acosh_slope(x: Any) -> Any:
+    # The branch of a complex root is that of the product's factors.
+    return lax.rsqrt(x - 1) * lax.rsqrt(x + 1) if x.dtype.kind == "c" else lax.rsqrt(x * x - 1)
+
+
 for _name, _function, _gradient, _inverted in (
     ("asinh", lax.asinh, lambda grad, self: grad * lax.rsqrt(self * self + 1).conj(), "sinh"),
-    ("acosh", lax.acosh, lambda grad, self: grad * lax.rsqrt(self * self - 1).conj(), "cosh"),
+    ("acosh", lax.acosh, lambda grad, self: grad * _acosh_slope(self).conj(), "cosh"),
     ("atanh", lax.atanh, lambda grad, self: grad / (1 - self * self).conj(), "tanh"),
 ):
     _float_unary(_name, _function, _gradient, f"The inverse of {_inverted}.", inplace=f"{_name}_written", aliases=(f"arc{_inverted}",))
@@ -255,16 +286,22 @@ for _name, _function, _gradient, _inverted in (
 sigmoid = _float_unary(
     "sigmoid", lax.logistic, lambda grad, result: grad * ((1 - result) * result).conj(), "1 / (1 + exp(-self)).", aliases=("special_expit",)
 )
-erf = _float_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
-erfc = _float_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
-erfinv = _float_unary(
+erf = _real_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
+erfc = _real_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
+erfinv = _real_unary(
     "erfinv", lax.erf_inv, lambda grad, self: grad * (np.sqrt(np.pi) / 2) * lax.exp(lax.square(lax.erf_inv(self))), "The inverse of erf."
 )
 
 
+def _atan2_slope(grad: Any, part: Any, self: Any, other: Any) -> Any:
+    squares = self * self + other * other
+    return grad * part * jnp.where(squares == 0, 0, 1 / jnp.where(squares == 0, 1, squares)).astype(squares.dtype)
+
+
 @op("atan2(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("arctan2",),
-    grads={"self": lambda grad, self, other: grad * other / (self * self + other * other),
-           "other": lambda grad, self, other: -grad * self / (self * self + other * other)})  # fmt: skip
+    grads={"self": lambda grad, self, other: _atan2_slope(grad, other, self, other),
+           "other": lambda grad, self, other: -_atan2_slope(grad, self, self, other)})  # fmt: skip
+@kernel("atan2_cpu", "c")
 def atan2(x: Any, y: Any) -> Any:
     """The angle of the point (other, self)."""
     return lax.atan2(x, y)
@@ -273,7 +310,12 @@ def atan2(x: Any, y: Any) -> Any:
 # ---------------------------------------------------------------------- sign and rounding
 
 
-@op("abs(Tensor self)", inplace=True, aliases=("absolute",), grads={"self": lambda grad, self: grad * _sgn(self)})
+def _refuse_complex_abs(x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+
+
+@op("abs(Tensor self)", inplace="abs_written", out="same", aliases=("absolute",), grads={"self": lambda grad, self: grad * _sgn(self)})
 def abs_(x: Any) -> Any:
     """The magnitude. Its gradient at 0 is 0."""
     if x.dtype == np.bool_:
@@ -281,40 +323,54 @@ def abs_(x: Any) -> Any:
     return x if x.dtype.kind == "u" else lax.abs(x)
 
 
+op("abs_written(Tensor self)", method=False, toplevel=False, node="AbsBackward0", validate=_refuse_complex_abs, grads=abs_.grads)(abs_.function)
+
+
 def _sgn(x: Any) -> Any:
-    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(x)) if x.dtype.kind == "c" else lax.sign(x)
+    zero = jnp.zeros_like(x)
+    if x.dtype.kind == "c":
+        return jnp.where(x == 0, zero, x / jnp.abs(jnp.where(x == 0, 1, x)))
+    return jnp.where((x == 0) | (x != x), zero, lax.sign(x))
 
 
 def _zero(grad: Any) -> Any:
     return jnp.zeros_like(grad)
 
 
-@op("sign(Tensor self)", inplace=True, grads={"self": _zero})
+@op("sign(Tensor self)", inplace=True, out="same", grads={"self": _zero})
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
         return x
     if x.dtype.kind == "c":
-        raise RuntimeError("Unlike NumPy, torch.sign doesn't allow complex tensors. Use torch.sgn instead.")
-    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else jnp.where(x != x, 0, lax.sign(x)).astype(x.dtype)
+        raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.")
+    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else _sgn(x)
 
 
-def _rounding(name: str, function: Any, doc: str) -> Any:
+def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
     def round_array(x: Any) -> Any:
         if x.dtype == np.bool_:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+        if x.dtype.kind == "c":
+            raise NotImplementedError(f"{name} is not supported for complex inputs")
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, grads={"self": _zero})(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", grads={"self": _zero}, **options)(round_array)
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
 ceil = _rounding("ceil", lax.ceil, "The smallest integer that is not below.")
-trunc = _rounding("trunc", jnp.trunc, "The integer part.")
+trunc = _rounding("trunc", jnp.trunc, "The integer part.", aliases=("fix",))
 
 
-@op("round(Tensor self, *, int decimals=0)", inplace=True, grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
+def _refuse_round(x: Any, decimals: int) -> None:
+    kernel = "round_cpu" if decimals else "round_vml_cpu"
+    refusing(kernel, "bciu" if decimals else "bc")(x)
+
+
+@op("round(Tensor self, *, int decimals=0)", inplace=True, out="same", validate=_refuse_round,
+    grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
 def round_(x: Any, decimals: int) -> Any:
     """The nearest number of `decimals` decimals, halves to even."""
     return _rounded(x, decimals)
@@ -382,7 +438,7 @@ def _bitwise(name: str, function: Any, doc: str) -> None:
         return function(x, y)
 
     bitwise.__doc__ = doc
-    op(f"{name}(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False)(bitwise)
+    op(f"{name}(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False)(bitwise)
 
 
 _bitwise("bitwise_and", lax.bitwise_and, "The bits set in both.")
@@ -390,14 +446,9 @@ _bitwise("bitwise_or", lax.bitwise_or, "The bits set in one.")
 _bitwise("bitwise_xor", lax.bitwise_xor, "The bits set in just one.")
 
 
-def _integers_only(a: Any) -> None:
-    if a.dtype.kind not in "biu":
-        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
-
-
-@op("bitwise_not(Tensor self)", inplace=True, differentiable=False, validate=_integers_only)
+@op("bitwise_not(Tensor self)", inplace=True, differentiable=False, validate=refusing("bitwise_not_cpu", "fcV"))
 def bitwise_not(x: Any) -> Any:
-    """The bits inverted. TypeError for floating point."""
+    """The bits inverted. NotImplementedError for floating point."""
     return lax.bitwise_not(x)
 
 
@@ -422,21 +473,32 @@ def isfinite(x: Any) -> Any:
 # ---------------------------------------------------------------------- choosing
 
 
-def _half_of_ties(won: Any, tied: Any) -> Any:
-    return jnp.where(tied, 0.5, jnp.where(won, 1.0, 0.0))
+def refuse_complex(name: str) -> Any:
+    """A `validate` that refuses complex operands. RuntimeError."""
+
+    def validate(*operands: Any) -> None:
+        if any(a is complex or (isinstance(a, Aval) and a.dtype.kind == "c") for a in operands):
+            raise RuntimeError(f"{name} not implemented for complex tensors.")
+
+    return validate
 
 
-@op("maximum(Tensor self, Tensor other)", promote="common",
-    grads={"self": lambda grad, self, other: grad * _half_of_ties(self > other, self == other).astype(grad.dtype),
-           "other": lambda grad, self, other: grad * _half_of_ties(other > self, self == other).astype(grad.dtype)})  # fmt: skip
+def _share(grad: Any, lost: Any, tied: Any) -> Any:
+    """What does not lose gets the gradient, nan too; ties share it."""
+    return grad * jnp.where(tied, 0.5, jnp.where(lost, 0.0, 1.0)).astype(grad.dtype)
+
+
+@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"),
+    grads={"self": lambda grad, self, other: _share(grad, self < other, self == other),
+           "other": lambda grad, self, other: _share(grad, other < self, self == other)})  # fmt: skip
 def maximum(x: Any, y: Any) -> Any:
     """The larger of both; nan where one is. Ties share the gradient."""
     return lax.max(x, y)
 
 
-@op("minimum(Tensor self, Tensor other)", promote="common",
-    grads={"self": lambda grad, self, other: grad * _half_of_ties(self < other, self == other).astype(grad.dtype),
-           "other": lambda grad, self, other: grad * _half_of_ties(other < self, self == other).astype(grad.dtype)})  # fmt: skip
+@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"),
+    grads={"self": lambda grad, self, other: _share(grad, self > other, self == other),
+           "other": lambda grad, self, other: _share(grad, other > self, self == other)})  # fmt: skip
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of both; nan where one is. Ties share the gradient."""
     return lax.min(x, y)
@@ -457,7 +519,7 @@ def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
     if isinstance(value, Aval) and value.ndim:
         raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
     if (value is complex or (isinstance(value, Aval) and value.dtype.kind == "c")) and x.dtype.kind != "c":
-        raise RuntimeError("value cannot be converted to type double without overflow")
+        promotion.fitting(1j, x.dtype)
     broadcast_shapes(mask.shape, x.shape)
 
 
@@ -488,7 +550,14 @@ def zeros_of(x: Any) -> Any:
 # ---------------------------------------------------------------------- filling
 
 
-@op("fill(Tensor self, Tensor|Scalar value)", method=False, node="FillBackward1", number_node="FillBackward0",
+def _refuse_filling(x: Any, value: Any) -> None:
+    if isinstance(value, Aval) and value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    if value is complex and x.dtype.kind != "c":
+        promotion.fitting(1j, x.dtype)
+
+
+@op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
     grads={"self": _zero, "value": lambda grad: grad.sum()})  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""
@@ -499,12 +568,3 @@ def fill(x: Any, value: Any) -> Any:
 def zero(x: Any) -> Any:
     """Zeros."""
     return jnp.zeros_like(x)
-
-
-@op("div_rounded(Tensor self, Tensor|Scalar other, str rounding_mode)", promote="common", inplace=True, method=False, toplevel=False,
-    node="DivBackward2", grads={"self": lambda grad: jnp.zeros_like(grad), "other": lambda grad: jnp.zeros_like(grad)})  # fmt: skip
-def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
-    """self / other, rounded."""
-    if rounding_mode == "floor":
-        return jnp.floor_divide(x, y)
-    return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)

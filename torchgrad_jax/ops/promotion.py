@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -74,3 +75,26 @@ def can_cast(source: np.dtype, target: np.dtype) -> bool:
     """Whether an in-place operation may put a result of dtype `source` into a tensor of dtype `target`."""
     high, low = dtypes.category(source), dtypes.category(target)
     return high <= low or (high == INT and low == INT)
+
+
+# What PyTorch's errors call the types that a number is converted to.
+_WORDS = {"int32": "int", "float16": "double", "bfloat16": "double", "float32": "float", "float64": "double", "complex64": "c10::complex<float>"}
+
+
+def fitting(number: Any, array_type: np.dtype) -> Any:
+    """The number, if the dtype holds it: what a tensor is filled with. RuntimeError with PyTorch's text if not."""
+    kind = array_type.kind
+    if kind == "b" or not (isinstance(number, complex) or abs(number) > 127 or number != number or (number < 0 and kind == "u")):
+        return number
+    real, imag = (number.real, number.imag) if isinstance(number, complex) else (number, 0)
+    if kind in "iu":
+        bounds = np.iinfo(array_type)
+        whole = real == real and abs(real) != float("inf")
+        fits = whole and imag == 0 and (-bounds.max if kind == "u" else bounds.min) <= int(real) <= bounds.max
+    else:
+        limit = float(np.finfo(array_type).max) if array_type.itemsize > 2 and kind in "fc" else float("inf")
+        fits = (imag == 0 or kind == "c") and not any(limit < abs(part) < float("inf") for part in (real, imag))
+    if not fits:
+        name = dtypes.of(array_type).name
+        raise RuntimeError(f"value cannot be converted to type {_WORDS.get(name, f'{name}_t')} without overflow")
+    return number if kind == "c" or not isinstance(number, complex) else real

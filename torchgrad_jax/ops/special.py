@@ -11,7 +11,8 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, not_implemented, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing
+from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title, wide
 
 # The grad_fn of an operation that PyTorch has no derivative for.
@@ -19,14 +20,6 @@ from torchgrad_jax.ops.reduction import title, wide
 
 def _zero(grad: Any) -> Any:
     return jnp.zeros_like(grad)
-
-
-def _refuse(name: str, kinds: str) -> Any:
-    def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and x.dtype.kind in kinds:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{title(x)}'")
-
-    return validate
 
 
 # ---------------------------------------------------------------------- division with remainder
@@ -55,16 +48,26 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return jnp.where(y == 0, x / y, down).astype(x.dtype)
 
 
+def _without_zeros(function: Any, x: Any, y: Any) -> Any:
+    """The function where the divisor is not 0, and whether it is 0 somewhere."""
+    zero = (y == 0).any().astype(np.int64)
+    return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+
+
+def _refuse_complex(name: str, x: Any) -> None:
+    if x.dtype.kind == "c":
+        raise RuntimeError(f"{name} is not supported for complex tensors.")
+
+
 def _zero_division(_: int) -> Exception:
     return RuntimeError("ZeroDivisionError")
 
 
 def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
-    refuse = _refuse(kernel, "cb")
+    refuse = refusing(kernel, "cb")
 
     def checked(x: Any, y: Any) -> Any:
-        zero = (y == 0).any().astype(np.int64)
-        return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+        return _without_zeros(function, x, y)
 
     def plain(x: Any, y: Any) -> Any:
         refuse(x)
@@ -93,7 +96,29 @@ _declare_division(
 )  # fmt: skip
 
 
-@op("frac(Tensor self)", inplace=True, validate=_refuse("frac_cpu", "iub"), grads={"self": SAME})
+def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded."""
+    refusing(f"div_{rounding_mode}_cpu", "cb")(x)
+    if rounding_mode == "floor":
+        return _floor_divide(x, y)
+    return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)
+
+
+@op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", method=False, toplevel=False, node="DivBackward2",
+    grads={"self": _zero, "other": _zero})  # fmt: skip
+def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded."""
+    return _quotient(x, y, rounding_mode)
+
+
+@op("div_rounded_checked(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", method=False, toplevel=False,
+    differentiable=False, check=_zero_division)  # fmt: skip
+def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
+    """self / other, rounded, of integers."""
+    return _without_zeros(lambda x, y: _quotient(x, y, rounding_mode), x, y)
+
+
+@op("frac(Tensor self)", inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
     return x - jnp.trunc(x)
@@ -104,6 +129,7 @@ def frac(x: Any) -> Any:
 
 @op("hypot(Tensor self, Tensor other)", promote="common", inplace=True,
     grads={"self": lambda grad, self, result: grad * (self / result), "other": lambda grad, other, result: grad * (other / result)})  # fmt: skip
+@kernel("hypot_cpu", "biuc")
 def hypot(x: Any, y: Any) -> Any:
     """The length of the vector (self, other), without overflow."""
     return jnp.hypot(x, y)
@@ -112,6 +138,7 @@ def hypot(x: Any, y: Any) -> Any:
 @op("logaddexp(Tensor self, Tensor other)", promote="common",
     grads={"self": lambda grad, self, other: grad / (1 + lax.exp(other - self)).conj(),
            "other": lambda grad, self, other: grad / (1 + lax.exp(self - other)).conj()})  # fmt: skip
+@kernel("logaddexp_cpu", "biu")
 def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(self) + exp(other)), without overflow."""
     return jnp.logaddexp(x, y)
@@ -120,11 +147,13 @@ def logaddexp(x: Any, y: Any) -> Any:
 @op("logaddexp2(Tensor self, Tensor other)", promote="common",
     grads={"self": lambda grad, self, other: grad / (1 + jnp.exp2(other - self)),
            "other": lambda grad, self, other: grad / (1 + jnp.exp2(self - other))})  # fmt: skip
+@kernel("logaddexp2_cpu", "biuc")
 def logaddexp2(x: Any, y: Any) -> Any:
     """log2(2 ** self + 2 ** other), without overflow."""
     return jnp.logaddexp2(x, y)
 
 
+@kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
     near = jnp.abs(weight) < 0.5
@@ -133,7 +162,7 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
     for label, a in (("end", end), ("weight", weight)):
-        if not isinstance(a, type) and a.dtype != x.dtype:
+        if not isinstance(a, type) and a.dtype != x.dtype and (label == "end" or a.ndim):
             raise RuntimeError(f"expected dtype {dtypes.of(np.dtype(x.dtype)).word} for `{label}` but got dtype {dtypes.of(np.dtype(a.dtype)).word}")
 
 
@@ -151,6 +180,7 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
     def log(y: Any) -> Any:
         return lax.log1p(y) if shift else lax.log(y)
 
+    @kernel(f"{name.removeprefix('special_')}_cpu", "c")
     def xlog(x: Any, y: Any) -> Any:
         zero = x == 0
         return jnp.where(y != y, y, jnp.where(zero, 0, x * log(jnp.where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
@@ -183,6 +213,7 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
     op(schema, promote="float", **options)(of_array)
 
 
+@kernel("digamma", "c")
 def _digamma(x: Any) -> Any:
     return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
 
@@ -191,6 +222,9 @@ def polygamma(x: Any, n: int) -> Any:
     """The `n`-th derivative of digamma."""
     if n == 0:
         return _digamma(x)
+    if n == 1:
+        infinite = x == jnp.inf
+        return jnp.where(infinite, 0, _zeta(jnp.full_like(x, 2), jnp.where(infinite, 1, x))).astype(x.dtype)
     sign = 1.0 if n % 2 else -1.0
     return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
 
@@ -202,7 +236,10 @@ def _zeta(x: Any, q: Any) -> Any:
 
 
 def _logit(x: Any, eps: Any) -> Any:
-    x = x if eps is None else jnp.clip(x, jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype))
+    refusing("logit_cpu", "c")(x)
+    if eps is not None:
+        low, high = jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
     return lax.log(x / (1 - x))
 
 
@@ -215,18 +252,20 @@ def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
 
 _unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", inplace=True, aliases=("special_sinc",))
 _unary("deg2rad(Tensor self)", lambda x: x * jnp.asarray(math.pi / 180, x.dtype), "Degrees as radians.",
-       lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0")  # fmt: skip
+       lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0",
+       validate=lambda x: _refuse_complex("deg2rad", x))  # fmt: skip
 _unary("rad2deg(Tensor self)", lambda x: x * jnp.asarray(180 / math.pi, x.dtype), "Radians as degrees.",
-       lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0")  # fmt: skip
+       lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0",
+       validate=lambda x: _refuse_complex("rad2deg", x))  # fmt: skip
 _unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad, self: grad * _digamma(self), inplace=True,
-       aliases=("special_gammaln",))  # fmt: skip
+       aliases=("special_gammaln",), validate=refusing("lgamma_vml_cpu", "c"))  # fmt: skip
 _unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
        aliases=("special_psi", "special_digamma"))  # fmt: skip
 for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written", "PolygammaBackward1")):
     _unary(f"{_name}(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
            lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node)  # fmt: skip
 _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
-       aliases=("special_i0",))  # fmt: skip
+       aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
 _unary("logit(Tensor self, float? eps=None)", _logit, "log(self / (1 - self)); self kept in [eps, 1 - eps].", _logit_grad, inplace=True,
        aliases=("special_logit",))  # fmt: skip
 
@@ -277,15 +316,17 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
-@op("igamma(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammainc",),
+@op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
     grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
+@kernel("igamma_cpu", "biuc")
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
     return special.gammainc(x, y)
 
 
-@op("igammac(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("special_gammaincc",),
+@op("igammac(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammaincc",),
     grads={"self": not_implemented("igammac: input"), "other": lambda grad, self, other: -_gamma_density(grad, self, other)})  # fmt: skip
+@kernel("igammac_cpu", "biuc")
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
     return special.gammaincc(x, y)
@@ -315,6 +356,7 @@ def heaviside(x: Any, values: Any) -> Any:
 
 def _copysign(x: Any, y: Any) -> Any:
     """The magnitude of self with the sign of other."""
+    refusing("copysign_cpu", "c")(x)
     return jnp.copysign(x, y).astype(x.dtype)
 
 
@@ -328,11 +370,27 @@ for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBack
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
 
-@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True, validate=_refuse("nextafter_cpu", "iubc"),
-    grads={n: no_derivative("nextafter") for n in ("self", "other")})  # fmt: skip
+@op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True,
+    grads={"self": lambda grad, self, other: jnp.where(self == other, jnp.zeros_like(grad), grad),
+           "other": lambda grad, self, other: jnp.where(self == other, grad, jnp.zeros_like(grad))})  # fmt: skip
+@kernel("nextafter_cpu", "iubc")
 def nextafter(x: Any, y: Any) -> Any:
     """The next floating point number from self towards other."""
     return lax.nextafter(x, y)
+
+
+def _floats_only(x: Any) -> None:
+    if dtypes.category(x.dtype) != dtypes.FLOAT:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+
+
+@op("frexp(Tensor self)", results=("mantissa", "exponent"), validate=_floats_only,
+    grads={"self": lambda grad0, exponent: lax.mul(grad0, jnp.exp2(-exponent.astype(grad0.dtype)))})  # fmt: skip
+def frexp(x: Any) -> Any:
+    """Mantissas of magnitude in [0.5, 1) and exponents of 2."""
+    mantissa, exponent = jnp.frexp(wide(x))
+    finite = jnp.isfinite(x)
+    return jnp.where(finite, mantissa.astype(x.dtype), x), jnp.where(finite, exponent, 0).astype(np.int32)
 
 
 @op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True,
@@ -374,7 +432,10 @@ _test("signbit", lambda x: jnp.signbit(x) if jnp.issubdtype(x.dtype, jnp.floatin
       validate=_refuse_complex_sign)  # fmt: skip
 
 
-def _same_type(x: Any, y: Any, **_: Any) -> None:
+def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
+    for label, limit in (("rtol", rtol), ("atol", atol)):
+        if limit < 0:
+            raise RuntimeError(f"{label} must be greater than or equal to zero, but got {limit:g}")
     if x.dtype != y.dtype:
         raise RuntimeError(f"{title(x)} did not match {title(y)}")
 
@@ -397,7 +458,7 @@ def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
 
 
 def _whole(name: str, function: Any, doc: str, schema: str = "(Tensor self, Tensor other)", **options: Any) -> None:
-    refuse = _refuse(options.pop("kernel", f"{name}_cpu"), "fcbV")
+    refuse = refusing(options.pop("kernel", f"{name}_cpu"), "fcbV")
 
     def of_integers(x: Any, y: Any) -> Any:
         refuse(x)
@@ -429,11 +490,11 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True)
+@op("sgn(Tensor self)", inplace=True, out="same")
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":
-        return x if x.dtype == np.bool_ else jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else jnp.sign(x)
+        return sign.function(x)
     zero = x == 0
     safe = jnp.where(zero, 1, x)
     return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)

@@ -13,8 +13,9 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import may_divide_by_zero, with_number
 from torchgrad_jax.tensor.functions import pow as power
-from torchgrad_jax.tensor.functions import with_number
+from torchgrad_jax.tensor.functions import pow_ as write_power
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor
@@ -39,16 +40,8 @@ def _spec(x: Any) -> Any:
 
 def _division(name: str, a: Any, b: Any) -> Any:
     """The operator for these operands. RuntimeError for an integer divided by what is known to be 0."""
-    if dtypes.category(promotion.result_type([_spec(a), _spec(b)])) == dtypes.INT:
-        if not isinstance(b, Tensor):
-            if b == 0:
-                raise RuntimeError("ZeroDivisionError")
-        else:
-            array = b._read().array
-            if not isinstance(array, np.ndarray):
-                return registry[f"{name}_checked"].bind(_BOTH)
-            if (array == 0).any():
-                raise RuntimeError("ZeroDivisionError")
+    if may_divide_by_zero(a, b):
+        return registry[f"{name}_checked"].bind(_BOTH)
     if name == "floor_divide" or isinstance(b, Tensor):
         suffix = "_reflected" if name == "remainder" and not isinstance(a, Tensor) else "_tensor"
     else:
@@ -59,6 +52,8 @@ def _division(name: str, a: Any, b: Any) -> Any:
 def _divide(name: str, doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(input: Any, other: Any, *, out: Any = None) -> Tensor:
         other = _operand(name, other)
+        if name == "fmod":
+            _only_tensors(name, input)
         made = apply(_division(name, input, other), (input, other))
         return made if out is None else write_out(name, out, made)
 
@@ -105,20 +100,40 @@ def _shift(name: str) -> Callable[..., Tensor]:
 _left, _right = _shift("bitwise_left_shift"), _shift("bitwise_right_shift")
 
 
+def _left_(self: Tensor, other: Any) -> Tensor:
+    """The bits moved up in place."""
+    return self.bitwise_left_shift_(other)
+
+
+def _right_(self: Tensor, other: Any) -> Tensor:
+    """The bits moved down in place."""
+    return self.bitwise_right_shift_(other)
+
+
 # ---------------------------------------------------------------------- tensors or numbers
 
 
-def _by_kind(name: str, choose: Callable[..., str], doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A function of several operands and its in-place twin; `choose` names the operator for them."""
+def _by_kind(name: str, parameters: str, choose: Callable[..., str], doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """A function of several operands and its in-place twin; `choose` names the operator for them, the empty string where there is none."""
+    names = parameters.split()
 
-    def function(input: Any, *others: Any, out: Any = None, **named: Any) -> Tensor:
-        operands = (input, *others, *named.values())
-        made = apply(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+    def understood(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+        rest = {n: named[n] for n in names[len(given) :] if n in named}
+        operands = tuple(x.item() if isinstance(x, np.generic) else x for x in (*given, *rest.values()))
+        operator = "" if len(operands) != len(names) or len(rest) != len(named) or not all(isinstance(x, (Tensor, *NUMBERS)) for x in operands) else (
+            choose(*operands)
+        )  # fmt: skip
+        if not operator:
+            kinds = ", ".join([*(type(x).__name__ for x in given), *(f"{n}={type(x).__name__}" for n, x in named.items())])
+            raise TypeError(f"{name}() received an invalid combination of arguments - got ({kinds})")
+        return registry[operator].bind((ARRAY,) * len(operands)), operands
+
+    def function(*given: Any, out: Any = None, **named: Any) -> Tensor:
+        made = apply(*understood(given, named))
         return made if out is None else write_out(name, out, made)
 
-    def inplace(self: Tensor, *others: Any, **named: Any) -> Tensor:
-        operands = (self, *others, *named.values())
-        return apply_inplace(registry[choose(*operands)].bind((ARRAY,) * len(operands)), operands)
+    def inplace(*given: Any, **named: Any) -> Tensor:
+        return apply_inplace(*understood(given, named))
 
     function.__name__ = function.__qualname__ = name
     inplace.__name__ = inplace.__qualname__ = name + "_"
@@ -128,17 +143,29 @@ def _by_kind(name: str, choose: Callable[..., str], doc: str) -> tuple[Callable[
 
 def _of_two(name: str) -> Callable[[Any, Any], str]:
     def choose(a: Any, b: Any) -> str:
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            return ""
         return name + ("_self_number" if not isinstance(a, Tensor) else "_tensors" if isinstance(b, Tensor) else "_other_number")
 
     return choose
 
 
-lerp, lerp_ = _by_kind("lerp", lambda x, end, weight: "lerp_tensor" if isinstance(weight, Tensor) else "lerp_number",
-                       "input + weight * (end - input), `weight` a number or a tensor.")  # fmt: skip
-copysign, copysign_ = _by_kind("copysign", lambda x, y: "copysign_tensor" if isinstance(y, Tensor) else "copysign_number",
-                               "The magnitude of input with the sign of other.")  # fmt: skip
-xlogy, xlogy_ = _by_kind("xlogy", _of_two("xlogy"), "input * log(other), 0 where input is 0.")
-xlog1py, _ = _by_kind("special.xlog1py", _of_two("special_xlog1py"), "input * log1p(other), 0 where input is 0.")
+def _lerp(x: Any, end: Any, weight: Any) -> str:
+    if not isinstance(x, Tensor) or not isinstance(end, Tensor):
+        return ""
+    if isinstance(weight, complex):
+        promotion.fitting(weight, x._aval.dtype)
+    return "lerp_tensor" if isinstance(weight, Tensor) else "lerp_number"
+
+
+def _copysign(x: Any, y: Any) -> str:
+    return "" if not isinstance(x, Tensor) else "copysign_tensor" if isinstance(y, Tensor) else "copysign_number"
+
+
+lerp, lerp_ = _by_kind("lerp", "input end weight", _lerp, "input + weight * (end - input), `weight` a number or a tensor.")
+copysign, copysign_ = _by_kind("copysign", "input other", _copysign, "The magnitude of input with the sign of other.")
+xlogy, xlogy_ = _by_kind("xlogy", "input other", _of_two("xlogy"), "input * log(other), 0 where input is 0.")
+xlog1py, _ = _by_kind("special.xlog1py", "input other", _of_two("special_xlog1py"), "input * log1p(other), 0 where input is 0.")
 
 
 def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
@@ -166,19 +193,40 @@ def ndtr(input: Tensor, *, out: Any = None) -> Tensor:
     return made if out is None else write_out("special_ndtr", out, made)
 
 
+def _float_power(name: str, input: Any, exponent: Any) -> tuple[Any, Any, dtypes.dtype]:
+    """The operands of `float_power` in double precision, and the dtype of its result."""
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
+    target = dtypes.complex128 if any(promotion.result_type([_spec(x)]).kind == "c" for x in (input, exponent)) else dtypes.float64
+    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
+    return base, power_of if isinstance(power_of, (Tensor, complex)) else float(power_of), target
+
+
 def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """input ** exponent in float64, or complex128 if one is complex."""
-    kinds = [promotion.result_type([_spec(x)]) for x in (input, exponent)]
-    target = dtypes.complex128 if any(k.kind == "c" for k in kinds) else dtypes.float64
-    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
-    if not isinstance(power_of, (Tensor, complex)):
-        power_of = float(power_of)
+    base, power_of, target = _float_power("float_power", input, exponent)
+    if out is not None and out.dtype is not target:
+        raise RuntimeError(f"the output given to float_power has dtype {out.dtype.title} but the operation's result requires dtype {target.title}")
     made = power(base, power_of)
     return made if out is None else write_out("float_power", out, made)
 
 
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """In-place version of `float_power`. RuntimeError for a tensor that is not float64 or complex128 as the result is."""
+    _, power_of, target = _float_power("float_power_", self, exponent)
+    if self.dtype is not target:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype.title} but the operation's result requires dtype {target.title}")
+    return write_power(self, power_of)
+
+
+def _only_tensors(name: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+
+
 def positive(input: Tensor) -> Tensor:
     """The tensor itself. RuntimeError for booleans."""
+    _only_tensors("positive", input)
     if input._aval.dtype == np.bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -189,11 +237,13 @@ def positive(input: Tensor) -> Tensor:
 
 def real(input: Tensor) -> Tensor:
     """The real part, as a view; a real tensor itself."""
+    _only_tensors("real", input)
     return views.select(views.view_as_real(input), -1, 0) if input._aval.dtype.kind == "c" else input
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, as a view. RuntimeError for real tensors."""
+    _only_tensors("imag", input)
     if input._aval.dtype.kind != "c":
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return views.select(views.view_as_real(input), -1, 1)
@@ -201,6 +251,7 @@ def imag(input: Tensor) -> Tensor:
 
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor itself."""
+    _only_tensors("conj", input)
     return apply(registry["_conj"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
 
 
@@ -237,12 +288,13 @@ TOPLEVEL: dict[str, Any] = {
 }  # fmt: skip
 METHODS: dict[str, Any] = {
     **{n: f for n, f in TOPLEVEL.items() if n not in ("polygamma", "real", "imag")},
-    "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
+    "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "float_power_": float_power_,
+    "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
     "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(real), "imag": property(imag), "mH": property(_adjoint),
     "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
     "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
     "__lshift__": _dunder(_left), "__rlshift__": _dunder(_left, True), "__rshift__": _dunder(_right), "__rrshift__": _dunder(_right, True),
-    "__pos__": positive,
+    "__pos__": positive, "__ilshift__": _left_, "__irshift__": _right_,
 }  # fmt: skip
 SPECIAL: dict[str, Any] = {
     **{n: function_of(registry["special_" + n]) for n in _HIDDEN},

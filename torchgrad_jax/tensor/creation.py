@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import CPU, device
@@ -43,6 +43,10 @@ def as_device(where: Any) -> device:
 
 def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     """A constant Value of Python or NumPy data, copied: later writes to `data` do not show."""
+    if isinstance(data, (list, tuple)):
+        data, found = _without_tensors(data)
+        if found and dtype is None:
+            dtype = dtypes.of(reduce(promotion.promote_types, found))
     array = _to_numpy(data)
     if array.dtype == object and not isinstance(data, np.ndarray):
         if dtype is None or np.dtype(_checked_dtype("tensor", dtype).np).kind in "iu":
@@ -102,29 +106,52 @@ def _to_numpy(data: Any) -> np.ndarray:
 
 def _nested(data: Sequence[Any]) -> np.ndarray:
     """A nested sequence as an array. ValueError with PyTorch's text where its lengths differ."""
-    plain = _without_tensors(data)
     try:
-        array = np.array(plain)
+        array = np.array(data)
     except (ValueError, OverflowError) as error:
-        _check_lengths(plain, 0, _lengths(plain), _has_float(plain))
+        _check_lengths(data, 0, _lengths(data), _has_float(data))
         raise ValueError(str(error)) from None
     if array.dtype.kind in "US":
-        first = _first_leaf(plain)
+        first = _first_leaf(data)
         if isinstance(first, str):
             raise ValueError("too many dimensions 'str'")
         raise TypeError(f"new(): invalid data type '{'bytes' if isinstance(first, bytes) else 'str'}'")
     if array.dtype == object:
-        _check_leaves(plain)
+        _check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
     if array.dtype == object or array.dtype == np.uint64 or (array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63):
-        array = np.array(plain, dtype=np.float64 if _has_float(plain) else object)
+        array = np.array(data, dtype=np.float64 if _has_float(data) else object)
     return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
 
 
-def _without_tensors(data: Any) -> Any:
-    if isinstance(data, Tensor):
-        return data.tolist()
-    return [_without_tensors(d) for d in data] if isinstance(data, (list, tuple)) else data
+def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
+    """Nested sequences with numbers in place of their tensors of one element, and the dtypes of all elements if there is such a tensor."""
+    if not _has_tensor(data):
+        return data, []
+    found: list[np.dtype] = []
+    depth = len(_lengths(data))
+
+    def number(x: Any, level: int = 0) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [number(d, level + 1) for d in x]
+        if isinstance(x, Tensor):
+            if level < depth:  # beside a list, a tensor is one too
+                found.append(x._aval.dtype)
+                return x.tolist()
+            if x._aval.size != 1:
+                if dtypes.is_float(x._aval.dtype):
+                    raise ValueError("only one element tensors can be converted to Python scalars")
+                raise TypeError("only integer tensors of a single element can be converted to an index")
+            found.append(x._aval.dtype)
+            return x.item()
+        found.append(x.dtype if hasattr(x, "dtype") else dtypes.of_number(type(x)) if type(x) in NUMBERS else dtypes.default_float())
+        return x
+
+    return number(data), found
+
+
+def _has_tensor(data: Any) -> bool:
+    return any(isinstance(d, Tensor) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -301,16 +328,27 @@ def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any
 _OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory", "memory_format", "out"))
 
 
+def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.dtype:
+    """The dtype of what a factory makes: what `options` ask for, that of `out`, or the default. RuntimeError where the first two differ."""
+    dtype, out = options.get("dtype"), options.get("out")
+    if dtype is None:
+        return out._aval.dtype if out is not None else default or dtypes.default_float()
+    target = _checked_dtype(name, dtype)
+    if out is not None and target.np != out._aval.dtype:
+        raise RuntimeError(f"dtype {target.title} does not match dtype of out parameter ({out.dtype.title})")
+    return target.np
+
+
 def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]) -> Tensor:
     """A tensor filled with a number; `options` are the keywords that the factory `name` was given."""
     if not _OPTIONS.issuperset(options):
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(k for k in options if k not in _OPTIONS)}'")
-    dtype, out = options.get("dtype"), options.get("out")
-    target = dtypes.default_float() if dtype is None else _checked_dtype(name, dtype).np
+    target, out = _target(name, options, None), options.get("out")
+    number = promotion.fitting(number, target)
     if out is not None:
         from torchgrad_jax.tensor.generate import write_out
 
-        return write_out(name, out, created(full_value(size, number, out._aval.dtype, out.device)))
+        return write_out(name, out, created(full_value(size, number, target, out.device)))
     made = lay_out_as(created(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
     return _requiring(made, options.get("requires_grad", False))
 
@@ -330,12 +368,20 @@ def empty(*size: Any, **kwargs: Any) -> Tensor:
     return _filled("empty", 0, size, kwargs)
 
 
+def _number(name: str, argument: str, position: int, value: Any) -> Any:
+    """A number argument; a 0-dim tensor that needs no gradient stands for one. TypeError for anything else."""
+    if isinstance(value, Tensor) and not value._aval.ndim and not value.requires_grad or isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, NUMBERS):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Number, not {type(value).__name__}")
+    return value
+
+
 def full(size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """`fill_value` everywhere; its type gives the dtype where none is given."""
-    if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()
-    if not isinstance(fill_value, NUMBERS):
-        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(fill_value).__name__}")
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
+    fill_value = _number("full", "fill_value", 2, fill_value)
     if dtype is None and kwargs.get("out") is None:
         dtype = dtypes.of(dtypes.of_number(type(fill_value)))
     return _made("full", fill_value, _sizes((size,), "full"), {"dtype": dtype, **kwargs})
@@ -366,12 +412,12 @@ def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
 
 def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in the shape, dtype and device of `input`."""
-    return _like("full_like", input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
+    return _like("full_like", input, _number("full_like", "fill_value", 2, fill_value), kwargs)
 
 
 def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in a new size, with this tensor's dtype and device."""
-    return _made("new_full", fill_value, _sizes((size,), "new_full"), _of_self(self, kwargs))
+    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), _sizes((size,), "new_full"), _of_self(self, kwargs))
 
 
 def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
@@ -403,68 +449,127 @@ def _of_self(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- sequences of numbers
 
 
-def _from_host(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
-    return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+def _from_host(name: str, array: np.ndarray, options: dict[str, Any]) -> Tensor:
+    """What a factory computed on the host, as a tensor or written to `out`."""
+    made = created(constant(array, aval_of(array.shape, array.dtype, as_device(options.get("device")))))
+    if options.get("out") is None:
+        return _requiring(made, options.get("requires_grad", False))
+    from torchgrad_jax.tensor.generate import write_out
+
+    return write_out(name, options["out"], made)
 
 
-def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
-) -> Tensor:
-    """start, start + step ... before end. Integers give int64, any float the default dtype."""
-    if end is None:
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    for option in options:
+        if option not in _OPTIONS or option == "memory_format":
+            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
+
+
+def _refuse_dtype(kernel: str, target: np.dtype, kinds: str) -> None:
+    if target.kind in kinds or target in (np.uint16, np.uint32, np.uint64):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(target).title}'")
+
+
+def _real(number: Any) -> Any:
+    return promotion.fitting(number, np.dtype(np.float64)).real if isinstance(number, complex) else number
+
+
+def arange(start: Any = _MISSING, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
+    """start, start + step ... before end. Integers give int64, any float the default dtype. Keywords: dtype, device, requires_grad, out."""
+    _check_options("arange", options)
+    if start is _MISSING:
+        start = 0
+        if end is None:
+            raise TypeError('arange() missing 1 required positional arguments: "end"')
+    elif end is None:
         start, end = 0, start
-    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in (start, end, step))
-    for name, v in (("start", start), ("end", end), ("step", step)):
-        if not isinstance(v, (*NUMBERS, np.number)):
-            raise TypeError(f"arange(): argument '{name}' must be Number, not {type(v).__name__}")
+    start, end, step = (_number("arange", n, i, v) for i, (n, v) in enumerate((("start", start), ("end", end), ("step", step)), 1))
+    whole = all(isinstance(v, int) for v in (start, end, step))
+    target = _target("arange", options, np.dtype(np.int64) if whole else None)
+    _refuse_dtype("arange_cpu", target, "bc")
+    start, end, step = map(_real, (start, end, step))
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if step == 0:
+    if not abs(step) > 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    whole = all(isinstance(v, (int, np.integer)) for v in (start, end, step))
-    target = _checked_dtype("arange", dtype).np if dtype is not None else np.dtype(np.int64) if whole else dtypes.default_float()
+    return _from_host("arange", _counted(start, end, step, target), options)
+
+
+def _counted(start: Any, end: Any, step: Any, target: np.dtype) -> np.ndarray:
+    """The numbers of `arange`. Where they are integers, so are the limits; int64 also counts how many there are in integers."""
+    if target.kind not in "iu":
+        length = math.ceil((end - start) / step)
+        return (start + step * np.arange(length, dtype=np.float64) if length else np.zeros(0)).astype(target)
+    if target == np.int64:
+        start, end, step = map(int, (start, end, step))
+        if step == 0:
+            raise ValueError("step must be nonzero")
+        return np.asarray(start + step * np.arange(-((start - end) // step)), np.int64)
     length = math.ceil((end - start) / step)
-    if np.dtype(target).kind in "iu" and whole:
-        array = (start + step * np.arange(length)).astype(target)
-    else:
-        array = (start + step * np.arange(length, dtype=np.float64)).astype(target)
-    made = _from_host(array, device, requires_grad)
-    if out is not None:
-        from torchgrad_jax.tensor.generate import write_out
-
-        return write_out("arange", out, made)
-    return made
+    return (int(start) + int(step) * np.arange(length)).astype(target)
 
 
-def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
-    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
-    if steps < 0:
+def _steps(name: str, steps: Any) -> int:
+    if isinstance(steps, (bool, float)) or not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}(): argument 'steps' (position 3) must be int, not {type(steps).__name__}")
+    if steps.__index__() < 0:
         raise RuntimeError("number of steps must be non-negative")
-    target = dtypes.default_float() if dtype is None else _checked_dtype("linspace", dtype).np
-    kind = np.float64 if target.kind not in "c" else np.complex128
+    return steps.__index__()
+
+
+def _limit(name: str, argument: str, position: int, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        if value._aval.ndim:
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {value._aval.ndim} dimension(s)."
+            )  # fmt: skip
+        return value.item()
+    return _number(name, argument, position, value)
+
+
+def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]) -> tuple[np.ndarray, np.dtype]:
+    """Evenly spaced numbers in double precision, and the dtype that they are to have."""
+    _check_options(name, options)
+    start, end, steps = _limit(name, "start", 1, start), _limit(name, "end", 2, end), _steps(name, steps)
+    inferred = dtypes.to_complex(dtypes.default_float()) if isinstance(start, complex) or isinstance(end, complex) else None
+    target = _target(name, options, inferred)
+    if inferred is not None and target.kind != "c":
+        word, title = dtypes.of(inferred).word, dtypes.of(target).title
+        raise RuntimeError(f"torch.{name}(): inferred dtype {word} can't be safely cast to passed dtype {title}")
+    _refuse_dtype(f"{name}_cpu", target, "b")
+    if target.kind in "iu":
+        start, end = (int(promotion.fitting(v, target)) for v in (start, end))
+    kind: Any = np.complex128 if target.kind == "c" else np.float64
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     index = np.arange(steps)
     # From both ends inwards, as PyTorch counts.
     from_start, from_end = kind(start) + kind(step) * index, kind(end) - kind(step) * (steps - 1 - index)
-    array = np.where(index < steps // 2, from_start, from_end) if steps > 1 else np.full(steps, start, kind)
-    return _from_host(array.astype(target), device, requires_grad)
+    return np.where(index < steps // 2, from_start, from_end) if steps > 1 else np.full(steps, start, kind), target
 
 
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """`steps` numbers from base ** start to base ** end, evenly spaced in the exponent."""
-    target = dtypes.default_float() if dtype is None else _checked_dtype("logspace", dtype).np
-    return _from_host((float(base) ** np.linspace(start, end, steps)).astype(target), device, requires_grad)
+def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included. Keywords: dtype, device, requires_grad, out."""
+    array, target = _spaced("linspace", start, end, steps, options)
+    return _from_host("linspace", array.astype(target), options)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A matrix with ones on its diagonal."""
-    for name, count in (("n", n), ("m", n if m is None else m)):
-        if not hasattr(count, "__index__"):
-            raise TypeError(f"eye(): argument '{name}' (position {1 + (name == 'm')}) must be int, not {type(count).__name__}")
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
+    """`steps` numbers from base ** start to base ** end, evenly spaced in the exponent. Keywords: dtype, device, requires_grad, out."""
+    if isinstance(base, complex) or not hasattr(base, "__float__"):
+        raise TypeError(f"logspace(): argument 'base' (position 4) must be float, not {type(base).__name__}")
+    exponents, target = _spaced("logspace", start, end, steps, options)
+    with np.errstate(all="ignore"):
+        return _from_host("logspace", (float(base) ** exponents).astype(target), options)
+
+
+def eye(n: int, m: Any = _MISSING, **options: Any) -> Tensor:
+    """A matrix with ones on its diagonal. Keywords: dtype, device, requires_grad, out."""
+    _check_options("eye", options)
+    for position, (name, count) in enumerate((("n", n), ("m", n if m is _MISSING else m)), 1):
+        if not hasattr(count, "__index__") or isinstance(count, bool):
+            raise TypeError(f"eye(): argument '{name}' (position {position}) must be int, not {type(count).__name__}")
         if count < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
-    target = dtypes.default_float() if dtype is None else _checked_dtype("eye", dtype).np
-    return _from_host(np.eye(n, n if m is None else m).astype(target), device, requires_grad)
+    return _from_host("eye", np.eye(n, n if m is _MISSING else m).astype(_target("eye", options, None)), options)

@@ -62,9 +62,9 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
     """The function of an operator of one tensor and no other arguments. `otherwise` is its general form."""
     read = _reader(bound)
 
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Tensor = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         if (type(self) is not Tensor and type(self) is not Parameter) or args or kwargs:
-            return otherwise(self, *args, **kwargs)
+            return otherwise(*(() if self is MISSING else (self,)), *args, **kwargs)
         rec = per_thread.recorder
         if rec.rare:
             return otherwise(self)
@@ -109,20 +109,23 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
     return call
 
 
-def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The function of an operator of a tensor and a second one, or a Python number. `otherwise` is its general form."""
+def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool = True) -> Callable[..., Tensor]:
+    """The function of an operator of a tensor and a second one, or (`numbers`) a Python number. `otherwise` is its general form."""
     read = _reader(bound)
+    real, whole = (float, int) if numbers else (None, None)
 
-    def call(self: Tensor, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Tensor = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         kind = type(other)
         rec = per_thread.recorder
         if args or kwargs or rec.rare or (type(self) is not Tensor and type(self) is not Parameter):
-            return otherwise(self, *(() if other is MISSING else (other,)), *args, **kwargs)
+            if self is MISSING and other is not MISSING:
+                return otherwise(other=other, **kwargs)
+            return otherwise(*[x for x in (self, other) if x is not MISSING], *args, **kwargs)
         a = self._value if self._storage is None else read(self)
         if kind is Tensor:
             b = other._value if other._storage is None else read(other)
             mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
-        elif kind is float or kind is int:
+        elif kind is real or kind is whole:
             b = other
             mask = self._rg if rec.grad_enabled else 0
         elif kind is Parameter:

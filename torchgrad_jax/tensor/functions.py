@@ -13,8 +13,8 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, 
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply, binary, unary
-from torchgrad_jax.tensor.generate import check_out, fast_inplace, function_of, write_out, write_plainly
+from torchgrad_jax.tensor.dispatch import MISSING, apply, binary, unary
+from torchgrad_jax.tensor.generate import check_out, fast_inplace, write_out, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
@@ -34,18 +34,45 @@ def _tensor_or_number(name: str, x: Any) -> Any:
 # ---------------------------------------------------------------------- arithmetic with alpha, rounding modes
 
 
+def _with_scale(name: str, input: Any, other: Any, legacy: tuple[Any, ...], alpha: Any) -> tuple[Any, Any, Any]:
+    """The operands of `add` or `sub`, and what scales the second: None for 1. ``add(a, 2, b)`` is an old way to say ``add(a, b, alpha=2)``.
+    TypeError, RuntimeError for what does not fit."""
+    if len(legacy) > 1:
+        raise TypeError(f"{name}() takes from 2 to 3 positional arguments but {2 + len(legacy)} were given")
+    if legacy:
+        other, alpha = legacy[0], other
+        if not isinstance(alpha, NUMBERS):
+            given = ", ".join(type(x).__name__ for x in (input, alpha, other))
+            raise TypeError(f"{name}() received an invalid combination of arguments - got ({given})")
+    if other is MISSING:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "other"')
+    if not isinstance(input, (Tensor, *NUMBERS)):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    other = _tensor_or_number(name, other)
+    if isinstance(alpha, (Tensor, np.generic)):
+        alpha = alpha.item()
+    if type(alpha) is int and alpha == 1:
+        return input, other, None
+    kind = dtypes.category(promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)]))
+    if isinstance(alpha, bool) and kind != dtypes.BOOL:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and kind <= dtypes.INT:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and kind != dtypes.COMPLEX:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    return input, other, None if alpha == 1 else alpha
+
+
 def _with_alpha(name: str, namespace: str) -> Any:
     public = Public(f"{namespace}.{name}")
     fast = registry[name].bind((ARRAY, ARRAY))
     scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
 
-    def general(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
-        if not isinstance(input, Tensor):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-        other = _tensor_or_number(name, other)
+    def general(input: Any, other: Any = MISSING, *legacy: Any, alpha: Any = 1, out: Any = None) -> Any:
+        input, other, alpha = _with_scale(name, input, other, legacy, alpha)
         if out is not None:
             check_out(name, (input, other, out))
-        made = apply(fast, (input, other)) if alpha == 1 else apply(scaled, (input, other, alpha))
+        made = apply(fast, (input, other)) if alpha is None else apply(scaled, (input, other, alpha))
         return made if out is None else write_out(name, out, made)
 
     made = binary(fast, name, guard(general, public))
@@ -59,10 +86,9 @@ def _inplace_with_alpha(name: str) -> Any:
     bound = registry[name].bind((ARRAY, ARRAY))
     scaled = registry[name + "_scaled"].bind((ARRAY, ARRAY, ARRAY))
 
-    def write(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-        if type(other) is not Tensor:
-            other = _tensor_or_number(name + "_", other)
-        return apply_inplace(bound, (self, other)) if alpha == 1 else write_plainly(scaled, (self, other, alpha))
+    def write(self: Tensor, other: Any = MISSING, *legacy: Any, alpha: Any = 1) -> Tensor:
+        self, other, alpha = _with_scale(name + "_", self, other, legacy, alpha)
+        return apply_inplace(bound, (self, other)) if alpha is None else write_plainly(scaled, (self, other, alpha))
 
     write.__name__ = write.__qualname__ = name + "_"
     write.__doc__ = f"In-place version of `{name}`."
@@ -95,12 +121,31 @@ def with_number(name: str, x: Tensor, number: Any) -> Any:
     return apply(registry[f"_{name}_number"].bind((ARRAY, ARRAY)), (x, number))
 
 
-def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def may_divide_by_zero(a: Any, b: Any) -> bool:
+    """Whether integers are divided by what is not known yet, so that the program must look. RuntimeError where a divisor is known to be 0."""
+    if dtypes.category(promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in (a, b)])) != dtypes.INT:
+        return False
+    known = b._read().array if isinstance(b, Tensor) else np.asarray(b)
+    if not isinstance(known, np.ndarray):
+        return True
+    if (known == 0).any():
+        raise RuntimeError("ZeroDivisionError")
+    return False
+
+
+def _division(a: Any, b: Any, rounding_mode: Any) -> Any:
+    """The operator for `div` with these operands."""
+    if rounding_mode in (MISSING, None):
+        return registry["div" if rounding_mode is MISSING else "_div_unrounded"].bind((ARRAY, ARRAY))
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+    return registry["div_rounded_checked" if may_divide_by_zero(a, b) else "div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode)))
+
+
+def div_(self: Tensor, other: Any, *, rounding_mode: Any = MISSING) -> Tensor:
     """In-place version of `div`."""
     other = _tensor_or_number("div_", other)
-    if rounding_mode is None:
-        return apply_inplace(registry["div"].bind((ARRAY, ARRAY)), (self, other))
-    return apply_inplace(registry["div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode))), (self, other))
+    return apply_inplace(_division(self, other, rounding_mode), (self, other))
 
 
 def pow_(self: Tensor, exponent: Any) -> Tensor:
@@ -112,26 +157,21 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
+    _check_tensors("rsub", input=input)
     other = _tensor_or_number("rsub", other)
     if alpha == 1:
         return apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other))
     return apply(registry["rsub_scaled"].bind((ARRAY, ARRAY, ARRAY)), (input, other, alpha))
 
 
-_DIV = function_of(registry["div"])
-
-
-def _general_div(input: Tensor, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
+def _general_div(input: Any, other: Any, *, rounding_mode: Any = MISSING, out: Any = None) -> Tensor:
     """input / other; rounded towards zero ("trunc") or down ("floor") if asked."""
-    if rounding_mode is None:
-        return _DIV(input, other) if out is None else _DIV(input, other, out=out)
-    if rounding_mode not in ("trunc", "floor"):
-        raise RuntimeError(
-            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
-        )  # fmt: skip
+    if not isinstance(input, (Tensor, *NUMBERS)):
+        raise TypeError(f"div(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    other = _tensor_or_number("div", other)
     if out is not None:
         check_out("div", (input, other, out))
-    made = apply(registry["div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode))), (input, _tensor_or_number("div", other)))
+    made = apply(_division(input, other, rounding_mode), (input, other))
     return made if out is None else write_out("div", out, made)
 
 
@@ -180,6 +220,8 @@ def _pow(namespace: str, method: str = "pow") -> Any:
 def _power(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
         return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+    if not isinstance(input, Tensor):
+        raise TypeError(f"pow() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
     return apply(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow", exponent)))), (input,))
 
 
@@ -190,17 +232,25 @@ METHODS["pow"] = _pow("torch.Tensor")
 # ---------------------------------------------------------------------- choosing
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out: Any = None) -> Any:
     """input where `condition` holds, else other; with the condition alone, the indices where it does."""
-    if input is None and other is None:
+    operands = [x.item() if isinstance(x, np.generic) else x for x in (input, other)]
+    if isinstance(condition, Tensor) and input is MISSING and other is MISSING:
         return nonzero(condition, as_tuple=True)
+    if not isinstance(condition, Tensor) or not all(isinstance(x, (Tensor, *NUMBERS)) for x in operands):
+        given = ", ".join(type(x).__name__ for x in (condition, *operands) if x is not MISSING)
+        raise TypeError(f"where() received an invalid combination of arguments - got ({given})")
     if condition._aval.dtype not in (np.bool_, np.uint8):
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.title}")
-    operands = [x for x in (input, other)]
+    if out is not None:
+        check_out("where", (*operands, out))
     target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])
     broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
     full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else created(from_data(x, dtypes.of(target), condition.device)) for x in operands]
-    return apply(registry["where_self"].bind((ARRAY,) * 3), (condition, *full))
+    made = apply(registry["where_self"].bind((ARRAY,) * 3), (condition, *full))
+    if out is not None and out._aval.dtype != target:
+        raise RuntimeError(f"Expected out type to be {dtypes.of(target).title} but got {out.dtype.title}")
+    return made if out is None else write_out("where", out, made)
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -344,16 +394,32 @@ METHODS["matmul"] = _matmul("torch.Tensor")
 # ---------------------------------------------------------------------- Python results
 
 
+def _check_tensors(name: str, **given: Any) -> None:
+    for position, (argument, x) in enumerate(given.items(), 1):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
+
+
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
+    _check_tensors("equal", input=input, other=other)
     a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
     return a.shape == b.shape and bool((a == b).all())
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close: abs(input - other) <= atol + rtol * abs(other)."""
+    _check_tensors("allclose", input=input, other=other)
+    for position, (name, limit) in enumerate((("rtol", rtol), ("atol", atol)), 3):
+        if not isinstance(limit, (float, int)) or isinstance(limit, bool):
+            raise TypeError(f"allclose(): argument '{name}' (position {position}) must be float, not {type(limit).__name__}")
+        if limit < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {limit:g}")
+    if not isinstance(equal_nan, bool):
+        raise TypeError(f"allclose(): argument 'equal_nan' (position 5) must be bool, not {type(equal_nan).__name__}")
     if input._aval.dtype != other._aval.dtype:
         raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
+    broadcast_shapes(input._aval.shape, other._aval.shape)
     a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
     return bool(np.allclose(a, b, rtol, atol, equal_nan))
 

@@ -15,7 +15,7 @@ from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor
 
-_named: dict[tuple[str, ...], Any] = {}
+_OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
 
 
 def is_tensor(x: Any) -> bool:
@@ -33,8 +33,8 @@ def function_of(operator: Operator, name: str | None = None) -> Callable[..., An
         kinds = [p.type for p in parameters]
         if kinds == ["Tensor"]:
             made = unary(operator.bind((ARRAY,)), operator.name, general)
-        elif kinds in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
-            made = binary(operator.bind((ARRAY, ARRAY)), operator.name, general)
+        elif kinds in _OF_TWO:
+            made = binary(operator.bind((ARRAY, ARRAY)), operator.name, general, kinds[1] != "Tensor")
     made.__doc__ = _docstring(operator, operator.schema.text)
     if public is not None:
         announce(made, public)
@@ -78,14 +78,18 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
     understood = Understood(operator)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", None) if operator.out else None
+        out: Any = kwargs.pop("out", None) if operator.out else None
         if out is not None:
             check_out(operator.name, (*args, *kwargs.values(), *(out if isinstance(out, (tuple, list)) else (out,))))
         bound, operands = understood(args, kwargs)
-        outs = apply(bound, operands)
+        outs: Any = apply(bound, operands)
         if named is not None:
             outs = named(*outs)
-        return outs if out is None else write_out(operator.name, out, outs)
+        if out is None:
+            return outs
+        if operator.out == "same":
+            _check_dtype(out, outs)
+        return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
     return call if public is None else guard(call, public)
@@ -221,12 +225,14 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
     write.__name__ = write.__qualname__ = name.rpartition(".")[2]
     write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
     general = guard(write, public)
-    if [p.type for p in operator.schema.parameters] not in (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"]):
+    kinds = [p.type for p in operator.schema.parameters]
+    if kinds not in _OF_TWO:
         return general
+    taken = (Tensor,) if kinds[1] == "Tensor" else (Tensor, float, int)
     fast = fast_inplace(operator.bind((ARRAY, ARRAY)), general)
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and not kwargs and type(args[0]) in (Tensor, float, int):
+        if len(args) == 1 and not kwargs and type(args[0]) in taken:
             return fast(self, args[0])
         return general(self, *args, **kwargs)
 
@@ -251,6 +257,11 @@ def check_out(name: str, tensors: Any) -> None:
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
         )
+
+
+def _check_dtype(out: Any, made: Tensor) -> None:
+    if out.dtype is not made.dtype:
+        raise RuntimeError(f"Found dtype {out.dtype.title} but expected {made.dtype.title}")
 
 
 def write_out(name: str, out: Any, outs: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_to, convert, op, registry
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
@@ -254,8 +255,6 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
 
 def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
     """The result as the target holds it. RuntimeError with PyTorch's text where it cannot."""
-    from torchgrad_jax.ops import dtypes, promotion
-
     if value.aval.shape != aval.shape:
         raise RuntimeError(
             f"output with shape {list(aval.shape)} doesn't match the broadcast shape {list(value.aval.shape)}"
@@ -288,6 +287,9 @@ _FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write `value`, a number or a 0-dim tensor, everywhere. RuntimeError for a tensor of more dimensions."""
     if not isinstance(value, Tensor):
+        if not isinstance(value, NUMBERS):
+            raise TypeError(f"fill_() received an invalid combination of arguments - got ({type(value).__name__})")
+        value = promotion.fitting(value, self._aval.dtype)
         return apply_inplace(_FILL_NUMBER, (self, value))
     if value._aval.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value._aval.ndim} dimensions.")

@@ -50,7 +50,7 @@ _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
     "linspace", "logspace", "eye",
 )  # fmt: skip
-_NOT_METHODS = ("view_as_real", "view_as_complex")
+_NOT_METHODS = ("view_as_real", "view_as_complex", "rsub")
 _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 
@@ -100,6 +100,8 @@ def _install_aliases() -> None:
     }.items():  # fmt: skip
         namespace[name] = target
         setattr(Tensor, name, functions.METHODS.get(target.__name__, target))
+    for name, target in {"subtract_": functions.sub_, "divide_": functions.div_, "true_divide_": functions.div_}.items():
+        setattr(Tensor, name, target)
     for name in ("view_as", "reshape_as", "expand_as"):
         setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
     namespace.update(detach_=memory.detach_, fill_=_fill_, zero_=_zero_)
@@ -148,7 +150,7 @@ def _install_dunders() -> None:
     for name, target in {"eq": "eq", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.items():
         _install_operator(f"__{name}__", function_of(registry[target], f"torch.Tensor.__{name}__"))
     _install_operator("__pow__", functions._pow("torch.Tensor", "__pow__"))
-    setattr(Tensor, "__invert__", function_of(registry["bitwise_not"], "torch.Tensor.__invert__"))  # noqa: B010 - see above
+    _install_invert()
     for name, function in {"neg": Tensor.neg, "abs": Tensor.abs}.items():
         setattr(Tensor, f"__{name}__", function)
     for name, function in {"add": Tensor.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
@@ -170,6 +172,19 @@ def _install_operator(name: str, function: Any) -> None:
     dunder.__name__ = dunder.__qualname__ = name
     announce(dunder, public)
     setattr(Tensor, name, dunder)
+
+
+def _install_invert() -> None:
+    inverted = function_of(registry["bitwise_not"], "torch.Tensor.__invert__")
+    public = publics[inverted]
+
+    def __invert__(self: Tensor, *args: Any) -> Tensor:
+        if not overrides(type(self)) and self._aval.dtype.kind not in "biu":
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        return inverted(self, *args)
+
+    announce(__invert__, public)
+    setattr(Tensor, "__invert__", __invert__)  # noqa: B010 - Tensor's own attributes are declared in its class
 
 
 def _operator(function: Any, numbers: bool = True) -> Any:
@@ -259,6 +274,7 @@ _PROTOCOL: dict[str, Any] = {
     "__contains__": _contains,
     "__reversed__": _reversed,
     "__rtruediv__": _rtruediv,
+    "__rdiv__": _rtruediv,
     "__rpow__": _rpow,
     **memory.METHODS,
     **replay.METHODS,

@@ -188,6 +188,10 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
 
 def _clamp_call(input: Tensor, low: Any, high: Any) -> tuple[Any, tuple[Any, ...]]:
     tensors = isinstance(low, Tensor) or isinstance(high, Tensor)
+    if isinstance(low, Tensor) and not low._aval.ndim and isinstance(high, NUMBERS):
+        low, tensors = low.item(), False
+    elif isinstance(high, Tensor) and not high._aval.ndim and isinstance(low, NUMBERS):
+        high, tensors = high.item(), False
     for i, limit in ((2, low), (3, high)):
         if limit is not None and (isinstance(limit, Tensor) != tensors or not isinstance(limit, (Tensor, *NUMBERS, np.generic))):
             label = "min" if i == 2 else "max"
@@ -213,16 +217,20 @@ def _one_sided(kind: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]
     def chosen(limit: Any) -> Any:
         return registry[f"clamp_{kind}_{'tensor' if isinstance(limit, Tensor) else 'number'}"].bind((ARRAY, ARRAY))
 
-    def limit_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        (found,) = (*args, *kwargs.values())
-        return found
+    def limit_of(input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = (*args, *kwargs.values())
+        fits = len(found) == 1 and {kind}.issuperset(kwargs) and isinstance(found[0], (Tensor, *NUMBERS, np.generic))
+        if not isinstance(input, Tensor) or not fits:
+            given = ", ".join(type(x).__name__ for x in (input, *found))
+            raise TypeError(f"clamp_{kind}() received an invalid combination of arguments - got ({given})")
+        return found[0].item() if isinstance(found[0], np.generic) else found[0]
 
     def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
-        limit = limit_of(args, kwargs)
+        limit = limit_of(input, args, kwargs)
         return _finish(f"clamp_{kind}", out, apply(chosen(limit), (input, limit)))
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        limit = limit_of(args, kwargs)
+        limit = limit_of(self, args, kwargs)
         return apply_inplace(chosen(limit), (self, limit))
 
     function.__doc__ = f"clamp with `{kind}` alone."

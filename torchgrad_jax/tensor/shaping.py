@@ -333,9 +333,13 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 def _triangle_indices(name: str, lower: bool) -> Any:
     def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None) -> Tensor:
-        for what, n in (("row", row), ("col", col)):
-            if n < 0:
+        for position, (what, n) in enumerate((("row", row), ("col", col), ("offset", offset)), 1):
+            if not hasattr(n, "__index__") or isinstance(n, bool):
+                raise TypeError(f"{name}(): argument '{what}' (position {position}) must be int, not {type(n).__name__}")
+            if n < 0 and what != "offset":
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
+        if dtype not in (None, dtypes.int32, dtypes.int64):
+            raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.title}'")
         mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
         return created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
 
