@@ -50,7 +50,7 @@ def ours(value: Any) -> Any:
 
 def rebound(function: Any) -> Any:
     """A Python function written for PyTorch, with our library where its module or its closure names PyTorch."""
-    if not isinstance(function, types.FunctionType):
+    if not isinstance(function, types.FunctionType) or (function.__module__ or "").startswith("torchgrad_jax"):
         return function
     replaced = {name: _library(value) for name, value in function.__globals__.items() if isinstance(value, types.ModuleType)}
     replaced |= {
