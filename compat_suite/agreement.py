@@ -13,7 +13,7 @@ import torch
 
 import torchgrad_jax as tj
 from compat_suite.database import Entry, Sample
-from compat_suite.translate import array_of, call, ours, rebound
+from compat_suite.translate import array_of, call, ours, ours_alike, rebound
 
 # Relative and absolute differences that rounding may make.
 TOLERANCES = {
@@ -138,6 +138,27 @@ def _alike(found: Any, expected: Any) -> bool:
     return False
 
 
+# The places of `dim` among the arguments of what gives the indices of equal elements in no certain order.
+_UNORDERED = {"sort": 1, "topk": 2, "argsort": 1}
+
+
+def _settled(entry: Entry, sample: Sample, results: Any, x: Any) -> Any:
+    """The results, with indices whose order among equal elements is PyTorch's chance replaced by the elements of `x` that they name."""
+    stable = sample.keywords.get("stable") or (entry.name == "sort" and True in sample.arguments[3:])
+    if entry.name not in _UNORDERED or not x.ndim or stable:
+        return results
+    place = _UNORDERED[entry.name]
+    dim = sample.keywords.get("dim", sample.arguments[place] if len(sample.arguments) > place else -1)
+    if entry.name == "argsort":
+        return x.gather(dim, results)
+    return results[0], x.gather(dim, results[1])
+
+
+def _in_any_order(entry: Entry, grads: Any) -> Any:
+    """Gradients, those of equal elements in either order."""
+    return [None if g is None else g.reshape(-1).sort()[0] for g in grads] if entry.name in (*_UNORDERED, "msort") else grads
+
+
 # ---------------------------------------------------------------------- both libraries
 
 
@@ -196,7 +217,8 @@ def check_value(entry: Entry, sample: Sample) -> None:
     mine, theirs = sides(entry, sample)
     expected, found = theirs.value(), mine.value()
     if not _alike(found, expected):
-        same(found, expected)
+        wanted = _settled(entry, sample, expected, theirs.arguments[0])
+        same(_settled(entry, sample, found, mine.arguments[0]), wanted)
 
 
 def check_gradient(entry: Entry, sample: Sample) -> None:
@@ -212,7 +234,7 @@ def check_gradient(entry: Entry, sample: Sample) -> None:
     if outputs and leaves:
         wanted, got = theirs.gradients(outputs, leaves, False, 1), mine.gradients(my_outputs, my_leaves, False, 1)
         if not _alike(got, wanted):
-            same(got, wanted, "gradient", 2.0)
+            same(_in_any_order(entry, got), _in_any_order(entry, wanted), "gradient", 2.0)
 
 
 def check_second(entry: Entry, sample: Sample) -> None:
@@ -321,7 +343,10 @@ def check_out(entry: Entry, sample: Sample) -> None:
             outs = tuple(library.zeros(tuple(t.shape), dtype=t.dtype) for t in places)
             library.manual_seed(0)
             found = call(function, args, {**kwargs, "out": outs if isinstance(value, list | tuple) else outs[0]})
-            results.append(found if isinstance(found, Exception) else (found, outs))
+            if not isinstance(found, Exception):
+                found, outs = (_settled(entry, sample, f, args[0]) for f in (found, outs if isinstance(value, list | tuple) else outs[0]))
+                found = found, outs
+            results.append(found)
     wanted, got = results
     if isinstance(wanted, Exception):  # this sample is none for out=
         return
@@ -334,7 +359,8 @@ def check_error(entry: Entry, bad: Any) -> None:
     if entry.ours is None:
         raise Difference("missing")
     s = bad.sample_input
-    found = call(entry.ours, ours((s.input, *s.args)), ours(s.kwargs))
+    arguments, keywords = ours_alike(((s.input, *s.args), s.kwargs))
+    found = call(entry.ours, arguments, keywords)
     if not isinstance(found, Exception):
         raise Difference(f"nothing raised, PyTorch {bad.error_type.__name__}: {bad.error_regex}")
     if not isinstance(found, bad.error_type):
@@ -344,7 +370,8 @@ def check_error(entry: Entry, bad: Any) -> None:
 def check_error_text(entry: Entry, bad: Any) -> None:
     """The text of what is raised for bad input."""
     s = bad.sample_input
-    found = call(entry.ours or tj.add, ours((s.input, *s.args)), ours(s.kwargs))
+    arguments, keywords = ours_alike(((s.input, *s.args), s.kwargs))
+    found = call(entry.ours or tj.add, arguments, keywords)
     if not re.search(bad.error_regex, str(found)):
         raise Difference(f"{type(found).__name__}: {str(found)[:180]}; PyTorch: {bad.error_regex[:180]}")
 
