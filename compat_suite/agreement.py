@@ -13,7 +13,7 @@ import torch
 
 import torchgrad_jax as tj
 from compat_suite.database import Entry, Sample
-from compat_suite.translate import array_of, call, ours, rebound
+from compat_suite.translate import array_of, call, ours, ours_alike, rebound
 
 # The sign, or the phase, of vectors is LAPACK's choice: compared is what the database differentiates, which does not depend on it.
 PHASE_FREE = {"linalg.eig", "linalg.eigh", "linalg.svd", "svd"}
@@ -141,6 +141,32 @@ def _alike(found: Any, expected: Any) -> bool:
     return False
 
 
+# The places of `dim` among the arguments of what gives the indices of equal elements in no certain order.
+_UNORDERED = {"sort": 1, "topk": 2, "argsort": 1}
+
+
+def _settled(entry: Entry, sample: Sample, results: Any, x: Any, processed: Callable[[Any], Any]) -> Any:
+    """The results without what is chance in PyTorch: indices whose order among equal elements is, replaced by the elements of `x` that they name;
+    the phases of vectors; what is in an empty tensor. processed: what is done to results before they are differentiated."""
+    if entry.name in PHASE_FREE:
+        return processed(results)
+    if entry.info.name in UNFILLED:
+        return results.zero_()
+    stable = sample.keywords.get("stable") or (entry.name == "sort" and True in sample.arguments[3:])
+    if entry.name not in _UNORDERED or not x.ndim or stable:
+        return results
+    place = _UNORDERED[entry.name]
+    dim = sample.keywords.get("dim", sample.arguments[place] if len(sample.arguments) > place else -1)
+    if entry.name == "argsort":
+        return x.gather(dim, results)
+    return results[0], x.gather(dim, results[1])
+
+
+def _in_any_order(entry: Entry, grads: Any) -> Any:
+    """Gradients, those of equal elements in either order."""
+    return [None if g is None else g.reshape(-1).sort()[0] for g in grads] if entry.name in (*_UNORDERED, "msort") else grads
+
+
 # ---------------------------------------------------------------------- both libraries
 
 
@@ -203,11 +229,8 @@ def check_value(entry: Entry, sample: Sample) -> None:
     mine, theirs = sides(entry, sample)
     expected, found = theirs.value(), mine.value()
     if not _alike(found, expected):
-        if entry.name in PHASE_FREE:
-            found, expected = mine.processed(found), theirs.processed(expected)
-        if entry.info.name in UNFILLED:
-            expected, found = expected.zero_(), found.zero_()
-        same(found, expected)
+        wanted = _settled(entry, sample, expected, theirs.arguments[0], theirs.processed)
+        same(_settled(entry, sample, found, mine.arguments[0], mine.processed), wanted)
 
 
 def check_gradient(entry: Entry, sample: Sample) -> None:
@@ -223,7 +246,7 @@ def check_gradient(entry: Entry, sample: Sample) -> None:
     if outputs and leaves:
         wanted, got = theirs.gradients(outputs, leaves, False, 1), mine.gradients(my_outputs, my_leaves, False, 1)
         if not _alike(got, wanted):
-            same(got, wanted, "gradient", 2.0)
+            same(_in_any_order(entry, got), _in_any_order(entry, wanted), "gradient", 2.0)
 
 
 def check_second(entry: Entry, sample: Sample) -> None:
@@ -322,7 +345,7 @@ def check_out(entry: Entry, sample: Sample) -> None:
     for library, function, (args, kwargs) in (
         (torch, entry.theirs, (sample.arguments, sample.keywords)), (tj, entry.ours, (ours(sample.arguments), ours(sample.keywords))),
     ):  # fmt: skip
-        processed = (lambda x: x) if entry.name not in PHASE_FREE else sample.processed if library is torch else rebound(sample.processed)
+        processed = sample.processed if library is torch else rebound(sample.processed)
         with library.no_grad():
             library.manual_seed(0)
             value = call(function, args, kwargs)
@@ -333,7 +356,10 @@ def check_out(entry: Entry, sample: Sample) -> None:
             outs = tuple(library.zeros(tuple(t.shape), dtype=t.dtype) for t in places)
             library.manual_seed(0)
             found = call(function, args, {**kwargs, "out": outs if isinstance(value, list | tuple) else outs[0]})
-            results.append(found if isinstance(found, Exception) else (processed(found), processed(outs)))
+            if not isinstance(found, Exception):
+                both = found, outs if isinstance(value, list | tuple) else outs[0]
+                found = tuple(_settled(entry, sample, f, args[0], processed) for f in both)
+            results.append(found)
     wanted, got = results
     if isinstance(wanted, Exception):  # this sample is none for out=
         return
@@ -346,7 +372,8 @@ def check_error(entry: Entry, bad: Any) -> None:
     if entry.ours is None:
         raise Difference("missing")
     s = bad.sample_input
-    found = call(entry.ours, ours((s.input, *s.args)), ours(s.kwargs))
+    arguments, keywords = ours_alike(((s.input, *s.args), s.kwargs))
+    found = call(entry.ours, arguments, keywords)
     if not isinstance(found, Exception):
         raise Difference(f"nothing raised, PyTorch {bad.error_type.__name__}: {bad.error_regex}")
     if not isinstance(found, bad.error_type):
@@ -356,7 +383,8 @@ def check_error(entry: Entry, bad: Any) -> None:
 def check_error_text(entry: Entry, bad: Any) -> None:
     """The text of what is raised for bad input."""
     s = bad.sample_input
-    found = call(entry.ours or tj.add, ours((s.input, *s.args)), ours(s.kwargs))
+    arguments, keywords = ours_alike(((s.input, *s.args), s.kwargs))
+    found = call(entry.ours or tj.add, arguments, keywords)
     if not re.search(bad.error_regex, str(found)):
         raise Difference(f"{type(found).__name__}: {str(found)[:180]}; PyTorch: {bad.error_regex[:180]}")
 

@@ -65,7 +65,8 @@ class Entry:
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return [e for e in self.info.error_inputs("cpu")]
+            # NumPy cannot carry more than 64 dimensions from one library to the other.
+            return [e for e in self.info.error_inputs("cpu") if getattr(e.sample_input.input, "ndim", 0) <= 64]
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as it is differentiated: made symmetric first, say."""

@@ -48,6 +48,36 @@ def ours(value: Any) -> Any:
     return value
 
 
+def ours_alike(value: Any) -> Any:
+    """As `ours`, with tensors that have memory in common, or are no row-major order of theirs, as views of one tensor of ours."""
+    memory: dict[int, Any] = {}
+    found: list[torch.Tensor] = []
+
+    def shared(v: torch.Tensor) -> bool:
+        if v.requires_grad or not v.numel() or v.layout != torch.strided:
+            return False
+        return not v.is_contiguous() or sum(t.untyped_storage().data_ptr() == v.untyped_storage().data_ptr() for t in found) > 1
+
+    def walk(v: Any, of_tensor: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            return of_tensor(v)
+        if isinstance(v, list | tuple) and not hasattr(v, "_fields"):
+            return type(v)([walk(x, of_tensor) for x in v])
+        return {k: walk(x, of_tensor) for k, x in v.items()} if isinstance(v, dict) else ours(v)
+
+    def carried(v: torch.Tensor) -> Any:
+        if not shared(v):
+            return ours(v)
+        storage = v.untyped_storage()
+        base = memory.setdefault(storage.data_ptr(), None)
+        if base is None:
+            base = memory[storage.data_ptr()] = ours(torch.tensor([], dtype=v.dtype).set_(storage))
+        return base.as_strided(tuple(v.shape), v.stride(), v.storage_offset())
+
+    walk(value, found.append)
+    return walk(value, carried)
+
+
 def rebound(function: Any, made: dict[Any, Any] | None = None) -> Any:
     """A Python function written for PyTorch, with our library where its module or its closure names PyTorch. `made` has the functions that
     were rebound on the way to this one: functions may call each other."""

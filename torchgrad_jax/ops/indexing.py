@@ -70,7 +70,9 @@ def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
 
 def _index_put(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
     at = _at(x, indices, dims)
-    return at.add(values) if accumulate else at.set(values)
+    if not accumulate:
+        return at.set(values)
+    return at.max(values) if x.dtype == np.bool_ else at.add(values)
 
 
 # An element that is written several times passes its gradient on to all that were written: no linear function's transpose does that.
@@ -265,7 +267,7 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
 def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     """`alpha` times the slices of `source` added to those at `index`; an index may occur several times."""
     if x.dtype == np.bool_:
-        return _write_rows(x, index, source, dim, "max")
+        return _write_rows(x, index, source & (alpha != 0), dim, "max")
     return _write_rows(x, index, source * alpha, dim, "add")
 
 
@@ -355,7 +357,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def product_along(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`x` times the elements of `src` that have its index. JAX multiplies but does not differentiate this scatter."""
-    return _write_along(x, index, src, dim, "multiply")
+    return _write_along(x, index, src, dim, "min" if x.dtype == np.bool_ else "multiply")
 
 
 @product_along.defjvp
@@ -380,7 +382,9 @@ def _other_factors(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
 def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """The elements of `src` that have one index reduced, together with self's own if `include_self`."""
     start = x if include_self else _write_along(x, index, _neutral(x, reduce), dim, "set")
-    made = product_along(start, index, src, dim) if reduce == "prod" else _write_along(start, index, src, dim, _HOW[reduce])
+    made = product_along(start, index, src, dim) if reduce == "prod" else _write_along(
+        start, index, src, dim, "max" if x.dtype == np.bool_ and _HOW[reduce] == "add" else _HOW[reduce]
+    )
     if reduce != "mean":
         return made
     counts = _counts(x, index, dim, include_self)

@@ -24,7 +24,8 @@ def _norm(x: Any, order: float, dims: tuple[int, ...]) -> Any:
     if order == 2:
         squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
         return lax.sqrt(lax.reduce_sum(squares, dims))
-    size = jnp.abs(x)
+    # JAX's derivative of the absolute value of 0 is 1.
+    size = jnp.abs(x) if x.dtype.kind == "c" else x * lax.stop_gradient(lax.sign(x))
     if order == 1:
         return lax.reduce_sum(size, dims)
     if order == 0:
@@ -106,6 +107,51 @@ def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = convert(x, dtype) if dtype is not None else x
     dims = wrap_dims(dim, x.ndim)
     return keep(_norm(wide(x), ord, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+
+
+# ---------------------------------------------------------------------- slices shortened
+
+
+def _others(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    dim = wrap_dims((dim,), len(shape))[0]
+    return tuple(d for d in range(len(shape)) if d != dim)
+
+
+_LEAST = 1e-7
+
+
+def _shortening(norm: Any, maxnorm: float) -> Any:
+    return jnp.where(norm > maxnorm, jnp.asarray(maxnorm, norm.dtype) / (norm + jnp.asarray(_LEAST, norm.dtype)), jnp.ones_like(norm))
+
+
+def _renorm_grad(grad: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+    dims = _others(self.shape, dim)
+    norm = keep(_norm(wide(self), p, dims), dims, True)
+    along = (wide(self.conj()) * wide(grad)).real
+    change = -lax.reduce_sum(along, dims).reshape(norm.shape) * maxnorm / (norm + _LEAST) ** 2
+    long = norm > maxnorm
+    passed = wide(grad) * _shortening(norm, maxnorm)
+    return jnp.where(long, passed + norm_grad(jnp.where(long, change, 0), wide(self), norm, p, dims), passed).astype(grad.dtype)
+
+
+def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
+    if len(x.shape) < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {len(x.shape)} dimensions")
+    wrap_dims((dim,), len(x.shape))
+    if not dtypes.is_float(np.dtype(x.dtype)):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
+
+
+@op("renorm(Tensor self, float p, int dim, float maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad})
+def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """Each slice of `dim` whose `p`-norm is above `maxnorm`, shortened to it."""
+    dims = _others(x.shape, dim)
+    norm = keep(_norm(wide(x), p, dims), dims, True)
+    return (wide(x) * _shortening(norm, maxnorm)).astype(x.dtype)
 
 
 # ---------------------------------------------------------------------- distances

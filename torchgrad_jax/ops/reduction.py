@@ -79,11 +79,13 @@ def _sum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """The mean over `dim` (int or tuple; all where None)."""
-    if dtype is None and dtypes.category(x.dtype) <= dtypes.INT:
+    target = dtype or np.dtype(x.dtype)
+    if not dtypes.is_float(target):
+        what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {title(x)}"
+            f"mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. Got: {dtypes.of(target).title}"
         )
-    x = convert(x, dtype or np.dtype(x.dtype))
+    x = convert(x, target)
     dims = wrap_dims(dim, x.ndim)
     return keep(lax.reduce_sum(x, dims) / jnp.asarray(count_of(x.shape, dims), x.dtype), dims, keepdim)
 

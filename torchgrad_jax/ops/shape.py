@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import SAME, convert, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op
 from torchgrad_jax.runtime.value import aval_of
 
 
@@ -46,15 +46,21 @@ def transpose_written(x: Any, dim0: int, dim1: int) -> Any:
     return jnp.swapaxes(x, dim0, dim1)
 
 
-@op("unbind(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True)
-def unbind(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
-    """The slices along `dim`."""
-    return tuple(lax.index_in_dim(x, start, dim, keepdims=False) for start, _ in parts)
+for _name, _node in (("unbind", "UnbindBackward0"), ("unbind_copy", "UnbindBackward0_copy")):
+
+    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node)
+    def _unbind(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
+        """The slices along `dim`."""
+        return tuple(lax.index_in_dim(x, start, dim, keepdims=False) for start, _ in parts)
 
 
-for _name in ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes"):
+for _name, _node in (
+    ("split", "SplitBackward0"), ("split_with_sizes", "SplitWithSizesBackward0"),
+    ("unsafe_split", "UnsafeSplitBackward0"), ("unsafe_split_with_sizes", "UnsafeSplitWithSizesBackward0"),
+    ("split_copy", "SplitBackward0_copy"), ("split_with_sizes_copy", "SplitWithSizesBackward0_copy"),
+):  # fmt: skip
 
-    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True)
+    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node)
     def _split(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
         """Pieces of `dim`."""
         return tuple(lax.slice_in_dim(x, start, start + length, axis=dim) for start, length in parts)
@@ -197,10 +203,10 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return jnp.moveaxis(made, (-2, -1), (dim1, dim2))
 
 
-@op("diagonal_copy(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False, linear=True, node="DiagonalBackward0_copy")
-def diagonal_copy(x: Any, offset: int, dim1: int, dim2: int) -> Any:
-    """The diagonal of two dimensions, as the last dimension of a copy."""
-    return jnp.diagonal(x, offset, dim1, dim2)
+@op("detach_copy(Tensor self)", method=False, toplevel=False, node=NOT_IMPLEMENTED, grads={"self": no_derivative("detach_copy")})
+def detach_copy(x: Any) -> Any:
+    """A copy, which PyTorch has no derivative of."""
+    return x
 
 
 @op("narrow_copy(Tensor self, int dim, int start, int length)", method=False, toplevel=False, linear=True)

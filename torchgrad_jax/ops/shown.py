@@ -19,7 +19,7 @@ _NAMES = {
     "view": _SHAPE, "_unsafe_view": _SHAPE, "_reshape_alias": _SHAPE, "expand": _SHAPE,
     "squeeze": _SHAPE, "squeeze_dim": _SHAPE, "squeeze_dims": _SHAPE, "unsqueeze": "dim",
     "permute": "dims", "transpose": "dim0 dim1", "flip": "dims", "roll": "shifts dims", "rot90": "k dims", "repeat": f"repeats {_SHAPE}",
-    "select": f"dim {_SHAPE}", "slice": f"dim step {_SHAPE}", "diagonal": f"{_PART} {_SHAPE}", "diagonal_copy": f"{_PART} {_SHAPE}",
+    "select": f"dim {_SHAPE}", "slice": f"dim step {_SHAPE}", "diagonal": f"{_PART} {_SHAPE}",
     "unfold": f"dimension size step {_SHAPE}", "as_strided": "size stride storage_offset",
     "diag_embed": _PART, "tril": "diagonal", "triu": "diagonal",
     "unbind": "dim", "split": f"dim split_size {_SHAPE}", "split_with_sizes": f"dim split_sizes {_SHAPE}",
@@ -53,7 +53,8 @@ def names_shown(bound: BoundOperator) -> list[str]:
 
 
 def _entries(bound: BoundOperator) -> list[str]:
-    return _NAMES.get(bound.operator.name.removesuffix("_checked"), "").split()
+    name = bound.operator.name.removesuffix("_checked")
+    return (_NAMES.get(name) or _NAMES.get(name.removesuffix("_copy"), "")).split()
 
 
 def shown_value(sig: Signature, name: str) -> Any:

@@ -246,6 +246,8 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
         sequence = take_along(sequence, sorter, sequence.ndim - 1)
     kind = np.result_type(sequence.dtype, values.dtype)
     sequence, values = sequence.astype(kind), values.astype(kind)
+    if not values.size:
+        return jnp.zeros(values.shape, np.int32 if out_int32 else np.int64)
     if sequence.ndim <= 1:
         found = _search(sequence, values, right)
     else:

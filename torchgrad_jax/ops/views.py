@@ -1,7 +1,7 @@
 """View operators: how each is read, how it is written back into its parent, and the strides it has.
 
-`name` reads; `name_scatter` (made here, with `Tensor src` after `self`) gives the parent with `src` written to the view. All dims
-are non-negative and all sizes are known when these are reached.
+`name` reads; `name_scatter` (made here, with `Tensor src` after `self`) gives the parent with `src` written to the view; `name_copy` reads into
+memory of its own. All dims are non-negative and all sizes are known when these are reached.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ stride_rules: dict[str, StrideRule] = {}
 def _view(schema: str, write: Callable[..., Any], strides: StrideRule, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     def declare(read: Callable[..., Any]) -> Any:
         made = op(schema, linear=True, method=False, toplevel=False, out=False, view=strides, **options)(read)
+        copies = {**options, "node": f"{made.node}_copy"}
+        op(schema.replace("(", "_copy(", 1), linear=True, method=False, toplevel=False, out=False, **copies)(read)
         op(schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1), linear=True, method=False, toplevel=False, out=False)(write)
         stride_rules[made.name] = strides
         return made

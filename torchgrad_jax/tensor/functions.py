@@ -118,6 +118,8 @@ sub_ = _inplace_with_alpha("sub")
 
 def with_number(name: str, x: Tensor, number: Any) -> Any:
     """"add", "sub", "mul" or "div" of a tensor and a number, as PyTorch's own functions call it: the node has no entry for the number."""
+    if not dtypes.is_float(x._aval.dtype):  # no node, and perhaps another dtype
+        return apply(registry[name].bind((ARRAY, ARRAY)), (x, number))
     return apply(registry[f"_{name}_number"].bind((ARRAY, ARRAY)), (x, number))
 
 
@@ -261,24 +263,30 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 METHODS["where"] = _where_method
 
 
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: a matrix with a row for each, or a tuple of columns. Looks at the values."""
-    found = np.nonzero(np.asarray(input._concrete()))
+    array, ndim = np.asarray(input._concrete()), input._aval.ndim
+    found = np.nonzero(array if ndim else array.reshape(1))
     if as_tuple:
-        if not input._aval.ndim:
-            found = np.nonzero(np.asarray(input._concrete()).reshape(1))
         return tuple(created(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
-    matrix = np.stack(found, 1) if input._aval.ndim else np.zeros((int(bool(input)), 0), np.int64)
-    return created(from_data(matrix.astype(np.int64), None, input.device))
+    matrix = np.stack(found, 1).astype(np.int64)[:, :ndim]
+    made = created(from_data(matrix, None, input.device))
+    return made if out is None else write_out("nonzero", out, made)
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, a row for each. Looks at the values."""
+    return nonzero(input)
+
+
+def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor:
     """The elements where `mask` is true, in one dimension. Looks at the mask."""
     if mask._aval.dtype != np.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(input._aval.shape, mask._aval.shape) or (1,)
     indices = nonzero(mask if mask._aval.shape == shape else expand(mask.detach(), shape), as_tuple=True)
-    return apply(registry["_masked_select"].bind((ARRAY, len(indices), Static(shape))), (input, *indices))
+    made = apply(registry["_masked_select"].bind((ARRAY, len(indices), Static(shape))), (input, *indices))
+    return made if out is None else write_out("masked_select", out, made, (input, mask))
 
 
 # ---------------------------------------------------------------------- matrix products

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,9 @@ class RunTime(tuple[Any]):
         return super().__new__(cls, (value,))
 
 
-def with_out(name: str, out: Any, made: Any) -> Any:
-    """`made`, or `out` with it written there."""
-    return made if out is None else write_out(name, out, made)
+def with_out(name: str, out: Any, made: Any, apart: Sequence[Any] = ()) -> Any:
+    """`made`, or `out` with it written there. apart: see `write_out`."""
+    return made if out is None else write_out(name, out, made, apart)
 
 
 _warned: set[str] = set()
@@ -112,7 +113,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                 f"{list(input._aval.shape)} apart from dimension {dim}"
             )
     name = _choose("gather", index, _size(input, dim), dim)
-    return with_out("gather", out, call(name, input, dim, index))
+    return with_out("gather", out, call(name, input, dim, index), (input, index))
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
@@ -142,7 +143,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
         raise IndexError("index_select(): Index is supposed to be a vector")
     if not _is_int(index):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-    return with_out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index))
+    return with_out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index), (input, index))
 
 
 def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Operator
@@ -88,7 +88,7 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
         if out is None:
             return outs
         if operator.out == "same":
-            _check_dtype(out, outs)
+            _check_same_dtype(out, outs)
         return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
@@ -259,25 +259,57 @@ def check_out(name: str, tensors: Any) -> None:
         )
 
 
-def _check_dtype(out: Any, made: Tensor) -> None:
+def _check_same_dtype(out: Any, made: Tensor) -> None:
     if out.dtype is not made.dtype:
         raise RuntimeError(f"Found dtype {out.dtype.title} but expected {made.dtype.title}")
 
 
-def write_out(name: str, out: Any, outs: Any) -> Any:
-    """``out=``: the results written into given tensors. RuntimeError where autograd or the dtype forbids it."""
+# What PyTorch says of an `out=` tensor that has not the result's own dtype, by functions that convert nothing.
+_EXPECTED = "Expected out tensor to have dtype {0.word}, but got {1.word} instead"
+_SAME = "{2}(): self and result must have the same scalar type"
+_MATCHING = "Expected the dtype for input and out to match, but got {0.title} for input's dtype and {1.title} for out's dtype."
+_UNCONVERTED: dict[str, str] = {
+    **dict.fromkeys(("gather", "take_along_dim", "argmax", "argmin", "max_dim", "min_dim"), _EXPECTED),
+    **dict.fromkeys(("sort", "topk", "aminmax", "diag", "tril", "triu"), _EXPECTED),
+    **dict.fromkeys(("index_select", "masked_select"), _SAME),
+    **dict.fromkeys(("amax", "amin"), _MATCHING),
+    "kthvalue": "output values must be of same type as input",
+    "cummax": "expected scalar_type {0.title} but found {1.title}",
+    "cummin": "expected scalar_type {0.title} but found {1.title}",
+    "nonzero": "nonzero: Expected out tensor to have scalar type {0.title} but got scalar type{1.title}",
+    "quantile": "quantile() out tensor must be same dtype as the input tensor",
+    "nanquantile": "nanquantile() out tensor must be same dtype as the input tensor",
+    "searchsorted": "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 "
+    "flag is True, but we got output tensor's dtype {1.title} and out_int32 flag is {3}",
+}  # fmt: skip
+
+
+def _check_dtype(name: str, made: Any, target: Any) -> None:
+    """RuntimeError where results of `made`'s dtype are not written to `target`'s; cat's is a TypeError."""
     from torchgrad_jax.ops import dtypes, promotion
-    from torchgrad_jax.tensor.inplace import REPEATED, cast_to, repeats
+
+    a, b = dtypes.of(made.dtype), dtypes.of(target.dtype)
+    if name in _UNCONVERTED and a is not b:
+        raise RuntimeError(_UNCONVERTED[name].format(a, b, name, a is dtypes.int32))
+    if not promotion.can_cast(made.dtype, target.dtype):
+        if name in ("cat", "stack"):
+            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {b.title}")
+        raise RuntimeError(f"result type {a.title} can't be cast to the desired output type {b.title}")
+
+
+def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
+    """``out=``: the results written into given tensors. RuntimeError where autograd, the dtype or shared memory forbids it. apart: what may share
+    none with a result, since it is read while that is written."""
+    from torchgrad_jax.tensor.inplace import OVERLAP, REPEATED, cast_to, overlaps, repeats
 
     targets = out if isinstance(out, (tuple, list)) else (out,)
     results = outs if isinstance(outs, tuple) else (outs,)
     check_out(name, (*targets, *results))
     for target, made in zip(targets, results, strict=True):
         a, b = made._aval, target._aval
-        if not promotion.can_cast(a.dtype, b.dtype):
-            raise RuntimeError(
-                f"result type {dtypes.of(a.dtype).title} can't be cast to the desired output type {dtypes.of(b.dtype).title}"
-            )  # fmt: skip
+        _check_dtype(name, a, b)
+        if any(overlaps(target, t) for t in apart):
+            raise RuntimeError(OVERLAP)
         if target._view is not None and repeats(target._view, b):
             raise RuntimeError(REPEATED)
         value = made._read()

@@ -100,10 +100,7 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
         if storage is not None and isinstance(o, Tensor) and o is not t and o._storage is not None and (
             o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
         ) and overlap_in_part(t, o):  # fmt: skip
-            raise RuntimeError(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
-                "Please clone() the tensor before performing the operation."
-            )
+            raise RuntimeError(OVERLAP)
     if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
         return False
     if name not in WRITES_TO_EXPANDED:
@@ -116,6 +113,10 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
     return True
 
 
+OVERLAP = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
 REPEATED = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
     "Please clone() the tensor before performing the operation."
@@ -177,6 +178,17 @@ def overlap_in_part(a: Tensor, b: Tensor) -> bool:
     if runs[0] == runs[1]:
         return a._strides() != b._strides()
     return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
+
+
+def overlaps(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have memory in common, as far as their strides tell."""
+    if a is b:
+        return a._aval.size > 0
+    if a._storage is None or b._storage is None or (a._storage is not b._storage and (
+        a._storage.siblings is None or a._storage.siblings is not b._storage.siblings
+    )):  # fmt: skip
+        return False
+    return a._aval.size > 0 and b._aval.size > 0 and (_is_same(a, b) or overlap_in_part(a, b))
 
 
 def raise_by_origin(t: Tensor, view: View, how: str) -> None:

@@ -10,6 +10,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
+    copies,
     copying,
     creation,
     functions,
@@ -39,13 +40,16 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, linear_algebra, random, statistics, promoting, questions)
+_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, statistics, promoting, questions)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",
     "view_as_complex", "clone", "contiguous", "detach",
 )  # fmt: skip
-_FUNCTIONS = ("add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "masked_select", "matmul", "equal", "allclose")
+_FUNCTIONS = (
+    "add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "argwhere", "masked_select", "matmul", "equal",
+    "allclose",
+)  # fmt: skip
 _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",
     "linspace", "logspace", "eye",

@@ -14,7 +14,7 @@ from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, redu
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
 from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.creation import from_data, zeros_like
 from torchgrad_jax.tensor.dispatch import apply, unary
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
@@ -54,6 +54,11 @@ def _finish(name: str, out: Any, made: Any) -> Any:
 # ---------------------------------------------------------------------- sums, means, products
 
 
+def _computed_in(dtype: Any, out: Any) -> Any:
+    """The dtype that elements are added or multiplied in: the one asked for, or that of `out=`."""
+    return dtype.np if dtype is not None else None if out is None else out._aval.dtype
+
+
 def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
     whole = _bind(name, None, False, None)
 
@@ -63,7 +68,7 @@ def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
         _check_input(name, input)
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
-        kind = None if dtype is None else dtype.np
+        kind = _computed_in(dtype, out if name == "sum" else None)
         if dim is None and not keepdim:
             made = apply(_bind(name, None, False, kind), (input,))
         else:
@@ -81,7 +86,7 @@ mean = _sum_like("mean", "The mean over `dim` (int or tuple; all where None).")
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The product of all elements, or over one dimension."""
-    kind = None if dtype is None else dtype.np
+    kind = _computed_in(dtype, out)
     made = apply(_bind("prod", kind) if dim is None else _bind("prod_dim", dim.__index__(), keepdim, kind), (input,))
     return _finish("prod", out, made)
 
@@ -150,7 +155,7 @@ def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable
             made = apply(whole, (input,))
         else:
             made = pair(*apply(_bind(name + "_dim", _index(name, dim), keepdim), (input,)))
-        return _finish(name, out, made)
+        return _finish(name if isinstance(made, Tensor) else name + "_dim", out, made)
 
     made = unary(whole, name, general)
     also = "; the larger or smaller of two tensors" if binary_name else ""
@@ -261,7 +266,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         late, early = narrow(input, dim, 1, size - 1), narrow(input, dim, 0, size - 1)
         input = late.logical_xor(early) if input._aval.dtype == np.bool_ else late - early
     if n == 0:
-        input = input.clone()
+        input = zeros_like(input).copy_(input)
     return _finish("diff", out, input)
 
 

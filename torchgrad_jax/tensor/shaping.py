@@ -13,6 +13,7 @@ from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import masked_select
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
+from torchgrad_jax.tensor.inplace import fill_
 from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import chunk_size, split_parts
@@ -47,7 +48,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None)
     for i, t in enumerate(found):
         if not t._aval.ndim:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    return with_out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)))
+    return with_out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)), found)
 
 
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
@@ -55,7 +56,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     found = _tensors("stack", tensors)
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
-    return with_out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)))
+    return with_out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)), found)
 
 
 def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:
@@ -193,9 +194,9 @@ hsplit, vsplit, dsplit = _even_split("hsplit", 1, 1), _even_split("vsplit", 2, 0
 # ---------------------------------------------------------------------- mirroring, rolling, repeating
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed, in a copy."""
-    found = _wrapped_once(views.as_dims(dims), input._aval.ndim)
+    found = _wrapped_once(views.as_dims(order, dims), input._aval.ndim)
     return call("flip", input, found)
 
 
@@ -231,6 +232,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         raise RuntimeError("`shifts` required")
     if len(by) != len(along) and not (not along and len(by) == 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(by)}, dims:{len(along)}")
+    if along and not input._aval.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     return call("roll", input, by, tuple(wrap_dim(d, input._aval.ndim) for d in along))
 
 
@@ -246,9 +249,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     return call("rot90", input, int(k) % 4, (wrap_dim(dims[0], ndim), wrap_dim(dims[1], ndim)))
 
 
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """Copies of the whole tensor along each dimension. RuntimeError for fewer numbers than dimensions."""
-    by = views.as_dims(repeats)
+    by = views.as_dims(counts, repeats)
     shape = input._aval.shape
     if len(by) < len(shape):
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
@@ -259,9 +262,9 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     return call("repeat", input, by)
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """As repeat, but numbers may be missing in front."""
-    by = views.as_dims(dims)
+    by = views.as_dims(counts, dims)
     return repeat(input, (1,) * (input._aval.ndim - len(by)) + by)
 
 
@@ -331,6 +334,24 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(views.reshape(input, (-1,)), offset)
 
 
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number to the main diagonal; where `wrap`, it begins again below the end of a tall matrix."""
+    shape = self._aval.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    rows, columns = shape[0], shape[1]
+    step = sum(self._strides())
+    written = [(0, min(shape))]
+    if wrap and len(shape) == 2:
+        written += [(start, min(rows - start, columns)) for start in range(columns + 1, rows, columns + 1)]
+    for start, length in written:
+        offset = self.storage_offset() + start * self._strides()[0]
+        fill_(as_strided(self, (length,), (step,), offset), fill_value)
+    return self
+
+
 def _triangle_indices(name: str, lower: bool) -> Any:
     def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None) -> Tensor:
         for position, (what, n) in enumerate((("row", row), ("col", col), ("offset", offset)), 1):
@@ -392,9 +413,9 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple(t if t._aval.shape == shape else views.expand(t, shape) for t in found)
 
 
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The sum over the dimensions along which `size` would have to expand. RuntimeError where it does not expand to the shape."""
-    wanted, shape = views.as_dims(size), input._aval.shape
+    wanted, shape = views.as_dims(sizes, size), input._aval.shape
     lead = len(shape) - len(wanted)
     if lead < 0 or any(m not in (1, n) for n, m in zip(shape[lead:], wanted, strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
@@ -446,6 +467,7 @@ TOPLEVEL = {
 }  # fmt: skip
 METHODS = {
     **gathering.METHODS,
+    "fill_diagonal_": fill_diagonal_,
     "tensor_split": tensor_split, "unsafe_split": unsafe_split,
     "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk,
     "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,

@@ -168,13 +168,22 @@ def _widths(y: Tensor, x: Tensor, dim: int) -> Tensor:
     return diff(view(x, (1,) * missing + x._aval.shape) if missing > 0 else x, dim=dim)
 
 
+def _check_area(name: str, y: Tensor, x: Tensor | None, dx: Any) -> None:
+    for label, given in (("y", y), ("x", x)):
+        if given is not None and given._aval.dtype == np.bool_:
+            raise RuntimeError(f"{name}: received a bool input for `{label}`, but bool is not supported")
+    if isinstance(dx, complex):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
+
+
 def _neighbours(y: Any, dim: int) -> Any:
     n = y._aval.shape[dim]
     return narrow(y, dim, 1, n - 1) + narrow(y, dim, 0, n - 1)
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The area under `y` along `dim` by the trapezoidal rule, at places `x` or `dx` apart."""
+    _check_area("trapezoid", y, x, dx)
     dim = wrap_dim(dim, y._aval.ndim)
     if not y._aval.shape[dim]:
         return sum_(y, dim)
@@ -184,8 +193,9 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     return with_number("mul", sum_(y, dim) - ends, 1 if dx is None else dx)
 
 
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The areas under `y` up to each place along `dim` by the trapezoidal rule."""
+    _check_area("cumulative_trapezoid", y, x, dx)
     dim = wrap_dim(dim, y._aval.ndim)
     both = _neighbours(y, dim)
     if x is not None:

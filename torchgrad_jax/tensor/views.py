@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
@@ -78,8 +79,12 @@ def refuse_lost(t: Tensor) -> None:
         t._present_node()
 
 
-def as_dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
-    """``f(2, 3)`` and ``f((2, 3))`` alike."""
+def as_dims(dims: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """``f(2, 3)`` and ``f((2, 3))`` alike, and where the sequence was given by its name. TypeError for both at once."""
+    if named is not None:
+        if dims:
+            raise TypeError("got a sequence of ints both by position and by name")
+        dims = (named,)
     if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
         dims = tuple(dims[0])
     return tuple(d.__index__() for d in dims)
@@ -110,17 +115,23 @@ def slice_dim(t: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     return _view("slice", t, dim, start, max(0, -(-(stop - start) // step)), step)
 
 
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements of `dim` from `start` on."""
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` elements of `dim` from `start` (an int or a 0-dim tensor) on."""
     if not input._aval.ndim:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, input._aval.ndim)
     n = input._aval.shape[dim]
-    start = int(start)
+    if isinstance(start, Tensor):
+        if start._aval.ndim or start._aval.dtype.kind not in "iu":
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
+        start = start.item()
+    if not hasattr(start, "__index__"):
+        raise TypeError(f"narrow(): argument 'start' (position 3) must be int, not {type(start).__name__}")
+    start = start.__index__()
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -n <= start <= n:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n}], but got {start})")
+        raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
     start = start + n if start < 0 else start
     if start + length > n:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
@@ -147,10 +158,10 @@ def t(input: Tensor) -> Tensor:
     return _view("t", input)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order `dims`."""
     ndim = input._aval.ndim
-    order = as_dims(dims)
+    order = as_dims(order, dims)
     if len(order) != ndim:
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions "
@@ -165,15 +176,15 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`, the others in their order."""
     ndim = input._aval.ndim
-    sources = [wrap_dim(d, ndim) for d in (source if isinstance(source, (tuple, list)) else (source,))]
-    targets = [wrap_dim(d, ndim) for d in (destination if isinstance(destination, (tuple, list)) else (destination,))]
-    if len(sources) != len(targets):
+    given = [list(dims) if isinstance(dims, (tuple, list)) else [dims] for dims in (source, destination)]
+    if len(given[0]) != len(given[1]):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({sources} dims) should contain the same number of dims as destination "
-            f"({targets} dims)"
+            f"movedim: Invalid source or destination dims: source ({given[0]} dims) should contain the same number of dims as destination "
+            f"({given[1]} dims)"
         )
-    for name, dims in (("source", sources), ("destination", targets)):
-        if len(set(dims)) < len(dims):
+    sources, targets = ([wrap_dim(d, ndim) for d in dims] for dims in given)
+    for name, dims, wrapped in (("source", given[0], sources), ("destination", given[1], targets)):
+        if len(set(wrapped)) < len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({dims})")
     if not ndim:
         return _view("alias", input)
@@ -202,31 +213,30 @@ def infer_size(size: Sequence[int], numel: int) -> tuple[int, ...]:
         if known != numel:
             raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
         return tuple(size)
-    if known == 0:
+    if known == 0 and numel == 0:
         raise RuntimeError(
             f"cannot reshape tensor of 0 elements into shape {list(size)} because the unspecified dimension size -1 can be any value and is ambiguous"
         )
-    if numel % known:
+    if known == 0 or numel % known:
         raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {numel}")
     return (*size[:unknown], numel // known, *size[unknown + 1 :])
 
 
-def view(input: Tensor, *size: Any) -> Tensor:
+def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The same memory in another shape, or as another dtype of the same width. RuntimeError where strides do not allow it."""
-    from torchgrad_jax.ops.dtypes import dtype
-
-    if len(size) == 1 and isinstance(size[0], dtype):
-        if size[0] is input.dtype:
+    kind = dtype if dtype is not None else shape[0] if len(shape) == 1 and isinstance(shape[0], dtypes.dtype) else None
+    if kind is not None:
+        if kind is input.dtype:
             return _view("alias", input)
         raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
     aval = input._aval
-    return _view("view", input, infer_size(as_dims(size), aval.size))
+    return _view("view", input, infer_size(as_dims(shape, size), aval.size))
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where strides allow it, else a copy."""
     aval = input._aval
-    size = infer_size(as_dims(shape), aval.size)
+    size = infer_size(as_dims(sizes, shape), aval.size)
     if input.is_contiguous():
         return _view("view", input, size)
     if view_strides(aval.shape, input._strides(), size) is not None:
@@ -276,10 +286,10 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return _view("squeeze_dims" if several else "squeeze_dim", input, tuple(sorted({d for d in wrapped if shape and shape[d] == 1})))
 
 
-def expand(input: Tensor, *size: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Dimensions of size 1 repeated, and new ones in front, without memory. -1 keeps a size."""
     shape = input._aval.shape
-    wanted = as_dims(size)
+    wanted = as_dims(sizes, size)
     new = len(wanted) - len(shape)
     if new < 0:
         raise RuntimeError(

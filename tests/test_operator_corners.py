@@ -1,0 +1,145 @@
+"""Corners of reductions, shapes, indexing and order that PyTorch's operator database asks for."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from side_by_side import error_of, like_pytorch  # noqa: E402 - needs torch
+
+pytestmark = pytest.mark.operators
+
+
+def tried(*calls):
+    """What each call returns, or the exception's class and first line."""
+    found = []
+    for call in calls:
+        results = []
+        error = error_of(lambda call=call, results=results: results.append(call()))
+        found.append(results if error is None else [error[0], error[1].split("\n")[0]])
+    return found
+
+
+@like_pytorch
+def test_int_sequences_by_name(m):
+    x = m.arange(6.0).reshape(2, 3)
+    return [x.flip(dims=(0,)), m.flip(x, dims=[0, 1]), x.permute(dims=(1, 0)), x[:1].expand(size=(4, 3)), x.repeat(repeats=(2, 1)),
+            x.tile(dims=(2,)), x.view(size=(3, 2)), x.reshape(shape=(6,)), x.sum_to_size(size=(1, 3))]  # fmt: skip
+
+
+@like_pytorch
+def test_booleans_accumulate(m):
+    x, at = m.tensor([True, False, False]), m.tensor([0, 1, 1])
+    on = m.tensor([False, True, False])
+    return [
+        x.index_put((at,), on, accumulate=True), x.scatter(0, at, True, reduce="add"), x.scatter(0, at, False, reduce="multiply"),
+        x.scatter_reduce(0, at, on, "sum"), x.scatter_reduce(0, at, on, "prod", include_self=False), x.index_add(0, at, on, alpha=False),
+        x.index_add(0, at, on),
+    ]  # fmt: skip
+
+
+@like_pytorch
+def test_indices_of_numbers(m):
+    return [m.nonzero(m.tensor(2.0)), m.nonzero(m.tensor(0)), m.argwhere(m.tensor(3)), m.argwhere(m.tensor([[0, 1], [2, 0]])),
+            m.tensor([1.0, 0.0]).argwhere(), m.nonzero(m.tensor(2), as_tuple=True)]  # fmt: skip
+
+
+@like_pytorch
+def test_areas_of_integers(m):
+    y = m.arange(6).reshape(2, 3)
+    return [m.trapezoid(y), m.trapezoid(y, y), m.trapezoid(y, dx=2), m.cumulative_trapezoid(y), m.cumulative_trapezoid(y, y),
+            tried(lambda: m.trapezoid(y.bool()), lambda: m.trapezoid(y, dx=1j))]  # fmt: skip
+
+
+@like_pytorch
+def test_searching_in_nothing(m):
+    return [m.searchsorted(m.zeros(*shape), m.zeros(*shape)) for shape in ((0, 0), (2, 0), (0, 2), (0,))]
+
+
+@like_pytorch
+def test_running_log_sums(m):
+    """Equal elements differentiated twice; complex numbers, whose imaginary part is not brought into one turn."""
+    x = m.tensor([1.0, 1.0, 2.0, 1.0], dtype=m.float64, requires_grad=True)
+    (g,) = m.autograd.grad(m.logcumsumexp(x, 0), x, m.tensor([0.5, 1.0, 1.5, 0.7], dtype=m.float64), create_graph=True)
+    (h,) = m.autograd.grad(g, x, m.tensor([1.0, 0.5, 0.7, 1.2], dtype=m.float64))
+    z = m.logcumsumexp(m.tensor([1 + 3j, 1 + 9j, 1 - 20j, 2 - 3j], dtype=m.complex128), 0)
+    return [g, h, m.view_as_real(z), m.logcumsumexp(m.tensor([float("-inf"), float("-inf"), 1.0]), 0)]
+
+
+@like_pytorch
+def test_slices_shortened(m):
+    x = m.tensor([[3.0, 4.0], [0.1, 0.2], [0.0, 0.0]], dtype=m.float64, requires_grad=True)
+    found = []
+    for p, dim in ((2, 0), (1, 1), (3.5, -2), (float("inf"), 0)):
+        y = m.renorm(x, p, dim, 1.0)
+        (g,) = m.autograd.grad((y * y).sum(), x, create_graph=True)
+        found += [y, g, m.autograd.grad(g.sum(), x)[0].nan_to_num(77), y.grad_fn.name()]
+    z = x.detach().clone()
+    bad = tried(lambda: m.renorm(z, 0, 0, 1), lambda: m.renorm(z, 1, 0, -1), lambda: m.renorm(z[0], 1, 0, 1), lambda: m.renorm(z, 1, 3, 1))
+    return [found, z.renorm_(2, 0, 1.0), z, bad]
+
+
+@like_pytorch
+def test_filling_diagonals(m):
+    found = [m.zeros(*shape).fill_diagonal_(1, wrap) for shape in ((3, 3), (7, 3), (8, 3), (2, 4), (9, 1)) for wrap in (False, True)]
+    x = m.ones(3, 3, requires_grad=True)
+    y = (x * 2).fill_diagonal_(5.0)
+    y.sum().backward()
+    turned = m.zeros(4, 2).t().fill_diagonal_(2)
+    bad = tried(lambda: m.zeros(3).fill_diagonal_(1), lambda: m.zeros(3, 3, 4).fill_diagonal_(1))
+    return [found, y, y.grad_fn.name(), x.grad, turned, m.zeros(2, 2, 2).fill_diagonal_(3), bad]
+
+
+@like_pytorch
+def test_copies_of_views(m):
+    x = m.arange(12.0).reshape(3, 4).clone().requires_grad_()
+    c = m.tensor([1 + 2j, 3j], requires_grad=True)
+    calls = {
+        "alias": (), "as_strided": ((2, 2), (1, 2), 1), "diagonal": (1,), "expand": ((2, 3, 4),), "permute": ((1, 0),), "select": (1, -1),
+        "slice": (1, 1, 9, 2), "squeeze": (0,), "t": (), "transpose": (0, 1), "unfold": (1, 2, 1), "unsqueeze": (1,), "view": ((12,),),
+        "unbind": (1,), "split": (2,), "split_with_sizes": ([1, 2],), "narrow": (1, 1, 2),
+    }  # fmt: skip
+    found = []
+    for name, arguments in calls.items():
+        made = getattr(m, name + "_copy")(x, *arguments)
+        for part in made if isinstance(made, tuple) else (made,):
+            w = m.arange(float(part.numel())).reshape(part.shape)
+            found += [part, part._is_view(), part.grad_fn.name(), m.autograd.grad((part * w).sum(), x)]
+    shown = m.view_as_real_copy(c)
+    found += [shown, shown.grad_fn.name(), m.permute_copy(x[1:], (1, 0)), m.as_strided_copy(x.detach()[1:], (2,), (1,))]
+    kept = m.detach_copy(x)
+    return [*found, kept, kept.grad_fn.name(), m.select_copy(x.detach(), 0, 1, out=m.zeros(4)), tried(lambda: kept.sum().backward())]
+
+
+@like_pytorch
+def test_out_of_another_dtype(m):
+    x, at = m.tensor([3.0, 1.0, 2.0]), m.tensor([0, 2])
+    wide, whole = m.zeros(2, dtype=m.float64), m.zeros((), dtype=m.int32)
+    pair = (m.zeros((), dtype=m.float64), m.zeros((), dtype=m.int64))
+    return tried(
+        lambda: m.gather(x, 0, at, out=wide), lambda: m.index_select(x, 0, at, out=wide), lambda: m.masked_select(x, x > 1, out=wide),
+        lambda: m.amax(x, 0, out=wide[0]), lambda: m.max(x, 0, out=pair), lambda: m.sort(x, 0, out=pair), lambda: m.argmax(x, out=whole),
+        lambda: m.cat([x, x], out=m.zeros(6, dtype=m.int32)), lambda: m.nonzero(x, out=whole), lambda: m.searchsorted(x, x, out=whole),
+        lambda: m.sum(x, 0, out=whole), lambda: m.prod(x, 0, out=whole), lambda: m.mean(x, 0, out=whole), lambda: m.cummax(x, 0, out=pair),
+        lambda: m.max(x, x, out=m.zeros(3, dtype=m.float64)), lambda: m.masked_select(x, x > 1, out=m.zeros(2)),
+    )  # fmt: skip
+
+
+@like_pytorch
+def test_out_that_is_read(m):
+    x, at = m.arange(6.0), m.tensor([0, 2, 1])
+    return tried(
+        lambda: m.gather(x, 0, at, out=x[:3]), lambda: m.index_select(x, 0, at, out=x[2:5]), lambda: m.cat([x[:2], x[2:3]], out=x[1:4]),
+        lambda: m.masked_select(x, x > 2, out=x[:3]), lambda: m.gather(x[:3], 0, at, out=x[3:]), lambda: m.cat([x[:1], x[1:2]], out=x[4:]),
+    )  # fmt: skip
+
+
+@like_pytorch
+def test_words_for_shapes_that_do_not_fit(m):
+    x, one = m.arange(6.0).reshape(2, 3), m.tensor(1.0)
+    return tried(
+        lambda: m.zeros(1).view(0, -1), lambda: m.zeros(0).view(0, -1), lambda: m.roll(one, 0, 0), lambda: m.roll(one, 1),
+        lambda: m.narrow(x, 1, 4, 0), lambda: m.narrow(x, 1, m.tensor([1]), 1), lambda: m.narrow(x, 1, m.tensor(1), 2),
+        lambda: m.narrow(x, 1, one, 1),
+        lambda: m.movedim(x, (0, -2), (0, 1)), lambda: m.movedim(x, (0, 1), (0, -2)), lambda: m.movedim(x, (0, -1), (0,)),
+        lambda: m.mean(x, dtype=m.int64), lambda: m.mean(x.long()),
+    )  # fmt: skip
