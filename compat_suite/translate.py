@@ -55,12 +55,17 @@ def rebound(function: Any) -> Any:
     replaced = {name: _library(value) for name, value in function.__globals__.items() if isinstance(value, types.ModuleType)}
     replaced |= {
         name: rebound(value) for name, value in function.__globals__.items()
-        if name in function.__code__.co_names and isinstance(value, types.FunctionType) and value.__module__ == function.__module__
+        if name in function.__code__.co_names and isinstance(value, types.FunctionType) and _calls_the_library(value, function)
     }  # fmt: skip
     cells = tuple(types.CellType(_ours_in_cell(c.cell_contents)) for c in function.__closure__ or ())
     made = types.FunctionType(function.__code__, {**function.__globals__, **replaced}, function.__name__, function.__defaults__, cells)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _calls_the_library(helper: types.FunctionType, function: types.FunctionType) -> bool:
+    """Whether a helper is rebound with the function that calls it: one of its own module, or one that seeds the generator."""
+    return helper.__module__ == function.__module__ or helper.__module__.startswith("torch.testing.")
 
 
 def _ours_in_cell(value: Any) -> Any:
