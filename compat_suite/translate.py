@@ -92,11 +92,16 @@ def rebound(function: Any, made: dict[Any, Any] | None = None) -> Any:
     for name, value in function.__globals__.items():
         if isinstance(value, types.ModuleType):
             found.__globals__[name] = _library(value)
-        elif name in function.__code__.co_names and isinstance(value, types.FunctionType) and value.__module__ == function.__module__:
+        elif name in function.__code__.co_names and isinstance(value, types.FunctionType) and _calls_the_library(value, function):
             found.__globals__[name] = rebound(value, made)
     for cell, original in zip(cells, function.__closure__ or (), strict=True):
         cell.cell_contents = _ours_in_cell(original.cell_contents, made)
     return found
+
+
+def _calls_the_library(helper: types.FunctionType, function: types.FunctionType) -> bool:
+    """Whether a helper is rebound with the function that calls it: one of its own module, or one that seeds the generator."""
+    return helper.__module__ == function.__module__ or helper.__module__.startswith("torch.testing.")
 
 
 def _ours_in_cell(value: Any, made: dict[Any, Any]) -> Any:

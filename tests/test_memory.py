@@ -129,6 +129,28 @@ def test_larger_sizes_keep_the_elements():
     assert x.resize_(2, 2)[0].tolist() == [1, 2] and x.shape == (2, 2) and x._version == 1
 
 
+def test_what_was_given_larger_or_other_memory_can_be_written_to():
+    same("""
+        x = torch.ones(2)
+        x.resize_(3).fill_(4.0)
+        x[1:].copy_(torch.ones(2))
+        y = x.view(3, 1)
+        y.mul_(2)
+        z = torch.zeros(2)
+        z.set_(torch.ones(4))
+        z.mul_(3)
+        w = z[1:]
+        w.add_(z[0])
+        z.sub_(1)
+        a = torch.ones(2)
+        a.resize_(4).fill_(3.0)
+        a.requires_grad_()
+        b = a * 2
+        b.add_(1)
+        b.sum().backward()
+    """)
+
+
 def test_tensors_that_require_a_gradient_have_a_fixed_size():
     same("""
         x = leaf(4)

@@ -16,7 +16,8 @@ from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analyt
 from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor.creation import zeros_like
-from torchgrad_jax.tensor.random import drawn, randn_like, uniform_between
+from torchgrad_jax.tensor.random import drawn, uniform_between
+from torchgrad_jax.tensor.random_factories import randn_like
 from torchgrad_jax.tensor.shaping import stack
 from torchgrad_jax.tensor.tensor import Tensor
 

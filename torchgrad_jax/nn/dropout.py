@@ -7,23 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.nn.activation import expect_tensor, softmax
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.distributions import ordered
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.creation import from_data, zeros_like
+from torchgrad_jax.tensor.gathering import RunTime, call
+from torchgrad_jax.tensor.layout import memory_order
+from torchgrad_jax.tensor.random import default_generator
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax"]
+
+
+@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", method=False, toplevel=False, node="NativeDropoutBackward0",
+    grads={"input": lambda grad, mask, scale: (grad * mask * scale).astype(grad.dtype)})  # fmt: skip
+def _kept(x: Any, mask: Any, scale: Any) -> Any:
+    return (x * mask * scale).astype(x.dtype)
+
 
 # The value that selu tends to for -inf, negated (Klambauer et al. 2017).
 ALPHA = 1.7580993408473766
-
-
-def _generator() -> Any:
-    from torchgrad_jax.tensor.random import default_generator
-
-    return default_generator
 
 
 def check_probability(p: float, error: type[Exception]) -> None:
@@ -37,9 +43,14 @@ def _constant(array: np.ndarray, like: Tensor) -> Tensor:
     return created(from_data(array, None, like.device))
 
 
+def _in_order_of(like: Tensor, shape: tuple[int, ...], sample: Any) -> np.ndarray:
+    """What `sample` draws for a shape; for that of `like` in the order of its elements in memory."""
+    return ordered(shape, memory_order(shape, like._strides()) if shape == like._aval.shape else None, sample)
+
+
 def draw_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """0 with probability p, else 1 / (1 - p), in the dtype of `like`."""
-    return _constant(_generator().dropout_mask(shape, p, like._aval.dtype), like)
+    return _constant(_in_order_of(like, shape, lambda s: default_generator.dropout_mask(s, p, like._aval.dtype)), like)
 
 
 def _per_channel(input: Tensor) -> tuple[int, ...]:
@@ -67,7 +78,7 @@ def _dropout(name: str, input: Tensor, p: float, train: bool, inplace: bool, cha
         raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(dtype).title}")
     if not alpha:
         return _product(input, draw_mask(input, shape, p), inplace)
-    kept = _generator().bernoulli(1 - p, shape, np.bool_)
+    kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
     a = 1 / math.sqrt((ALPHA * ALPHA * p + 1) * (1 - p))
     shift = np.where(kept, ALPHA * a * p, ALPHA * a * (p - 1)).astype(dtype)
     made: Any = _product(input, _constant(np.where(kept, a, 0.0).astype(dtype), input), inplace)
@@ -145,6 +156,36 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, ndim == 5)
 
 
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Dropout, and which elements were kept. RuntimeError for p outside [0, 1]."""
+    expect_tensor("native_dropout", input)
+    shape, dtype = input._aval.shape, input._aval.dtype
+    if train is not False and not dtypes.is_float(dtype):
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(dtype).title}")
+    if train is False or not input._aval.size:
+        kept, scale = np.ones(shape, np.bool_), 1.0
+    else:
+        kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
+        scale = 0.0 if p == 1 else 1 / (1 - p)
+    mask = _constant(kept, input)
+    return call("_native_dropout", input, mask, RunTime(scale)), mask
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Samples of the Gumbel-softmax distribution (Jang et al. 2017): softmax of the logits plus Gumbel noise, divided by tau. If `hard`, one-hot,
+    with the gradient of the soft samples. `eps` has no effect."""
+    if eps != 1e-10:
+        warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"empty_like(): argument 'input' (position 1) must be Tensor, not {type(logits).__name__}")
+    noise = _constant(default_generator.exponential(logits._aval.shape, logits._aval.dtype), logits)
+    soft: Any = softmax((logits + -noise.log()) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.detach().argmax(dim, keepdim=True)
+    return zeros_like(logits).scatter_(dim, index, 1.0) - soft.detach() + soft
+
+
 def _toplevel(name: str, channels: bool, alpha: bool, inplace: bool) -> Any:
     def call(input: Tensor, p: float, train: bool) -> Tensor:
         return _dropout(name, input, p, train, inplace, channels, alpha)
@@ -160,5 +201,5 @@ TOPLEVEL: dict[str, Any] = {
         ("dropout", False, False), ("alpha_dropout", False, True), ("feature_dropout", True, False), ("feature_alpha_dropout", True, True),
     )
     for inplace in (False, True)
-}  # fmt: skip
+} | {"native_dropout": native_dropout}  # fmt: skip
 METHODS: dict[str, Any] = {}

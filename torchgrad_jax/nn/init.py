@@ -8,11 +8,14 @@ from typing import Any
 
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.tensor.creation import eye
+from torchgrad_jax.tensor.decompositions import linalg_qr
+from torchgrad_jax.tensor.random_factories import randperm
 from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "uniform_", "xavier_normal_", "xavier_uniform_",
-    "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _PLAIN = "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"
@@ -110,3 +113,109 @@ def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinea
     """He's normal numbers: of the variance gain² / fan."""
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
+
+
+def _normal_distribution(x: float) -> float:
+    return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None) -> Tensor:
+    """Normal numbers of [a, b]. Warns where the mean is far outside."""
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warn_user(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.", UserWarning
+        )
+    low, high = (a - mean) / std, (b - mean) / std
+    likely = _normal_distribution(high) - _normal_distribution(low) > 0.3
+    with no_grad():
+        # All numbers are drawn in each round, and those that are still missing taken from it.
+        found, missing = _candidates(tensor, mean, std, a, b, low, high, likely, generator)
+        while bool(missing.any()):
+            again, refused = _candidates(tensor, mean, std, a, b, low, high, likely, generator)
+            found, missing = again.where(missing, found), missing & refused
+        return tensor.copy_(found)
+
+
+def _candidates(
+    like: Tensor, mean: float, std: float, a: float, b: float, low: float, high: float, likely: bool, generator: Any
+) -> tuple[Tensor, Tensor]:
+    """Numbers, and which of them are to be refused: where [a, b] is likely normal ones outside of it, else uniform ones of it by their
+    density (Robert, Statistics and Computing 5, 1995)."""
+    made: Tensor = like.detach().clone()
+    if likely:
+        made = made.normal_(mean, std, generator=generator)
+        return made, (made < a) | (made > b)
+    made = made.uniform_(low, high, generator=generator)
+    chance = like.detach().clone().uniform_(generator=generator)
+    densest = low if low > 0 else high if high < 0 else 0.0
+    return made * std + mean, chance > ((densest * densest - made * made) / 2).exp()
+
+
+def _expect_dimensions(tensor: Tensor, allowed: tuple[int, ...], said: str) -> None:
+    if tensor.dim() not in allowed:
+        raise ValueError(f"Only tensors with {said} dimensions are supported")
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Rows, or columns if they are fewer, that are orthonormal (Saxe et al. 2013), times gain. ValueError below two dimensions."""
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if not tensor.numel():
+        return tensor
+    rows = tensor.shape[0]
+    with no_grad():
+        drawn = tensor.new_empty((rows, tensor.numel() // rows)).normal_(0, 1, generator=generator)
+        wide = rows < drawn.shape[1]
+        q, r = linalg_qr(drawn.t() if wide else drawn)
+        q = q * r.diagonal().sign()
+        return tensor.copy_((q.t() if wide else q).reshape(tensor.shape) * gain)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal numbers, in each column a share `sparsity` of them replaced by zero. ValueError unless there are two dimensions."""
+    _expect_dimensions(tensor, (2,), "2")
+    rows, columns = tensor.shape
+    with no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[randperm(rows)[: math.ceil(sparsity * rows)], column] = 0
+    return tensor
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix. ValueError unless there are two dimensions."""
+    _expect_dimensions(tensor, (2,), "2")
+    with no_grad():
+        return tensor.copy_(eye(*tensor.shape))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Weights of a convolution that passes on as many channels as it can in each group. ValueError unless there are 3, 4 or 5 dimensions."""
+    _expect_dimensions(tensor, (3, 4, 5), "3, 4, or 5")
+    out, channels = tensor.shape[:2]
+    if out % groups:
+        raise ValueError("dim 0 must be divisible by groups")
+    center = tuple(n // 2 for n in tensor.shape[2:])
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(out // groups, channels)):
+                tensor[(group * (out // groups) + channel, channel, *center)] = 1
+    return tensor
+
+
+def _former(function: Any) -> Any:
+    """The function under its former name, without the underscore."""
+    name = function.__name__[:-1]
+
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        warn_user(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning)
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Former name of `{name}_`."
+    return call
+
+
+uniform, normal, constant, dirac, orthogonal, sparse = map(_former, (uniform_, normal_, constant_, dirac_, orthogonal_, sparse_))
+xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(_former, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))

@@ -6,7 +6,7 @@ Every function takes the source of draws first; `Generator` documents arguments,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.runtime.checks import warn_user
 
 Shape = tuple[int, ...]
@@ -22,11 +23,12 @@ _F32 = np.dtype(np.float32)
 _F64 = np.dtype(np.float64)
 _F16 = np.dtype(np.float16)
 _BF16 = np.dtype(ml_dtypes.bfloat16)
-_FLOATING = (_F16, _BF16, _F32, _F64)
-_REAL_OF = {np.dtype(np.complex64): _F32, np.dtype(np.complex128): _F64}
-_WIDE_UNSIGNED = (np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64))
+FLOATING = (_F16, _BF16, _F32, _F64)
+REAL_OF = {np.dtype(np.complex64): _F32, np.dtype(np.complex128): _F64}
+WIDE_UNSIGNED = (np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64))
 # Significand bits: every integer up to 2**digits is represented.
 _DIGITS = {_F16: 11, _BF16: 8, _F32: 24, _F64: 53}
+
 
 class Draws(Protocol):
     """A stream of 32-bit draws with the cached normal sample that belongs to its state."""
@@ -40,7 +42,7 @@ class Draws(Protocol):
     def lookahead(self) -> AbstractContextManager[Iterator[float]]: ...
 
 
-def _name(dtype: np.dtype) -> str:
+def name_of(dtype: np.dtype) -> str:
     return dtypes.of(dtype).title
 
 
@@ -48,11 +50,11 @@ def _cpp_name(dtype: np.dtype) -> str:
     return dtypes.of(dtype).word
 
 
-def _unsupported(kernel: str, dtype: np.dtype) -> NotImplementedError:
-    return NotImplementedError(f"\"{kernel}\" not implemented for '{_name(dtype)}'")
+def unsupported(kernel: str, dtype: np.dtype) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{name_of(dtype)}'")
 
 
-def _number(x: float) -> str:
+def number(x: float) -> str:
     """`x` as a C++ stream prints it."""
     return f"{x:g}"
 
@@ -62,12 +64,19 @@ def acc_dtype(dtype: np.dtype) -> np.dtype:
     return _F64 if dtype == _F64 else _F32
 
 
-def _finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
+def finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
     """`x` in `dtype` and `shape`; what a narrow dtype cannot hold becomes infinite, as in PyTorch."""
     with np.errstate(over="ignore", invalid="ignore"):
         # PyTorch reaches the 16-bit types by way of float32.
         x = x.astype(np.float32) if dtype in (_F16, _BF16) else x
         return x.astype(dtype).reshape(shape)
+
+
+def ordered(shape: Shape, order: Sequence[int] | None, sample: Callable[[Shape], np.ndarray]) -> np.ndarray:
+    """What `sample` draws for dimensions that lie in memory from slowest to fastest as `order` says (None: as they stand)."""
+    if order is None:
+        return sample(shape)
+    return sample(tuple(shape[d] for d in order)).transpose(np.argsort(order)) if shape else sample(shape)
 
 
 # ---- exact arithmetic -----------------------------------------------------------------------------------------------
@@ -138,7 +147,7 @@ def unit64(g: Draws, n: int) -> np.ndarray:
     return (g.random64(n) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
 
 
-def _unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
+def unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
     return unit64(g, n) if acc == _F64 else _unit32(g, n)
 
 
@@ -149,24 +158,24 @@ def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
             raise RuntimeError(f"{what} is out of bounds for {_cpp_name(dtype)}")
     if low > high:
         raise RuntimeError(
-            f"uniform_ expects to return a [from, to) range, but found from={_number(low)} > to={_number(high)}"
+            f"uniform_ expects to return a [from, to) range, but found from={number(low)} > to={number(high)}"
         )
     if high - low > top:
         raise RuntimeError(
-            f"uniform_ expects to-from <= std::numeric_limits<{_name(dtype)}>::max(), but found to={_number(high)} "
-            f"and from={_number(low)} which result in to-from to exceed the limit"
+            f"uniform_ expects to-from <= std::numeric_limits<{name_of(dtype)}>::max(), but found to={number(high)} "
+            f"and from={number(low)} which result in to-from to exceed the limit"
         )
 
 
 def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) -> np.ndarray:
-    if dtype in _REAL_OF:
-        return uniform(g, (*shape, 2), _REAL_OF[dtype], low, high).view(dtype)[..., 0]
-    if dtype not in _FLOATING:
-        raise _unsupported("check_uniform_bounds", dtype)
+    if dtype in REAL_OF:
+        return uniform(g, (*shape, 2), REAL_OF[dtype], low, high).view(dtype)[..., 0]
+    if dtype not in FLOATING:
+        raise unsupported("check_uniform_bounds", dtype)
     low, high = float(low), float(high)
     _check_uniform_bounds(dtype, low, high)
     acc = acc_dtype(dtype)
-    u = _unit(g, math.prod(shape), acc)
+    u = unit(g, math.prod(shape), acc)
     lo, hi = acc.type(low), acc.type(high)
     out = _scale_shift(u, hi - lo, lo).astype(dtype)
     # Rounding may reach the excluded end, which PyTorch then replaces by the included one.
@@ -295,23 +304,23 @@ def _normal_stream(g: Draws, n: int) -> np.ndarray:
     return z[:n]
 
 
-def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
+def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blocks: bool = True) -> np.ndarray:
     if not std >= 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {_number(std)}")
-    if dtype in _REAL_OF:
-        parts = normal(g, (*shape, 2), _REAL_OF[dtype], mean, std / math.sqrt(2))
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {number(std)}")
+    if dtype in REAL_OF:
+        parts = normal(g, (*shape, 2), REAL_OF[dtype], mean, std / math.sqrt(2), blocks)
         return parts.view(dtype)[..., 0]
-    if dtype not in _FLOATING:
-        raise _unsupported("normal_kernel_cpu", dtype)
+    if dtype not in FLOATING:
+        raise unsupported("normal_kernel_cpu", dtype)
     mean, std = float(mean), float(std)
     n = math.prod(shape)
-    if n < 16:
-        return _finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
+    if n < 16 or not blocks:
+        return finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
     whole = n - n % 16
     # The 16-bit kernels draw block by block; the others fill all n first, of which the rest is then overwritten.
     drawn = whole if dtype.itemsize == 2 else n
     tail = 16 if n % 16 else 0
-    u = _unit(g, drawn + tail, acc_dtype(dtype))
+    u = unit(g, drawn + tail, acc_dtype(dtype))
     out = np.empty(n, u.dtype)
     out[:whole] = _box_muller(u[:whole].reshape(-1, 16), mean, std).reshape(-1)
     if tail:
@@ -320,29 +329,58 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> 
     return out.astype(dtype, copy=False).reshape(shape)
 
 
-def normal_tensor(g: Draws, mean: object, std: object) -> np.ndarray:
+def check_normal(mean: Any, std: Any) -> tuple[Shape, np.dtype]:
+    """The shape and dtype of normal samples around arrays."""
     m, s = np.asarray(mean), np.asarray(std)
+    if s.dtype in REAL_OF:
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if not isinstance(std, np.ndarray):
         if not float(s) >= 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {_number(float(s))}")
-        dtype = m.dtype
-    else:
-        dtype = m.dtype if isinstance(mean, np.ndarray) else s.dtype
-        if s.size and not (s.min() >= 0):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
-    z = normal(g, np.broadcast_shapes(m.shape, s.shape), dtype, 0.0, 1.0)
-    return (z * s.astype(dtype)).astype(dtype) + m.astype(dtype)
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {number(float(s))}")
+    elif s.size and not (s.min() >= 0):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    return broadcast_shapes(m.shape, s.shape), m.dtype if isinstance(mean, np.ndarray) else s.dtype
+
+
+def scaled_shifted(z: np.ndarray, mean: Any, std: Any) -> np.ndarray:
+    """Standard normal samples times std plus mean, each product and sum rounded to the samples' dtype."""
+    scale, shift = (_for_arithmetic(z, x) for x in (std, mean))
+    scaled = (z.astype(np.result_type(acc_type(z.dtype), scale)) * scale).astype(z.dtype)
+    return (scaled.astype(np.result_type(acc_type(z.dtype), shift)) + shift).astype(z.dtype)
+
+
+def acc_type(dtype: np.dtype) -> np.dtype:
+    """The type in which arithmetic on `dtype` is done: float32 for the 16-bit ones, else itself."""
+    return _F32 if dtype.itemsize == 2 else dtype
+
+
+def _for_arithmetic(z: np.ndarray, x: Any) -> np.ndarray:
+    """An operand as PyTorch takes it beside `z`: numbers and arrays without dimensions in its type, others in their own."""
+    x = np.asarray(x)
+    return x.astype(acc_type(z.dtype if not x.ndim else x.dtype))
+
+
+def normal_tensor(g: Draws, mean: Any, std: Any) -> np.ndarray:
+    return normal_around(mean, std, lambda shape, dtype, spread: normal(g, shape, dtype, 0.0, spread))
+
+
+def normal_around(mean: Any, std: Any, draw: Callable[[Shape, np.dtype, float], np.ndarray]) -> np.ndarray:
+    """Normal samples around arrays; `draw` gives those of mean 0 for a shape, a dtype and a standard deviation."""
+    shape, dtype = check_normal(mean, std)
+    if isinstance(std, np.ndarray):
+        return scaled_shifted(draw(shape, dtype, 1.0), mean, std)
+    return scaled_shifted(draw(shape, dtype, float(std)), mean, 1.0)
 
 
 def log_normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
     if not std > 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={_number(std)}")
-    if dtype not in _FLOATING:
-        raise _unsupported("log_normal_cpu", dtype)
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={number(std)}")
+    if dtype not in FLOATING:
+        raise unsupported("log_normal_cpu", dtype)
     z = _normal_stream(g, math.prod(shape)) * std + mean
     with np.errstate(over="ignore"):
         z = np.exp(z)
-    return _finish(z, dtype, shape)
+    return finish(z, dtype, shape)
 
 
 # ---- integers -------------------------------------------------------------------------------------------------------
@@ -351,7 +389,7 @@ def log_normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float)
 def _int_limits(dtype: np.dtype) -> tuple[int, int]:
     if dtype == np.bool_:
         return 0, 1
-    if dtype in _FLOATING:
+    if dtype in FLOATING:
         top = int(float(ml_dtypes.finfo(dtype).max))
         return -top, top
     info = np.iinfo(dtype)
@@ -359,7 +397,7 @@ def _int_limits(dtype: np.dtype) -> tuple[int, int]:
 
 
 def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
-    if dtype in _REAL_OF:
+    if dtype in REAL_OF:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
     least, greatest = _int_limits(dtype)
     bounds = (("from", low), ("to - 1", last))
@@ -413,7 +451,7 @@ def random_from_to(g: Draws, shape: Shape, dtype: np.dtype, low: int, high: int)
         raise ValueError("Overflow when unpacking long long")
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    if dtype in _FLOATING:
+    if dtype in FLOATING:
         low, high = _representable_bounds(dtype, low, high)
         if low >= high:
             raise RuntimeError(
@@ -428,8 +466,8 @@ def random_from_to(g: Draws, shape: Shape, dtype: np.dtype, low: int, high: int)
 def _random_all_bits(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
     if not math.prod(shape):
         return np.empty(shape, dtype)
-    if dtype in _REAL_OF or dtype in (np.bool_, _F16) or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("random_full_64_bits_range_kernel_cpu", dtype)
+    if dtype in REAL_OF or dtype in (np.bool_, _F16) or dtype in WIDE_UNSIGNED:
+        raise unsupported("random_full_64_bits_range_kernel_cpu", dtype)
     if dtype not in (np.int64, _F64, _F32, _BF16):
         raise RuntimeError("random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16")
     return g.random64(math.prod(shape)).view(np.int64).astype(dtype).reshape(shape)
@@ -440,14 +478,14 @@ def random_from(g: Draws, shape: Shape, dtype: np.dtype, low: int) -> np.ndarray
         raise ValueError("Overflow when unpacking long long")
     if low == -(2**63):
         return _random_all_bits(g, shape, dtype)
-    if dtype in _REAL_OF:
+    if dtype in REAL_OF:
         raise RuntimeError("random_from_to_impl handles only integral, floating-point and boolean types")
-    if dtype in _FLOATING:
+    if dtype in FLOATING:
         last = 2 ** _DIGITS[dtype]
         low = _representable_bounds(dtype, low, low + 1)[0]
     else:
         last = _int_limits(dtype)[1]
-    if dtype in _FLOATING and last <= low <= _int_limits(dtype)[1]:
+    if dtype in FLOATING and last <= low <= _int_limits(dtype)[1]:
         raise RuntimeError(
             "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got "
             f"from={low} > to_inc={last}"
@@ -463,8 +501,8 @@ def random_full(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
         return np.empty(shape, dtype)
     if dtype in _DIGITS:
         out = _modulo(g, n, 2 ** _DIGITS[dtype] + 1, 0, dtype == _F64)
-    elif dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("random_kernel_cpu", dtype)
+    elif dtype in REAL_OF or dtype in WIDE_UNSIGNED:
+        raise unsupported("random_kernel_cpu", dtype)
     else:
         out = _modulo(g, n, _int_limits(dtype)[1] + 1, 0, dtype == np.int64)
     return out.astype(dtype).reshape(shape)
@@ -474,10 +512,10 @@ def randperm(g: Draws, n: int, dtype: np.dtype) -> np.ndarray:
     n = int(n)
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    if dtype not in _REAL_OF and dtype != np.bool_:
+    if dtype not in REAL_OF and dtype != np.bool_:
         _check_randperm_size(n, dtype)
-    if dtype == np.bool_ or dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("randperm", dtype)
+    if dtype == np.bool_ or dtype in REAL_OF or dtype in WIDE_UNSIGNED:
+        raise unsupported("randperm", dtype)
     if n < 2:
         return np.arange(n).astype(dtype)
     w = g.random32(n - 1)
@@ -495,181 +533,43 @@ def _check_randperm_size(n: int, dtype: np.dtype) -> None:
             dtype, (2**63, "")
         )
         if n > most:
-            raise RuntimeError(f"n cannot be greater than {shown} for {_name(dtype)} type.")
+            raise RuntimeError(f"n cannot be greater than {shown} for {name_of(dtype)} type.")
     elif n > _int_limits(dtype)[1] + 1:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
-
-
-# ---- Bernoulli ------------------------------------------------------------------------------------------------------
-
-_MCG31_MODULUS = 2**31 - 1
-_MCG31_MULTIPLIER = 1132489760
-
-
-def mcg31(seed: int, n: int) -> np.ndarray:
-    """`n` states of MKL's MCG31m1, x -> 1132489760 x mod (2**31 - 1), from `seed` on; uint64 of shape (n,)."""
-    x = np.empty(n, np.uint64)
-    x[:1] = seed % _MCG31_MODULUS or 1
-    filled, jump = 1, _MCG31_MULTIPLIER
-    while filled < n:
-        count = min(filled, n - filled)
-        x[filled : filled + count] = x[:count] * np.uint64(jump) % np.uint64(_MCG31_MODULUS)
-        jump = jump * jump % _MCG31_MODULUS
-        filled += count
-    return x
-
-
-def bernoulli(g: Draws, p: float, shape: Shape, dtype: np.dtype, method: str) -> np.ndarray:
-    p = float(p)
-    if not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={_number(p)}")
-    n = math.prod(shape)
-    if not n:
-        return np.empty(shape, dtype)
-    if dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("bernoulli_scalar_cpu_", dtype)
-    hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if method == "mkl" else unit64(g, n) < p
-    return hit.astype(dtype, copy=False).reshape(shape)
-
-
-def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    if p.dtype not in _FLOATING:
-        raise _unsupported("bernoulli_tensor_cpu_p_", p.dtype)
-    if dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("bernoulli_tensor_cpu_self_", dtype)
-    acc = acc_dtype(p.dtype)
-    q = p.astype(acc, copy=False)
-    if not ((q >= 0) & (q <= 1)).all():
-        raise RuntimeError(
-            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If "
-            "so, please report an enhancement request to PyTorch.)"
-        )
-    return (_unit(g, p.size, acc).reshape(p.shape) < q).astype(dtype, copy=False)
 
 
 # ---- other distributions --------------------------------------------------------------------------------------------
 
 
 def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.ndarray:
-    if dtype not in _FLOATING:
+    if dtype not in FLOATING:
         raise RuntimeError(
             "Exponential distribution is a continuous probability distribution. dtype must be a floating point but "
-            f"you specified {_name(dtype)}"
+            f"you specified {name_of(dtype)}"
         )
     if not lambd > 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={_number(lambd)}")
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={number(lambd)}")
     x = -1.0 / lambd * np.log1p(-unit64(g, math.prod(shape)))
-    return _finish(x, dtype, shape)
+    return finish(x, dtype, shape)
 
 
 def geometric(g: Draws, p: float, shape: Shape, dtype: np.dtype) -> np.ndarray:
     if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={_number(p)}")
-    if dtype == np.bool_ or dtype in _REAL_OF or dtype in _WIDE_UNSIGNED:
-        raise _unsupported("geometric_cpu", dtype)
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={number(p)}")
+    if dtype == np.bool_ or dtype in REAL_OF or dtype in WIDE_UNSIGNED:
+        raise unsupported("geometric_cpu", dtype)
     with np.errstate(divide="ignore"):
         x = np.ceil(np.log(unit64(g, math.prod(shape))) / math.log1p(-p))
-    return _finish(x, dtype, shape)
+    return finish(x, dtype, shape)
 
 
 def cauchy(g: Draws, shape: Shape, dtype: np.dtype, median: float, sigma: float) -> np.ndarray:
-    if dtype not in _FLOATING:
+    if dtype not in FLOATING:
         raise RuntimeError(
             "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
             f"specified {_cpp_name(dtype)}"
         )
     if not sigma > 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={_number(sigma)}")
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={number(sigma)}")
     x = median + sigma * np.tan(math.pi * (unit64(g, math.prod(shape)) - 0.5))
-    return _finish(x, dtype, shape)
-
-
-def _check_multinomial(probs: np.ndarray, num_samples: int, replacement: bool) -> None:
-    if probs.ndim not in (1, 2):
-        raise RuntimeError("prob_dist must be 1 or 2 dim")
-    if probs.dtype not in _FLOATING:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {_name(probs.dtype)}")
-    if num_samples <= 0:
-        raise RuntimeError("cannot sample n_sample <= 0 samples")
-    if not replacement and num_samples > probs.shape[-1]:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-
-
-def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool) -> np.ndarray:
-    _check_multinomial(probs, num_samples, replacement)
-    rows = np.atleast_2d(probs).astype(acc_dtype(probs.dtype), copy=False)
-    out_shape = (*probs.shape[:-1], num_samples)
-    if not rows.shape[0]:
-        return np.empty(out_shape, np.int64)
-    if replacement and num_samples > 1:
-        return _multinomial_inverse(g, rows, num_samples).reshape(out_shape)
-    if not ((rows >= 0) & (rows < np.inf)).all():
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not rows.shape[1] or (rows.sum(-1) == 0).any():
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    # Efraimidis and Spirakis (Inf. Process. Lett. 97(5), 2006): the greatest of p / exponential, in that order.
-    q = exponential(g, probs.shape, probs.dtype, 1.0)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        key = (probs / q).astype(probs.dtype).reshape(rows.shape)
-    if num_samples == 1:
-        return key.argmax(-1).reshape(out_shape)
-    return np.argsort(-key.astype(rows.dtype), axis=-1, kind="stable")[:, :num_samples].reshape(out_shape)
-
-
-def _multinomial_inverse(g: Draws, rows: np.ndarray, num_samples: int) -> np.ndarray:
-    """Samples with replacement by inversion of each row's cumulative distribution."""
-    out = np.empty((len(rows), num_samples), np.int64)
-    for i, row in enumerate(rows):
-        if not (row >= 0).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
-        if not (row < np.inf).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
-        cumulative = np.cumsum(row, dtype=row.dtype)
-        if not row.size or not cumulative[-1] > 0:
-            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-        cumulative /= cumulative[-1]
-        cumulative[-1] = 1
-        out[i] = np.searchsorted(cumulative.astype(np.float64), unit64(g, num_samples), side="left")
-    return out
-
-
-def _poisson_small(rate: float, draw: Iterator[float]) -> int:
-    """Knuth's product of uniforms (The Art of Computer Programming, vol. 2, 3.4.1)."""
-    limit, product, count = math.exp(-rate), next(draw), 0
-    while product > limit:
-        product *= next(draw)
-        count += 1
-    return count
-
-
-def _poisson_large(rate: float, draw: Iterator[float]) -> int:
-    """Transformed rejection, algorithm PTRS of Hormann (Insurance: Mathematics and Economics 12, 1993)."""
-    log_rate = math.log(rate)
-    b = 0.931 + 2.53 * math.sqrt(rate)
-    a = -0.059 + 0.02483 * b
-    inv_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    vr = 0.9277 - 3.6224 / (b - 2)
-    while True:
-        u = next(draw) - 0.5
-        v = next(draw)
-        us = 0.5 - abs(u)
-        k = math.floor((2 * a / us + b) * u + rate + 0.43) if us else -1
-        if us >= 0.07 and v <= vr:
-            return k
-        if k < 0 or (us < 0.013 and v > us):
-            continue
-        accept = math.log(v) if v else -math.inf
-        if accept + math.log(inv_alpha) - math.log(a / (us * us) + b) <= k * log_rate - rate - math.lgamma(k + 1):
-            return k
-
-
-def poisson(g: Draws, rate: np.ndarray) -> np.ndarray:
-    if rate.dtype not in _FLOATING:
-        raise _unsupported("poisson_cpu", rate.dtype)
-    if not (rate >= 0).all():
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    counts = []
-    with g.lookahead() as draw:
-        for lam in rate.astype(np.float64).reshape(-1).tolist():
-            counts.append(_poisson_large(lam, draw) if lam >= 10 else _poisson_small(lam, draw) if lam > 0 else 0)
-    return _finish(np.array(counts, np.float64), rate.dtype, rate.shape)
+    return finish(x, dtype, shape)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import counts as _c
 from . import distributions as _d
 
 __all__ = ["Generator"]
@@ -109,8 +110,8 @@ class Generator:
         tail = _STATE_TAIL.pack(0.0, cached or 0.0, 0.0, cached is not None, *self._next_float_normal)
         return np.frombuffer(head + key.astype("<u8").tobytes() + tail, np.uint8).copy()
 
-    def set_state(self, new_state: np.ndarray) -> None:
-        """Restores a state from `get_state`, or from a CPU `torch.Generator` by way of NumPy.
+    def set_state(self, new_state: np.ndarray) -> Any:
+        """Restores a state from `get_state`, or from a CPU `torch.Generator` by way of NumPy. Returns self.
 
         Raises:
             TypeError: `new_state` is not a uint8 array.
@@ -137,10 +138,11 @@ class Generator:
         self._engine.set_state(("MT19937", key, _MT_WORDS if left == 1 else following, 0, 0.0))
         self._next_normal = cached if valid else None
         self._next_float_normal = (float_normal, float_valid)
+        return self
 
-    def clone_state(self) -> Generator:
+    def clone_state(self) -> Any:
         """A new generator in the same state."""
-        other = Generator(self.device)
+        other = type(self)(self.device)
         other.bernoulli_method = self.bernoulli_method
         other.set_state(self.get_state())
         return other
@@ -188,16 +190,19 @@ class Generator:
         """
         return _d.uniform(self, _shape(shape), np.dtype(dtype), low, high)
 
-    def normal(self, shape: ShapeLike, dtype: Any = np.float32, mean: float = 0.0, std: float = 1.0) -> np.ndarray:
+    def normal(
+        self, shape: ShapeLike, dtype: Any = np.float32, mean: float = 0.0, std: float = 1.0, blocks: bool = True
+    ) -> np.ndarray:
         """`torch.randn` and `Tensor.normal_`: normal samples of any floating dtype by the Box-Muller transform.
 
-        Complex dtypes (mean 0 only) draw real and imaginary parts of standard deviation `std / sqrt(2)`.
+        From 16 samples on they are drawn in blocks of 16, which PyTorch does where the target is contiguous; if not
+        `blocks`, in pairs. Complex dtypes (mean 0 only) draw real and imaginary parts of standard deviation `std / sqrt(2)`.
 
         Raises:
             NotImplementedError: `dtype` is not floating or complex.
             RuntimeError: std < 0.
         """
-        return _d.normal(self, _shape(shape), np.dtype(dtype), mean, std)
+        return _d.normal(self, _shape(shape), np.dtype(dtype), mean, std, blocks)
 
     def normal_tensor(self, mean: Any, std: Any) -> np.ndarray:
         """`torch.normal` where `mean`, `std` or both are arrays; the shape is their broadcast.
@@ -268,7 +273,7 @@ class Generator:
             RuntimeError: p outside [0, 1].
             NotImplementedError: complex dtype.
         """
-        return _d.bernoulli(self, p, _shape(shape), np.dtype(dtype), self._bernoulli_method())
+        return _c.bernoulli(self, p, _shape(shape), np.dtype(dtype), self._bernoulli_method())
 
     def bernoulli_tensor(self, p: Any, dtype: Any = None) -> np.ndarray:
         """`torch.bernoulli(p)` and `Tensor.bernoulli_(p)` with a floating array p; `dtype` is p's unless given.
@@ -278,7 +283,7 @@ class Generator:
             NotImplementedError: p is not floating.
         """
         p = np.asarray(p)
-        return _d.bernoulli_tensor(self, p, p.dtype if dtype is None else np.dtype(dtype))
+        return _c.bernoulli_tensor(self, p, p.dtype if dtype is None else np.dtype(dtype))
 
     def dropout_mask(self, shape: ShapeLike, p: float = 0.5, dtype: Any = np.float32) -> np.ndarray:
         """What `F.dropout(x, p, training=True)` multiplies x by: 0 with probability p, else 1 / (1 - p), in `dtype`.
@@ -320,15 +325,29 @@ class Generator:
         """`Tensor.cauchy_`: median + sigma tan(pi (u - 1/2)); RuntimeError unless sigma > 0 and dtype is floating."""
         return _d.cauchy(self, _shape(shape), np.dtype(dtype), median, sigma)
 
-    def multinomial(self, probs: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
+    def multinomial(
+        self, probs: Any, num_samples: int, replacement: bool = False, order: Sequence[int] | None = None
+    ) -> np.ndarray:
         """`torch.multinomial`: int64 indices of shape (num_samples,), or (rows, num_samples) for 2-d weights.
+
+        order: the dimensions of the weights from the slowest to the fastest in memory, where that is not row-major.
 
         Raises:
             RuntimeError: weights not 1- or 2-d or floating, negative or non-finite entries, a row that sums to zero,
                 num_samples not positive, or above the number of categories without replacement.
         """
-        return _d.multinomial(self, np.asarray(probs), num_samples, replacement)
+        return _c.multinomial(self, np.asarray(probs), num_samples, replacement, order)
 
     def poisson(self, rate: Any) -> np.ndarray:
         """`torch.poisson`: counts of the rates' shape and dtype; RuntimeError for a negative rate."""
-        return _d.poisson(self, np.asarray(rate))
+        return _c.poisson(self, np.asarray(rate))
+
+    def binomial(self, count: Any, prob: Any) -> np.ndarray:
+        """`torch.binomial`: successes among `count` trials of probability `prob`; the shape is their broadcast.
+
+        Raises:
+            ValueError: an array is not floating.
+            RuntimeError: their dtypes differ.
+            NotImplementedError: their dtype is float16 or bfloat16.
+        """
+        return _c.binomial(self, np.asarray(count), np.asarray(prob))

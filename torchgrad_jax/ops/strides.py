@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 
+class layout:
+    """How a tensor's elements are stored: here all are `torch.strided`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+strided = layout("strided")
+
+
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of row-major storage, in elements."""
     strides = [1] * len(shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, strides
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.tensor import creation, formatting, functions, layout, legacy, limits, methods
 from torchgrad_jax.tensor.generate import is_tensor
@@ -19,7 +19,7 @@ def public() -> dict[str, Any]:
     found: dict[str, Any] = {d.name: d for d in dtypes.ALL}
     found.update({n: d for n, d in dtypes.ALIASES.items()})
     found.update(guarded("torch", methods.namespace))
-    found.update(legacy.classes(), **layout.FORMATS, memory_format=layout.memory_format)
+    found.update(legacy.classes(), **layout.FORMATS, memory_format=layout.memory_format, layout=strides.layout, strided=strides.strided)
     found.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     found.update(
         Tensor=Tensor, Size=Size, finfo=limits.finfo, iinfo=limits.iinfo, device=device, dtype=dtypes.dtype, is_inference=functions.is_inference,

@@ -53,6 +53,21 @@ def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, 
     return order if all(s == e or n == 1 for s, e, n in zip(strides, dense, shape, strict=True)) else None
 
 
+def memory_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions from slowest to fastest, whatever lies between their elements; repeated ones stay where they are."""
+    order: list[int] = []
+    for d in range(len(shape)):
+        place = len(order)
+        for i in reversed(range(len(order))):
+            slower, own = strides[order[i]], strides[d]
+            if slower and own and slower != own:
+                if slower > own:
+                    break
+                place = i
+        order.insert(place, d)
+    return tuple(order)
+
+
 def is_in(t: Tensor, wanted: memory_format) -> bool:
     """Whether the tensor's strides are those of a format."""
     shape = t._aval.shape

@@ -22,6 +22,7 @@ from torchgrad_jax.tensor import (
     promoting,
     questions,
     random,
+    random_factories,
     reductions,
     replay,
     shaping,
@@ -40,7 +41,9 @@ from torchgrad_jax.tensor.tensor import Tensor
 namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
-_WRITTEN: tuple[Any, ...] = (reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, statistics, promoting, questions)
+_WRITTEN: tuple[Any, ...] = (
+    reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, random_factories, statistics, promoting, questions,
+)
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
     "diagonal", "unfold", "unbind", "split", "split_with_sizes", "chunk", "view_as_real",

@@ -1,34 +1,54 @@
-"""Random tensors: drawn on the host in PyTorch's order, so that the same seed gives PyTorch's numbers."""
+"""Random numbers: the generators, and filling tensors. All are drawn on the host in PyTorch's order, so that a seed gives PyTorch's numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import generator as host
 from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, no_derivative, op, registry
+from torchgrad_jax.ops.distributions import ordered
+from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
-from torchgrad_jax.tensor.creation import _requiring, _sizes, as_device
-from torchgrad_jax.tensor.gathering import call
+from torchgrad_jax.tensor.creation import _requiring, as_device
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
+from torchgrad_jax.tensor.layout import memory_order
 from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 class Generator(host.Generator):
-    """`torch.Generator`: a stream of random numbers with a state of its own."""
+    """`torch.Generator`: a stream of random numbers with a state of its own. It runs on the host, whatever its device is called."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        super().__init__(device_type(device))
 
     def get_state(self) -> Any:
         """The state as a uint8 tensor."""
         return created(constant(super().get_state()))
 
-    def set_state(self, new_state: Any) -> None:
-        """Take over a state that `get_state` gave."""
-        super().set_state(np.asarray(new_state._concrete()) if isinstance(new_state, Tensor) else new_state)
+    def set_state(self, new_state: Any) -> Any:
+        """Take over a state that `get_state` gave. Returns self."""
+        return super().set_state(np.asarray(new_state._concrete()) if isinstance(new_state, Tensor) else new_state)
+
+    def get_offset(self) -> int:
+        """RuntimeError: this stream has no offset."""
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> None:
+        """See `get_offset`."""
+        self.get_offset()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.device,), (self.initial_seed(), None, self.get_state())
+
+    def __setstate__(self, state: Any) -> None:
+        self.set_state(state[2])
 
 
 default_generator = Generator()
@@ -61,8 +81,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = (), enabled: bool = True) -> Any:
-    """Restore the default generator's state when the block ends."""
+def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
+    """Restore the default generator's state when the block ends. There is one generator for all devices, so which are named makes no difference."""
     state = default_generator.get_state() if enabled else None
     try:
         yield
@@ -71,8 +91,18 @@ def fork_rng(devices: Any = (), enabled: bool = True) -> Any:
             default_generator.set_state(state)
 
 
+def source_of(name: str, generator: Any) -> host.Generator:
+    """Where numbers come from. TypeError for what is no generator."""
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, host.Generator):
+        raise TypeError(f"{name}(): argument 'generator' must be torch.Generator, not {type(generator).__name__}")
+    return generator
+
+
 def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of numbers drawn on the host."""
+    array = np.ascontiguousarray(array) if array.ndim else array
     return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
@@ -84,105 +114,18 @@ def uniform_between(shape: tuple[int, ...], dtype: np.dtype, low: float, high: f
     return parts.view(dtype).reshape(shape)
 
 
-# ---------------------------------------------------------------------- factories
+# Draws for a shape and a dtype; in blocks or, as PyTorch does where the target is not contiguous, one after the other.
+Sample = Callable[[tuple[int, ...], np.dtype, bool], np.ndarray]
 
 
-def _shape_and_options(size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype, host.Generator, dict[str, Any]]:
-    if "size" in kwargs:
-        size = (kwargs.pop("size"),)
-    dtype = kwargs.pop("dtype", None)
-    generator = kwargs.pop("generator", None) or default_generator
-    for ignored in ("layout", "pin_memory", "memory_format"):
-        kwargs.pop(ignored, None)
-    return _sizes(size), dtypes.default_float() if dtype is None else dtype.np, generator, kwargs
+def sampled(sample: Sample, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
+    """Numbers for a target of these strides, drawn in the order in which its elements lie in memory."""
+    if is_contiguous(shape, strides):
+        return sample(shape, dtype, True)
+    return ordered(shape, memory_order(shape, strides), lambda permuted: sample(permuted, dtype, False))
 
 
-def rand(*size: Any, **kwargs: Any) -> Tensor:
-    """Uniform numbers of [0, 1). Keywords: generator, dtype, device, requires_grad."""
-    shape, dtype, generator, rest = _shape_and_options(size, kwargs)
-    return drawn(generator.uniform(shape, dtype), **rest)
-
-
-def randn(*size: Any, **kwargs: Any) -> Tensor:
-    """Normal numbers of mean 0 and variance 1. Keywords: generator, dtype, device, requires_grad."""
-    shape, dtype, generator, rest = _shape_and_options(size, kwargs)
-    return drawn(generator.normal(shape, dtype), **rest)
-
-
-def randint(*args: Any, **kwargs: Any) -> Tensor:
-    """``randint(low=0, high, size)``: integers of [low, high). Keywords: generator, dtype (int64), device."""
-    low, high = kwargs.pop("low", None), kwargs.pop("high", None)
-    values = list(args)
-    if "size" not in kwargs:
-        kwargs["size"] = values.pop()
-    numbers = [v for v in (low, *values, high) if v is not None]
-    low, high = numbers if len(numbers) == 2 else (0, numbers[0])
-    kwargs.setdefault("dtype", dtypes.int64)
-    shape, dtype, generator, rest = _shape_and_options((), kwargs)
-    return drawn(generator.randint(int(low), int(high), shape, dtype), **rest)
-
-
-def randperm(n: int, **kwargs: Any) -> Tensor:
-    """A permutation of 0 .. n-1. Keywords: generator, dtype (int64), device."""
-    kwargs.setdefault("dtype", dtypes.int64)
-    _, dtype, generator, rest = _shape_and_options((), kwargs)
-    return drawn(generator.randperm(n, dtype), **rest)
-
-
-def _like(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
-    kwargs["dtype"] = kwargs.get("dtype") or t.dtype
-    kwargs["device"] = kwargs.get("device") or t.device
-    return kwargs
-
-
-def rand_like(input: Tensor, **kwargs: Any) -> Tensor:
-    """Uniform numbers of [0, 1) in the shape, dtype and device of `input`."""
-    return rand(*input.shape, **_like(input, kwargs))
-
-
-def randn_like(input: Tensor, **kwargs: Any) -> Tensor:
-    """Normal numbers in the shape, dtype and device of `input`."""
-    return randn(*input.shape, **_like(input, kwargs))
-
-
-def randint_like(input: Tensor, *bounds: int, **kwargs: Any) -> Tensor:
-    """Integers of [low, high) in the shape, dtype and device of `input`."""
-    return randint(*bounds, size=tuple(input.shape), **_like(input, kwargs))
-
-
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **kwargs: Any) -> Tensor:
-    """Normal numbers; `mean` and `std` are numbers (then `size` is needed) or tensors."""
-    source = generator or default_generator
-    if size is not None:
-        dtype = kwargs.pop("dtype", None)
-        return drawn(source.normal(_sizes((size,)), dtypes.default_float() if dtype is None else dtype.np, float(mean), float(std)), **kwargs)
-    host_values = [np.asarray(v._concrete()) if isinstance(v, Tensor) else v for v in (mean, std)]
-    given = [v for v in (mean, std) if isinstance(v, Tensor)]
-    node = "NormalBackward3" if len(given) == 2 else "NormalBackward1" if given[0] is mean else "NormalBackward2"
-    return _drawn_of(node, drawn(source.normal_tensor(*host_values), given[0].device), *given)
-
-
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -> Tensor:
-    """Ones with the probabilities `input` holds (or with probability `p`), else zeros."""
-    source = generator or default_generator
-    if p is not None:
-        made = drawn(source.bernoulli(p, tuple(input.shape), input._aval.dtype), input.device)
-        tracked = per_thread.recorder.grad_enabled and input.requires_grad
-        return call("bernoulli_of_number", input, made) if tracked else made
-    return _drawn_of("BernoulliBackward0", drawn(source.bernoulli_tensor(np.asarray(input._concrete())), input.device), input)
-
-
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
-    """Indices drawn by the weights in each row of `input`. Looks at the weights."""
-    return drawn((generator or default_generator).multinomial(np.asarray(input._concrete()), num_samples, replacement), input.device)
-
-
-def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson numbers of the rates in `input`. Looks at the rates."""
-    return _drawn_of("PoissonBackward0", drawn((generator or default_generator).poisson(np.asarray(input._concrete())), input.device), input)
-
-
-# ---------------------------------------------------------------------- in place
+# ---------------------------------------------------------------------- the graph
 
 _NODES = {
     "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
@@ -220,82 +163,138 @@ def _of_number(x: Any, src: Any) -> Any:
     return src
 
 
-def _drawn_of(node: str, made: Tensor, *inputs: Tensor) -> Tensor:
-    """The drawn numbers, with PyTorch's node where an input needs a gradient: it gets zeros."""
-    if not (per_thread.recorder.grad_enabled and any(t.requires_grad for t in inputs)):
-        return made
-    return call("_drawn_of" if len(inputs) == 1 else "_drawn_of_two", *inputs, made, node)
+@op("binomial_of_two(Tensor count, Tensor prob, Tensor src)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+    grads={"count": no_derivative("binomial"), "prob": no_derivative("binomial")})  # fmt: skip
+def _of_counts(count: Any, prob: Any, src: Any) -> Any:
+    return src
 
 
-def _fill(t: Tensor, name: str, array: np.ndarray) -> Tensor:
-    """Write drawn numbers into `t`."""
-    source = drawn(array, t.device)
-    rec = per_thread.recorder
-    if rec.grad_enabled and t.requires_grad:
-        return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, source))
-    check_writable(rec, t)
-    overwrite(t, source._value)
+# ---------------------------------------------------------------------- in place
+
+
+def put(t: Tensor, array: np.ndarray) -> Tensor:
+    """Write drawn numbers into `t`, without a graph."""
+    check_writable(per_thread.recorder, t)
+    overwrite(t, drawn(array, t.device)._value)
     return t
 
 
-def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
-    """Fill with uniform numbers of [from, to)."""
-    low = kwargs.pop("from", from_)
-    return _fill(self, "uniform", (generator or default_generator).uniform(tuple(self.shape), self._aval.dtype, float(low), float(to)))
+def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
+    """Fill `t` with numbers; `name`: which node a graph gets."""
+    array = sampled(sample, t._aval.shape, t._aval.dtype, t._strides())
+    rec = per_thread.recorder
+    if rec.grad_enabled and t.requires_grad:
+        return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, drawn(array, t.device)))
+    return put(t, array)
+
+
+def _real(name: str, what: str, position: int, value: Any) -> float:
+    """A number argument. TypeError for what is none."""
+    if isinstance(value, Tensor) and value._aval.ndim == 0 and not value.requires_grad:
+        value = value.item()
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}(): argument '{what}' (position {position}) must be float, not {type(value).__name__}")
+    return float(value)
+
+
+def uniform_(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+    """``uniform_(from=0, to=1)``: fill with uniform numbers of [from, to)."""
+    if len(bounds) > 2:
+        raise TypeError(f"uniform_() takes from 0 to 2 positional arguments but {len(bounds)} were given")
+    given = dict(zip(("from", "to"), bounds, strict=False))
+    for name in named:
+        if name not in ("from", "to") or name in given:
+            raise TypeError(f"uniform_() got an unexpected keyword argument '{name}'")
+    given |= named
+    low, high = _real("uniform_", "from", 1, given.get("from", 0.0)), _real("uniform_", "to", 2, given.get("to", 1.0))
+    g = source_of("uniform_", generator)
+    return fill(self, "uniform", lambda shape, dtype, blocks: g.uniform(shape, dtype, low, high))
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with normal numbers."""
-    return _fill(self, "normal", (generator or default_generator).normal(tuple(self.shape), self._aval.dtype, float(mean), float(std)))
+    g, mean, std = source_of("normal_", generator), _real("normal_", "mean", 1, mean), _real("normal_", "std", 2, std)
+    return fill(self, "normal", lambda shape, dtype, blocks: g.normal(shape, dtype, mean, std, blocks))
 
 
-def random_(self: Tensor, from_: int | None = None, to: int | None = None, *, generator: Any = None) -> Tensor:
-    """Fill with integers: of [from, to), of [0, to) if one number is given, of all that the dtype represents if none is."""
-    if to is None and from_ is not None:
-        from_, to = None, from_
-    kind = "random" if to is None else "random_to" if from_ is None else "random_from_to"
-    return _fill(self, kind, (generator or default_generator).random(tuple(self.shape), self._aval.dtype, from_, to))
+def random_(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+    """``random_()``, ``random_(to)``, ``random_(from, to)``: fill with integers of [from, to); up to the last that the dtype represents where
+    there is no `to`, or it is None."""
+    given = dict(zip(("to",) if len(bounds) == 1 and "to" not in named else ("from", "to"), bounds, strict=False)) | named
+    wrong = len(given) != len(bounds) + len(named) or given.keys() - {"from", "to"} or "from" in given and "to" not in given
+    if wrong or not all(v is None or (hasattr(v, "__index__") and not isinstance(v, bool)) for v in given.values()):
+        shown = [*(type(v).__name__ for v in bounds), *(f"{k}={type(v).__name__}" for k, v in named.items())]
+        raise TypeError(
+            f"random_() received an invalid combination of arguments - got ({', '.join(shown)}), but expected one of:\n"
+            " * (*, torch.Generator generator = None)\n * (int from, int to, *, torch.Generator generator = None)\n"
+            " * (int to, *, torch.Generator generator = None)\n"
+        )
+    low, high = (None if given.get(n) is None else int(given[n]) for n in ("from", "to"))
+    g, kind = source_of("random_", generator), {0: "random", 1: "random_to", 2: "random_from_to"}[len(given)]
+    return fill(self, kind, lambda shape, dtype, blocks: g.random(shape, dtype, low, high))
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fill with ones with probability p (a number, or a tensor of them), else zeros."""
-    source = generator or default_generator
-    if isinstance(p, Tensor):
-        probabilities = np.broadcast_to(np.asarray(p._concrete()), tuple(self.shape))
-        made = source.bernoulli_tensor(probabilities, self._aval.dtype)
-        if per_thread.recorder.grad_enabled and (self.requires_grad or p.requires_grad):
-            return apply_inplace(registry["bernoulli_of_tensor_drawn"].bind((ARRAY,) * 3), (self, p, drawn(made, self.device)))
-        return _fill(self, "bernoulli", made)
-    return _fill(self, "bernoulli", source.bernoulli(float(p), tuple(self.shape), self._aval.dtype))
+    g = source_of("bernoulli_", generator)
+    if not isinstance(p, Tensor):
+        number = _real("bernoulli_", "p", 1, p)
+        return fill(self, "bernoulli", lambda shape, dtype, blocks: g.bernoulli(number, shape, dtype))
+    sample = by_probabilities(g, p, self._aval.shape, self._strides())
+    if per_thread.recorder.grad_enabled and (self.requires_grad or p.requires_grad):
+        made = drawn(sampled(sample, self._aval.shape, self._aval.dtype, self._strides()), self.device)
+        return apply_inplace(registry["bernoulli_of_tensor_drawn"].bind((ARRAY,) * 3), (self, p, made))
+    return fill(self, "bernoulli", sample)
+
+
+def by_probabilities(g: host.Generator, p: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sample:
+    """Bernoulli numbers for a target of this shape and these strides. RuntimeError where p does not expand to it."""
+    if p._aval.ndim > len(shape):
+        raise RuntimeError(
+            f"expand(torch.{p.dtype.title}Tensor{{{list(p._aval.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({p._aval.ndim})"
+        )
+    for d, (own, wanted) in enumerate(zip(reversed(p._aval.shape), reversed(shape), strict=False)):
+        if own not in (1, wanted):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({wanted}) must match the existing size ({own}) at non-singleton dimension {len(shape) - 1 - d}.  "
+                f"Target sizes: {list(shape)}.  Tensor sizes: {list(p._aval.shape)}"
+            )
+    probabilities = np.broadcast_to(np.asarray(p._concrete()), shape)
+    if not is_contiguous(shape, strides):
+        probabilities = probabilities.transpose(memory_order(shape, strides))
+    return lambda permuted, dtype, blocks: g.bernoulli_tensor(probabilities, dtype)
 
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with exponentially distributed numbers of rate lambd."""
-    return _fill(self, "exponential", (generator or default_generator).exponential(tuple(self.shape), self._aval.dtype, float(lambd)))
+    g, lambd = source_of("exponential_", generator), _real("exponential_", "lambd", 1, lambd)
+    return fill(self, "exponential", lambda shape, dtype, blocks: g.exponential(shape, dtype, lambd))
 
 
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """Fill with the numbers of trials up to the first success of probability p."""
-    return _fill(self, "geometric", (generator or default_generator).geometric(float(p), tuple(self.shape), self._aval.dtype))
+    g, p = source_of("geometric_", generator), _real("geometric_", "p", 1, p)
+    return fill(self, "geometric", lambda shape, dtype, blocks: g.geometric(p, shape, dtype))
 
 
 def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fill with Cauchy numbers."""
-    return _fill(self, "cauchy", (generator or default_generator).cauchy(tuple(self.shape), self._aval.dtype, float(median), float(sigma)))
+    g, median, sigma = source_of("cauchy_", generator), _real("cauchy_", "median", 1, median), _real("cauchy_", "sigma", 2, sigma)
+    return fill(self, "cauchy", lambda shape, dtype, blocks: g.cauchy(shape, dtype, median, sigma))
 
 
 def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fill with numbers whose logarithm is normal."""
-    return _fill(self, "log_normal", (generator or default_generator).log_normal(tuple(self.shape), self._aval.dtype, float(mean), float(std)))
+    g, mean, std = source_of("log_normal_", generator), _real("log_normal_", "mean", 1, mean), _real("log_normal_", "std", 2, std)
+    return fill(self, "log_normal", lambda shape, dtype, blocks: g.log_normal(shape, dtype, mean, std))
 
 
 TOPLEVEL = {
     "Generator": Generator, "default_generator": default_generator, "manual_seed": manual_seed, "seed": seed, "initial_seed": initial_seed,
-    "get_rng_state": get_rng_state, "set_rng_state": set_rng_state, "rand": rand, "randn": randn, "randint": randint, "randperm": randperm,
-    "rand_like": rand_like, "randn_like": randn_like, "randint_like": randint_like, "normal": normal, "bernoulli": bernoulli,
-    "multinomial": multinomial, "poisson": poisson,
+    "get_rng_state": get_rng_state, "set_rng_state": set_rng_state,
 }  # fmt: skip
 METHODS = {
-    "uniform_": uniform_, "normal_": normal_, "random_": random_, "bernoulli_": bernoulli_, "bernoulli": bernoulli, "exponential_": exponential_,
-    "geometric_": geometric_, "cauchy_": cauchy_, "log_normal_": log_normal_, "multinomial": multinomial,
+    "uniform_": uniform_, "normal_": normal_, "random_": random_, "bernoulli_": bernoulli_, "exponential_": exponential_,
+    "geometric_": geometric_, "cauchy_": cauchy_, "log_normal_": log_normal_,
 }  # fmt: skip

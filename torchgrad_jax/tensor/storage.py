@@ -301,6 +301,8 @@ def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any =
 
 def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, call: Any = None) -> Any:
     """The base's content after `new` was written to the view."""
+    if not links:  # a tensor that was given other memory, all of which it is
+        return new
     call = call or (lambda bound, operands: record(rec, bound, operands))
     parents = [base]
     for link in links[:-1]:

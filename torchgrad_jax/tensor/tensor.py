@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous
+from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.runtime.checks import examine
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -234,7 +234,7 @@ class Tensor(_Base):
         return self._aval.device.type == "cpu"
 
     is_sparse = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = False
-    layout = "torch.strided"
+    layout = strided
 
     def get_device(self) -> int:
         """The device's index, -1 on the host."""

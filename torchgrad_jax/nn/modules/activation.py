@@ -1,4 +1,4 @@
-"""Activations, Dropout and losses: functions of `nn.functional` with their options kept."""
+"""Activations and losses: functions of `nn.functional` with their options kept."""
 
 from __future__ import annotations
 
@@ -87,24 +87,6 @@ class LogSoftmax(Module):
     def extra_repr(self) -> str:
         """See Module."""
         return f"dim={self.dim}"
-
-
-class Dropout(Module):
-    """In training, each element becomes 0 with probability p. ValueError for p outside [0, 1]."""
-
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p, self.inplace = p, inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """See `F.dropout`."""
-        return F.dropout(input, self.p, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        """See Module."""
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 # ---------------------------------------------------------------------- losses

@@ -1,0 +1,80 @@
+"""Dropout and the like: functions of `nn.functional` that draw random numbers in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from torchgrad_jax.nn import functional as F
+from torchgrad_jax.nn.modules.module import Module
+from torchgrad_jax.tensor.tensor import Tensor
+
+
+class _Dropout(Module):
+    function: ClassVar[Callable[..., Any]]
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p, self.inplace = p, inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The function of this module's name, with p and inplace as they were given."""
+        return type(self).function(input, self.p, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        """See Module."""
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """In training, each element becomes 0 with probability p. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.dropout)
+
+
+class Dropout1d(_Dropout):
+    """In training, each channel of (samples, channels, length) becomes 0 with probability p. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.dropout1d)
+
+
+class Dropout2d(_Dropout):
+    """In training, each channel of (samples, channels, height, width) becomes 0 with probability p. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.dropout2d)
+
+
+class Dropout3d(_Dropout):
+    """In training, each channel of (samples, channels, depth, height, width) becomes 0 with probability p. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.dropout3d)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout to selu's lower limit, which keeps mean and variance. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.alpha_dropout)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """`AlphaDropout` of whole channels. ValueError for p outside [0, 1]."""
+
+    function = staticmethod(F.feature_alpha_dropout)
+
+
+class RReLU(Module):
+    """Leaky relu; in training the slope of each negative element is drawn from [lower, upper]."""
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See `F.rrelu`."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        """See Module."""
+        return f"lower={self.lower}, upper={self.upper}{', inplace=True' if self.inplace else ''}"
