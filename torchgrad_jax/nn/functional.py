@@ -7,6 +7,7 @@ from torchgrad_jax.nn.dropout import *
 from torchgrad_jax.nn.grid import *
 from torchgrad_jax.nn.linear import *
 from torchgrad_jax.nn.loss import *
+from torchgrad_jax.nn.multihead import *
 from torchgrad_jax.nn.normalization import *
 from torchgrad_jax.nn.padding import *
 from torchgrad_jax.nn.pooling import *
