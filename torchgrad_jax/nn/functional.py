@@ -4,8 +4,10 @@ from torchgrad_jax.nn.activation import *
 from torchgrad_jax.nn.attention import *
 from torchgrad_jax.nn.convolution import *
 from torchgrad_jax.nn.dropout import *
+from torchgrad_jax.nn.grid import *
 from torchgrad_jax.nn.linear import *
 from torchgrad_jax.nn.loss import *
+from torchgrad_jax.nn.multihead import *
 from torchgrad_jax.nn.normalization import *
 from torchgrad_jax.nn.padding import *
 from torchgrad_jax.nn.pooling import *
