@@ -15,8 +15,8 @@ __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
-    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled",
-    "_will_engine_execute_node", "has_lapack", "is_grad_enabled", "is_inference_mode_enabled",
+    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
+    "is_inference_mode_enabled",
 ]  # fmt: skip
 
 # Whether there are decompositions of matrices.

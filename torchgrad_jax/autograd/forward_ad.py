@@ -11,6 +11,7 @@ from torchgrad_jax.tensor.dispatch import LEVEL
 from torchgrad_jax.tensor.duals import OPEN, Level, passes, seen_tangent, set_tangent, tangent_of, without_duals
 from torchgrad_jax.tensor.node import OpNode, node_class
 from torchgrad_jax.tensor.overrides import Public, guard
+from torchgrad_jax.tensor.storage import PrimalView
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import _view
 
@@ -91,6 +92,11 @@ def _unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTen
         return UnpackedDualTensor(tensor, None)
     with without_duals(per_thread.recorder):
         primal = _view("alias", tensor)
+    view = primal._view
+    if view is not None and view.base is not None:
+        storage: Any = primal._storage
+        primal._view = PrimalView(view.base, view.links, view.skip, storage, view.strides, view.offset, view.made_in)
+        primal._view.source = None
     node = primal._node
     if isinstance(node, OpNode):
         node.plan = copy.copy(node.plan)

@@ -382,6 +382,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             refuse_inference(to_save)
             ctx._saved = tuple([save(rec, t, ctx, t is not None and t._node is ctx, _refers_to(t, ctx)) for t in to_save])
         if tangents:
+            ctx.saved_for_forward = ctx.saved_for_forward or ()  # jvp sees nothing of what was saved for backward
             push_function(ctx, args, found if several else (found,), outs, tangents)
         ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
         return tuple(outs) if several else outs[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.autograd import jacobians
+from torchgrad_jax.autograd import forward_jacobians, jacobians
 from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.finite_differences import host
 from torchgrad_jax.autograd.function import Function
@@ -45,7 +45,6 @@ BATCHED_HINT = (
     "A batch of gradients is computed by one backward pass whose gradients have one more dimension in front. Pass `check_batched_grad=False`\n"
     "if the function's backward cannot be run so, for instance because it looks at the values of its gradients."
 )
-NO_FORWARD_MODE = "torchgrad_jax: forward-mode AD is not available yet; {}=True cannot be checked"
 
 
 def gradcheck(
@@ -66,7 +65,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether backward of `func` agrees with finite differences at `inputs`, for every input that requires grad.
+    """Whether the derivatives of `func` agree with finite differences at `inputs`, for every input that requires grad.
 
     func: takes `inputs` (a tensor, or a sequence of tensors and other arguments) and returns a tensor or several. A complex output is
     checked as two functions, its imaginary and its real part. The inputs should be float64 or complex128.
@@ -74,11 +73,13 @@ def gradcheck(
     eps: how far an element is moved. atol, rtol: `analytical` passes if ``|analytical - numerical| <= atol + rtol * |numerical|``.
     nondet_tol: by how much two backward passes over the same graph may differ. check_undefined_grad: outputs without a gradient must
     count as outputs with a zero one. check_grad_dtypes: a gradient must have its input's dtype. check_batched_grad: gradients must be
-    the same when `grad` computes several at once. fast_mode: compare ``v @ J @ u`` for fixed random unit vectors instead of every
+    the same when `grad` computes several at once. check_backward_ad, check_forward_ad: which mode is checked. check_batched_forward_grad: two
+    tangents of an input at once must lead to what they lead to one by one. fast_mode: compare ``v @ J @ u`` for fixed random unit vectors instead
+    of every
     element of the Jacobian J. masked concerns sparse tensors only, of which there are none.
 
     Raises GradcheckError where a check fails, or returns False if `raise_exception` is False. ValueError where no input requires grad,
-    RuntimeError for an expanded input, NotImplementedError for `check_forward_ad`; errors of `func` itself are passed on.
+    RuntimeError for an expanded input; errors of `func` itself are passed on.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -86,21 +87,24 @@ def gradcheck(
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    if check_forward_ad:
-        raise NotImplementedError(NO_FORWARD_MODE.format("check_forward_ad"))
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     _check_inputs(arguments)
     try:
         problem = Problem(func, arguments, eps, atol, rtol, nondet_tol, check_grad_dtypes)
-        if not problem.outputs:
-            jacobians.check_constant(problem, fast_mode)
-            return True
-        (jacobians.check_fast if fast_mode else jacobians.check_slow)(problem)
-        if check_batched_grad:
-            _check_batched(problem)
-        _check_linear_in_gradient(problem)
-        if check_undefined_grad:
-            _check_undefined(problem)
+        if check_backward_ad:
+            _check_backward(problem, fast_mode)
+        if check_forward_ad:
+            forward_jacobians.check_forward(problem, fast_mode)
+        if check_batched_forward_grad:
+            forward_jacobians.check_batched_tangents(problem)
+        if check_forward_ad and check_undefined_grad:
+            forward_jacobians.check_undefined_tangents(problem)
+        if check_backward_ad and problem.outputs:
+            if check_batched_grad:
+                _check_batched(problem)
+            _check_linear_in_gradient(problem)
+            if check_undefined_grad:
+                _check_undefined(problem)
     except GradcheckError:
         if raise_exception:
             raise
@@ -131,8 +135,8 @@ def gradgradcheck(
     outputs' gradients.
 
     grad_outputs: a gradient for each differentiable output; drawn from the default generator where None, and then of another stride than
-    the output's if `gen_non_contig_grad_outputs`. The other arguments and the errors are those of `gradcheck`; NotImplementedError
-    for `check_fwd_over_rev`.
+    the output's if `gen_non_contig_grad_outputs`. check_rev_over_rev, check_fwd_over_rev: whether the gradients' derivatives are
+    computed by backward, and by forward mode. The other arguments and the errors are those of `gradcheck`.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
@@ -140,8 +144,6 @@ def gradgradcheck(
         raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
     if check_batched_grad and not check_rev_over_rev:
         raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
-    if check_fwd_over_rev:
-        raise NotImplementedError(NO_FORWARD_MODE.format("check_fwd_over_rev"))
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if grad_outputs is None:
         outputs = jacobians.differentiable(func(*arguments))
@@ -149,9 +151,12 @@ def gradgradcheck(
     else:
         gradients = tuple(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,)
 
+    # Forward mode is given inputs without a graph.
+    needed = [isinstance(x, Tensor) and x.requires_grad for x in arguments]
+
     def gradients_of(*given: Any) -> tuple[Tensor, ...]:
         own = given[: len(arguments)]
-        wanted = [x for x in own if isinstance(x, Tensor) and x.requires_grad]
+        wanted = [x.requires_grad_() for x, there in zip(own, needed, strict=True) if there]
         outputs = jacobians.differentiable(func(*own))
         found = grad(outputs, wanted, given[len(arguments) :], create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
@@ -159,7 +164,7 @@ def gradgradcheck(
     return gradcheck(
         gradients_of, (*arguments, *gradients), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-        fast_mode=fast_mode, masked=masked,
+        check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode, masked=masked,
     )  # fmt: skip
 
 
@@ -188,6 +193,13 @@ def _check_inputs(arguments: Sequence[Any]) -> None:
             raise RuntimeError(OVERLAPPING.format(i))
     if not found:
         raise ValueError(NO_INPUT)
+
+
+def _check_backward(problem: Problem, fast: bool) -> None:
+    if not problem.outputs:
+        jacobians.check_constant(problem, fast)
+    else:
+        (jacobians.check_fast if fast else jacobians.check_slow)(problem)
 
 
 def _nonzero(gradients: Sequence[Any]) -> bool:

@@ -79,6 +79,10 @@ class Problem:
         self.results = as_outputs(func(*arguments))
         self.outputs = differentiable(self.results)
 
+    def of(self, func: Callable[..., Any], arguments: tuple[Any, ...]) -> Problem:
+        """Another function under the same tolerances."""
+        return Problem(func, arguments, self.eps, self.atol, self.rtol, self.nondet_tol, self.check_dtypes)
+
     def evaluate(self) -> tuple[Tensor, ...]:
         """The differentiable outputs at the inputs' present contents."""
         return differentiable(self.func(*self.arguments))
@@ -236,10 +240,14 @@ def _compared_slowly(problem: Problem, i: int, j: int, part: str, numerical: Any
     output = problem.outputs[i]
     n = _jacobian(partials(problem.evaluate, problem.outputs, problem.inputs[j], problem.eps)[i], part)
     a = _rows(problem, output, part)[j]
-    text = MISMATCH.format(_considered(output, part), i, j, numerical.item(), analytical.item())
+    return MISMATCH.format(_considered(output, part), i, j, numerical.item(), analytical.item()) + explained(problem, n, a)
+
+
+def explained(problem: Problem, numerical: Any, analytical: Any) -> str:
+    """What a failure of fast mode says of the Jacobians themselves."""
     with np.errstate(all="ignore"):
-        text += SLOWLY.format(drawn(n), drawn(a), float(np.max(np.abs(n - a))))
-    return text + FAST_ONLY if problem.close(a, n) else text
+        text = SLOWLY.format(drawn(numerical), drawn(analytical), float(np.max(np.abs(numerical - analytical))))
+    return text + FAST_ONLY if problem.close(analytical, numerical) else text
 
 
 # ---------------------------------------------------------------------- PyTorch's deprecated functions

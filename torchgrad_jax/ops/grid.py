@@ -63,7 +63,8 @@ def _padded(at: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
 def _pixels(image: Any, places: list[Any]) -> Any:
     """The pixels (N, C, *points) of (N, C, *sizes) at whole coordinates (N, *points) along each dimension; 0 outside."""
     sizes = image.shape[2:]
-    flat, inside = np.int32(0), np.True_
+    flat: Any = np.int32(0)
+    inside: Any = np.True_
     for at, size in zip(places, sizes, strict=True):
         at = lax.stop_gradient(at)
         inside = inside & (at >= 0) & (at <= size - 1)

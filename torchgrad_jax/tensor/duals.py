@@ -11,16 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from jax import numpy as jnp
+
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.ops.forward import jvp_of
 from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import constant, is_tracer
 from torchgrad_jax.tensor.dispatch import LEVEL, NO_PLAN, apply, plan_of
 from torchgrad_jax.tensor.inplace import REPEATED, apply_inplace, cast_to, links_between, make_view, repeats
 from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved
 from torchgrad_jax.tensor.saved import keep_as_saved
-from torchgrad_jax.tensor.storage import Link
+from torchgrad_jax.tensor.storage import Link, PrimalView, View, maps
 from torchgrad_jax.tensor.tensor import Tensor
 
 OPEN = "open dual level"
@@ -63,15 +66,21 @@ def tangent_of(t: Tensor) -> Tensor | None:
     """The tangent of a tensor, that of a view whose base has got one since it was made among them; None where there is none."""
     found = None if t._extra is None else t._extra.tangent
     view = t._view
-    if found is not None or view is None or view.base is None:
+    if found is not None or view is None:
         return found
-    base: Tensor = view.base
-    tangent = None if base._extra is None else base._extra.tangent
-    if tangent is None:
+    base = _source(view)
+    tangent = None if base is None or base._extra is None else base._extra.tangent
+    if base is None or tangent is None:
         return None
-    found = _view_alike(tangent, base, links_between(base._view, view), view.strides, view.offset)
+    links = view.links[len(base._view.links) :] if base._view is not None and type(view) is PrimalView else links_between(base._view, view)
+    found = _view_alike(tangent, base, links, view.strides, view.offset)
     hold(t, found)
     return found
+
+
+def _source(view: View) -> Tensor | None:
+    """The tensor of whose tangent a view's is a part."""
+    return view.source if type(view) is PrimalView else view.base
 
 
 def seen_tangent(t: Tensor) -> Tensor | None:
@@ -108,13 +117,39 @@ def set_tangent(t: Tensor, tangent: Tensor) -> None:
         )
     if tangent_of(tangent) is not None:
         raise RuntimeError("Setting a forward grad that itself has a forward gradient at the same level0 is not supported.")
-    view = t._view
-    if tangent._strides() != t._strides() and t._aval.ndim:
-        if view is not None and repeats(view, t._aval):
-            raise RuntimeError(REPEATED)
-        with without_duals(per_thread.recorder):
-            tangent = apply(_CLONE, (tangent,))
+    if not _same_layout(t, tangent):
+        tangent = _laid_out_like(t, tangent)
     hold(t, tangent)
+
+
+def _same_layout(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors of one shape lie alike, each in a memory as large as the other's."""
+    if a._storage is None and b._storage is None:
+        return True
+    shape = a._aval.shape
+    strides = zip(a._strides(), b._strides(), shape, strict=True)
+    return (a._aval.size == 0 or all(m == n or size == 1 for m, n, size in strides)) and _memory(a) == _memory(b)
+
+
+def _memory(t: Tensor) -> tuple[int, int]:
+    return t.storage_offset(), (t._value if t._storage is None else t._storage.value).aval.size
+
+
+def _laid_out_like(t: Tensor, tangent: Tensor) -> Tensor:
+    """A copy of `tangent` that lies in its memory as `t` does in its own. RuntimeError where elements of `t` are one place in memory."""
+    aval, view = t._aval, t._view
+    if view is not None and repeats(view, aval):
+        raise RuntimeError(REPEATED)
+    with without_duals(per_thread.recorder):
+        if view is None:
+            return apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,))
+        from torchgrad_jax.tensor.creation import full_value
+        from torchgrad_jax.tensor.strided import as_strided
+        from torchgrad_jax.tensor.tensor import created
+
+        offset, size = _memory(t)
+        made = as_strided(created(full_value((size,), 0, aval.dtype, aval.device)), aval.shape, t._strides(), offset)
+        return apply_inplace(_COPY, (made, tangent))
 
 
 # ---------------------------------------------------------------------- operations
@@ -170,25 +205,31 @@ def apply_inplace_dual(rec: Recorder, bound: Any, operands: tuple[Any, ...], tan
 def write_tangent(t: Tensor, new: Tensor) -> None:
     """A tensor was written to: its tangent now is `new`. A tangent that it has is written to, and so is its base's."""
     rec = per_thread.recorder
-    view = t._view
-    if tangent_of(t) is None and view is not None and view.base is not None:
-        with without_duals(rec):
-            zeros = zeros_like(view.base)
-        hold(view.base, zeros)
+    base = None if t._view is None else _source(t._view)
     old = tangent_of(t)
-    if old is None:
-        hold(t, new)
+    if old is None and base is not None and not (t._aval.shape == base._aval.shape and _same_layout(t, base)):
+        with without_duals(rec):
+            zeros = zeros_like(base, new)
+        hold(base, zeros)
+        old = tangent_of(t)
+    if old is not None:
+        with without_duals(rec):
+            apply_inplace(_COPY, (old, new))
         return
-    with without_duals(rec):
-        apply_inplace(_COPY, (old, new))
+    hold(t, new)
+    if base is not None:  # one tensor is the tangent of both
+        hold(base, new)
 
 
-def zeros_like(t: Tensor) -> Tensor:
-    """Zeros that no graph leads to."""
+def zeros_like(t: Tensor, written: Tensor | None = None) -> Tensor:
+    """Zeros that no graph leads to. written: what will be written to them, which inside a map may stand for a batch: so do they then."""
     from torchgrad_jax.tensor.creation import full_value
     from torchgrad_jax.tensor.tensor import created
 
     aval = t._aval
+    array: Any = written._concrete() if maps and written is not None else None
+    if is_tracer(array):
+        return created(constant(jnp.where(False, jnp.sum(array).astype(aval.dtype), jnp.zeros(aval.shape, aval.dtype)), aval))
     return created(full_value(aval.shape, 0, aval.dtype, aval.device))
 
 
@@ -258,6 +299,8 @@ def keep_tangents_of_saved(saved: Sequence[Saved], tensors: Sequence[Any]) -> tu
     found: list[Saved] = []
     for s, t in zip(saved, tensors, strict=False):
         tangent = None if t is None else tangent_of(t)
-        found.append(s if tangent is None else SavedDual(s, tangent))
-        level.holders.append(weakref.ref(found[-1]))
+        if tangent is not None:
+            s = SavedDual(s, tangent)
+            level.holders.append(weakref.ref(s))
+        found.append(s)
     return tuple(found)

@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.schema import Schema, static, wrong_type
 from torchgrad_jax.tensor import views
-from torchgrad_jax.tensor.creation import _from_host, as_device
+from torchgrad_jax.tensor.creation import _from_host
 from torchgrad_jax.tensor.gathering import RunTime, call, with_out
 from torchgrad_jax.tensor.shaping import roll
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
@@ -221,10 +221,7 @@ def _frequencies(name: str, n: int, d: float, out: Any, dtype: Any, layout: Any,
         step = np.float64(1) / (np.float64(n) * d)
         single = np.dtype(np.float32) if target.itemsize < 4 else target
         array = (at.astype(single) * single.type(step)).astype(target)
-    made = _from_host(array, as_device(device), False)
-    if requires_grad:
-        made.requires_grad_()
-    return with_out(name, out, made)
+    return _from_host(name, array, {"device": device, "requires_grad": requires_grad, "out": out})
 
 
 def _shifted(inverse: bool, x: Tensor, dim: tuple[int, ...] | None) -> Tensor:

@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.storage import Link, Storage, View, links_between, read_through, with_numbers, write_through
+from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
@@ -486,7 +486,11 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             base, skip = parent.base, parent.skip
             if made_in == "default" or parent.made_in == "inference":
                 made_in = parent.made_in
-    return place_view(out, View(base, links, skip, storage, strides, offset, made_in), storage)
+    view = View(base, links, skip, storage, strides, offset, made_in)
+    if type(parent) is PrimalView:
+        view = PrimalView(base, links, skip, storage, strides, offset, made_in)
+        view.source = base_of if parent.source is None else parent.source
+    return place_view(out, view, storage)
 
 
 def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Value, is_tracer
 
 
 class VersionCounter:
@@ -73,6 +74,20 @@ def outdated(value: Value) -> bool:
 _addresses = itertools.count(1)
 
 
+# The functions that are being mapped over a batch, in all threads: see `autograd/mapped.py`.
+maps: list[Any] = []
+MAPPED = (
+    "vmap: an in-place write is not possible because there exists a Tensor `other` that has more elements than `self`. This happened due to `other` "
+    "being vmapped over but `self` not being vmapped over. Please try to use out-of-place operators instead."
+)
+
+
+def _check_mapped(old: Value, new: Value) -> None:
+    """RuntimeError where memory that is not mapped over would hold a value that stands for a batch."""
+    if is_tracer(new.array) and not is_tracer(old.array):
+        raise RuntimeError(MAPPED)
+
+
 class Storage:
     """The current Value of the base tensor, and its version counter.
 
@@ -105,6 +120,8 @@ class Storage:
         """Put a new content in."""
         if value.counter is not None:
             raise AssertionError("a Value belongs to one storage")
+        if maps and value.array is not None:
+            _check_mapped(self.value, value)
         counter = self.counter
         counter.version += 1
         self.writes += 1
@@ -285,6 +302,16 @@ class View:
         self.asked = self.replay = False
 
 
+class PrimalView(View):
+    """A view whose tangent is no part of the base's: what `unpack_dual` returned, and views of that.
+
+    source: what `unpack_dual` returned; None for that itself.
+    """
+
+    __slots__ = ("source",)
+    source: Any
+
+
 def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link, ...]:
     """The same operations with other numbers, given in order."""
     given = iter(numbers)
@@ -293,17 +320,25 @@ def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link,
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:
     """The view's content, given the base's."""
+    call = call or _recorded(rec)
     for link in links:
-        operands = (value, *link.numbers)
-        value = record(rec, link.read, operands) if call is None else call(link.read, operands)
+        value = call(link.read, (value, *link.numbers))
     return value
+
+
+def _recorded(rec: Recorder) -> Any:
+    if not maps:
+        return partial(record, rec)
+    from torchgrad_jax.tensor.dispatch import call_values
+
+    return call_values
 
 
 def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, call: Any = None) -> Any:
     """The base's content after `new` was written to the view."""
     if not links:  # a tensor that was given other memory, all of which it is
         return new
-    call = call or (lambda bound, operands: record(rec, bound, operands))
+    call = call or _recorded(rec)
     parents = [base]
     for link in links[:-1]:
         parents.append(call(link.read, (parents[-1], *link.numbers)))
