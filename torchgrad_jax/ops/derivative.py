@@ -204,12 +204,13 @@ def _refuse_constant(constants: dict[str, str], name: str) -> None:
 def _unbroadcast(g: Any, aval: Aval) -> Any:
     """Sum `g` over what the input of `aval` was expanded along, and give it the input's dtype."""
     from jax import lax
+    from jax import numpy as jnp
 
     if g.shape != aval.shape:
         g = broadcast_to(g, _wider(g.shape, aval.shape))
         extra = g.ndim - aval.ndim
         dims = tuple(range(extra)) + tuple(extra + i for i, n in enumerate(aval.shape) if n == 1 and g.shape[extra + i] != 1)
-        g = lax.reshape(lax.reduce_sum(g, dims), aval.shape) if dims else g
+        g = lax.reshape(jnp.sum(g, dims), aval.shape) if dims else g  # which adds half precision in float32
     return convert(g, aval.dtype)
 
 
