@@ -15,6 +15,7 @@ from torchgrad_jax.ops.linalg import check_square
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import functions, views
 from torchgrad_jax.tensor.creation import from_data
+from torchgrad_jax.tensor.duals import seen_tangent
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.indexing import copy_
@@ -159,7 +160,8 @@ _LSTSQ = _named("linalg_lstsq", "solution", "residuals", "rank", "singular_value
 
 
 def _wants_gradient(t: Tensor) -> bool:
-    return t._rg and per_thread.recorder.grad_enabled
+    """Whether a derivative of what is computed of `t` may be asked for, in either mode."""
+    return (t._rg and per_thread.recorder.grad_enabled) or seen_tangent(t) is not None
 
 
 def _upper(uplo: str) -> bool:
