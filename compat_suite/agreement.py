@@ -142,7 +142,7 @@ def _alike(found: Any, expected: Any) -> bool:
 
 
 # The places of `dim` among the arguments of what gives the indices of equal elements in no certain order.
-_UNORDERED = {"sort": 1, "topk": 2, "argsort": 1}
+_UNORDERED = {"sort": 1, "topk": 2, "argsort": 1, "kthvalue": 2}
 
 
 def _settled(entry: Entry, sample: Sample, results: Any, x: Any, processed: Callable[[Any], Any]) -> Any:
@@ -159,7 +159,10 @@ def _settled(entry: Entry, sample: Sample, results: Any, x: Any, processed: Call
     dim = sample.keywords.get("dim", sample.arguments[place] if len(sample.arguments) > place else -1)
     if entry.name == "argsort":
         return x.gather(dim, results)
-    return results[0], x.gather(dim, results[1])
+    values, indices = results
+    if indices.ndim < x.ndim:
+        indices = indices.unsqueeze(dim)
+    return values, x.gather(dim, indices)
 
 
 def _in_any_order(entry: Entry, grads: Any) -> Any:

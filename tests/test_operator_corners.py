@@ -143,3 +143,32 @@ def test_words_for_shapes_that_do_not_fit(m):
         lambda: m.movedim(x, (0, -2), (0, 1)), lambda: m.movedim(x, (0, 1), (0, -2)), lambda: m.movedim(x, (0, -1), (0,)),
         lambda: m.mean(x, dtype=m.int64), lambda: m.mean(x.long()),
     )  # fmt: skip
+
+
+@like_pytorch
+def test_places_in_row_major_order(m):
+    i, x = m.tensor([22, 41, -1]), m.tensor([[0, 3], [2, 0]])
+    found = [m.unravel_index(i, (7, 6)), m.unravel_index(i.int(), 50), m.nonzero_static(x, size=1), m.nonzero_static(x, size=3, fill_value=7)]
+    return [found, tried(lambda: m.unravel_index(i.float(), (7,)), lambda: m.unravel_index(i, (7, -6)), lambda: m.nonzero_static(x, size=-1))]
+
+
+@like_pytorch
+def test_a_copy_with_a_part_by_strides(m):
+    x, src = m.arange(6.0), m.tensor([[10.0, 20.0], [30.0, 40.0]], requires_grad=True)
+    y = m.as_strided_scatter(x, src, (2, 2), (2, 1), 1)
+    (y * m.arange(6.0)).sum().backward()
+    return [x, y, y.grad_fn.name(), src.grad, tried(lambda: m.as_strided_scatter(x, src, (2, 3), (2, 1), 0))]
+
+
+@like_pytorch
+def test_products_of_booleans_and_sums_of_half_precision(m):
+    b, h = m.tensor([[True, False], [True, True]]), m.tensor([[7.84375], [3.46875], [-26.25]], dtype=m.bfloat16)
+    return [b.prod(1, dtype=m.bool), b.prod(dtype=m.bool), h.sum(0, keepdim=True), h.mean(0, keepdim=True)]
+
+
+@like_pytorch
+def test_pieces_written_to_out(m):
+    x, first, second = m.arange(4.0).reshape(2, 2), m.zeros(2), m.zeros(2)
+    none = m.unbind_copy(x, 1, out=[first, second])
+    bad = tried(lambda: m.unbind_copy(m.tensor(1.0)), lambda: m.narrow_copy(x, 0, 3, 0), lambda: m.narrow_copy(x[0, 0], 0, 0, 1))
+    return [none, first, second, m.narrow_copy(x, 1, m.tensor(1), 1, out=m.zeros(2, 1)), m.isin(x, first, out=m.zeros(2, 2, dtype=m.bool)), bad]

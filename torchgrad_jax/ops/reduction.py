@@ -74,7 +74,7 @@ def _sum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
     """The sum over `dim` (int or tuple; all where None). Integers and booleans are added as int64."""
     x = convert(x, dtype or (_INT64 if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
     dims = wrap_dims(dim, x.ndim)
-    return keep(lax.reduce_sum(x, dims), dims, keepdim)
+    return keep(lax.reduce_sum(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -87,7 +87,8 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
         )
     x = convert(x, target)
     dims = wrap_dims(dim, x.ndim)
-    return keep(lax.reduce_sum(x, dims) / jnp.asarray(count_of(x.shape, dims), x.dtype), dims, keepdim)
+    total = lax.reduce_sum(wide(x), dims)
+    return keep((total / jnp.asarray(count_of(x.shape, dims), total.dtype)).astype(x.dtype), dims, keepdim)
 
 
 for _name, _function in (("sum", _sum), ("mean", _mean)):
@@ -116,6 +117,8 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     """The product over `dim` (one int; all where None). Integers and booleans are multiplied as int64."""
     x = convert(x, dtype or (_INT64 if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
     dims = wrap_dims(dim, x.ndim)
+    if x.dtype == _BOOL:
+        return keep(lax.reduce_and(x, dims), dims, keepdim)
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 

@@ -20,7 +20,7 @@ _NAMES = {
     "squeeze": _SHAPE, "squeeze_dim": _SHAPE, "squeeze_dims": _SHAPE, "unsqueeze": "dim",
     "permute": "dims", "transpose": "dim0 dim1", "flip": "dims", "roll": "shifts dims", "rot90": "k dims", "repeat": f"repeats {_SHAPE}",
     "select": f"dim {_SHAPE}", "slice": f"dim step {_SHAPE}", "diagonal": f"{_PART} {_SHAPE}",
-    "unfold": f"dimension size step {_SHAPE}", "as_strided": "size stride storage_offset",
+    "unfold": f"dimension size step {_SHAPE}", "as_strided": "size stride storage_offset", "as_strided_scatter": "size stride storage_offset",
     "diag_embed": _PART, "tril": "diagonal", "triu": "diagonal",
     "unbind": "dim", "split": f"dim split_size {_SHAPE}", "split_with_sizes": f"dim split_sizes {_SHAPE}",
     "unsafe_split": f"dim split_size {_SHAPE}", "unsafe_split_with_sizes": f"dim split_sizes {_SHAPE}", "cat": "dim", "_stack": "dim",

@@ -9,6 +9,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.gathering import call, with_out
+from torchgrad_jax.tensor.generate import write_out
 from torchgrad_jax.tensor.inplace import detached
 from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
@@ -59,12 +60,26 @@ def as_strided_copy(input: Tensor, size: Any, stride: Any, storage_offset: int |
     return with_out("as_strided_copy", out, views.clone(as_strided(input, size, stride, storage_offset)))
 
 
+def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
+    """A copy of `length` elements of `dim` from `start` (an int or a 0-dim tensor) on."""
+    seen = views.narrow(detached(input), dim, start, length)
+    assert seen._view is not None
+    return with_out("narrow_copy", out, call("narrow_copy", input, wrap_dim(dim, input._aval.ndim), *seen._view.links[-1].numbers, length))
+
+
 def _several(name: str, input: Tensor, dim: int, parts: list[tuple[int, int]], out: Any) -> Any:
-    return with_out(name, out, apply(registry[name].bind((ARRAY, Static(dim), Static(tuple(parts)))), (input,)))
+    """A tuple; None where it is written to `out`, as PyTorch's functions of this kind return."""
+    made = apply(registry[name].bind((ARRAY, Static(dim), Static(tuple(parts)))), (input,))
+    if out is None:
+        return made
+    write_out(name, out, made)
+    return None
 
 
 def unbind_copy(input: Tensor, dim: int = 0, *, out: Any = None) -> Any:
     """As `unbind`, in copies."""
+    if not input._aval.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = wrap_dim(dim, input._aval.ndim)
     return _several("unbind_copy", input, dim, [(i, 1) for i in range(input._aval.shape[dim])], out)
 
@@ -94,7 +109,7 @@ TOPLEVEL: dict[str, Any] = {
         "unsqueeze": views.unsqueeze, "view": views.view, "view_as_complex": views.view_as_complex, "view_as_real": views.view_as_real,
     }.items()
 } | {
-    "as_strided_copy": as_strided_copy, "unbind_copy": unbind_copy, "split_copy": split_copy, "split_with_sizes_copy": split_with_sizes_copy,
-    "detach_copy": detach_copy,
+    "as_strided_copy": as_strided_copy, "narrow_copy": narrow_copy, "unbind_copy": unbind_copy, "split_copy": split_copy,
+    "split_with_sizes_copy": split_with_sizes_copy, "detach_copy": detach_copy,
 }  # fmt: skip
-METHODS: dict[str, Any] = {}
+METHODS: dict[str, Any] = {"narrow_copy": narrow_copy}

@@ -274,6 +274,17 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     return made if out is None else write_out("nonzero", out, made)
 
 
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
+    """The first `size` rows of `nonzero`, with rows of `fill_value` where there are fewer. Looks at the values."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = np.asarray(nonzero(input)._concrete())[:size]
+    matrix = np.full((size, input._aval.ndim), fill_value, np.int64)
+    matrix[: len(found)] = found
+    made = created(from_data(matrix, None, input.device))
+    return made if out is None else write_out("nonzero", out, made)
+
+
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row for each. Looks at the values."""
     return nonzero(input)

@@ -15,6 +15,7 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
 from torchgrad_jax.tensor.indexing import _check_indices, _gathered_shape, _index_tensors, known_bounds
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
 
@@ -430,14 +431,18 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return call("diagonal_scatter", input, src, int(offset), a, b)
 
 
-def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A copy of `length` elements of `dim` from `start` on."""
-    dim = wrap_dim(dim, input._aval.ndim)
-    n = input._aval.shape[dim]
-    start = start + n if start < 0 else start
-    if start + length > n:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    return call("narrow_copy", input, dim, int(start), int(length))
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A copy of a tensor in row-major order with src in place of its elements by strides. `storage_offset` is counted as by `as_strided`."""
+    size, stride, begin = tuple(size), tuple(stride), input.storage_offset()
+    if not input.is_contiguous():
+        raise RuntimeError("as_strided_scatter is currently only supported for contiguous inputs")
+    offset = begin if storage_offset is None else storage_offset
+    check_strides(input, size, stride, offset)
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if 0 not in size and not begin <= offset <= last < begin + input._aval.size:
+        raise RuntimeError("torchgrad_jax: as_strided_scatter writes to elements of its input alone, not to others of the same memory")
+    _of_part_size(src, size)
+    return call("as_strided_scatter", input, src, size, stride, offset - begin)
 
 
 _PUBLIC = {
@@ -445,7 +450,7 @@ _PUBLIC = {
     "index_reduce": index_reduce, "index_copy": index_copy,
     "index_fill": index_fill, "scatter": scatter, "scatter_add": scatter_add, "scatter_reduce": scatter_reduce, "put": put_flat,
     "masked_scatter": masked_scatter, "index_put": index_put, "index_put_": index_put_, "select_scatter": select_scatter,
-    "slice_scatter": slice_scatter, "diagonal_scatter": diagonal_scatter, "narrow_copy": narrow_copy,
+    "slice_scatter": slice_scatter, "as_strided_scatter": as_strided_scatter, "diagonal_scatter": diagonal_scatter,
 }  # fmt: skip
 TOPLEVEL = dict(_PUBLIC)
 METHODS = {

@@ -50,8 +50,8 @@ _VIEWS = (
     "view_as_complex", "clone", "contiguous", "detach",
 )  # fmt: skip
 _FUNCTIONS = (
-    "add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "argwhere", "masked_select", "matmul", "equal",
-    "allclose",
+    "add", "sub", "div", "pow", "rsub", "add_", "sub_", "div_", "pow_", "where", "nonzero", "nonzero_static", "argwhere", "masked_select", "matmul",
+    "equal", "allclose",
 )  # fmt: skip
 _CREATION = (
     "tensor", "as_tensor", "from_numpy", "zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "arange",

@@ -346,9 +346,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 builtins_max = max
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Any = None) -> Tensor:
     """Whether each element is among `test_elements`."""
-    return apply(registry["_isin"].bind((ARRAY, ARRAY, Static(bool(invert)))), (elements, test_elements))
+    return _finish("isin", out, apply(registry["_isin"].bind((ARRAY, ARRAY, Static(bool(invert)))), (elements, test_elements)))
 
 
 # ---------------------------------------------------------------------- distinct elements

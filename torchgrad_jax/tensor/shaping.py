@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.tensor import gathering, views
+from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import masked_select
@@ -176,6 +178,9 @@ def _even_split(name: str, least: int, dim: int) -> Any:
         if ndim < least:
             raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {ndim} dimensions!")
         at = 0 if ndim == 1 else dim
+        if not isinstance(indices_or_sections, (tuple, list)) and not hasattr(indices_or_sections, "__index__"):
+            given = type(indices_or_sections).__name__
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (Tensor, {given}), but expected an int or a tuple of ints")
         if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or input._aval.shape[at] % indices_or_sections):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {at}, but the size of the dimension {input._aval.shape[at]} is not divisible by "
@@ -424,6 +429,22 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     return views.view(made, wanted) if lead else made
 
 
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """For each dimension of `shape`, the coordinates of elements whose places in row-major order are `indices`."""
+    if indices._aval.dtype.kind not in "iu":
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
+    if not isinstance(shape, (int, tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for n in sizes:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    indices = cast(indices, dtypes.int64)
+    return tuple(indices.div(math.prod(sizes[d + 1 :]), rounding_mode="floor") % n for d, n in enumerate(sizes))
+
+
 def ravel(input: Tensor) -> Tensor:
     """The elements in one dimension."""
     return views.view(views.contiguous(input), (-1,))
@@ -461,7 +482,8 @@ TOPLEVEL = {
     "hsplit": hsplit,
     "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud, "roll": roll, "rot90": rot90, "tile": tile,
     "repeat_interleave": repeat_interleave, "diag": diag, "diag_embed": diag_embed, "diagflat": diagflat, "tril_indices": tril_indices,
-    "triu_indices": triu_indices, "meshgrid": meshgrid, "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
+    "triu_indices": triu_indices, "meshgrid": meshgrid, "unravel_index": unravel_index,
+    "broadcast_to": broadcast_to, "broadcast_tensors": broadcast_tensors, "ravel": ravel,
     "empty_strided": empty_strided, "cartesian_prod": cartesian_prod, "combinations": combinations,
     "concat": cat, "concatenate": cat, "row_stack": vstack,
 }  # fmt: skip

@@ -24,7 +24,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     size, stride = tuple(size), tuple(stride)
     offset = input.storage_offset() if storage_offset is None else storage_offset
     refuse_lost(input)
-    _check(input, size, stride, offset)
+    check_strides(input, size, stride, offset)
     view = input._view
     if view is None:
         return _view("as_strided", input, size, stride, offset)
@@ -45,7 +45,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     return place_view(result(value, node, 0), made, storage)
 
 
-def _check(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
+def check_strides(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
     """RuntimeError for what is no view of the memory."""
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
