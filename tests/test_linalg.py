@@ -394,6 +394,32 @@ def test_second_gradients_of_what_is_special():
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+def test_reflections_tensor_inverses_and_ranks():
+    """householder_product of what geqrf leaves, tensorinv, and tolerances that are tensors, with gradients."""
+    cases = [
+        (lambda m, x: m.linalg.householder_product(*(t.detach() for t in m.geqrf(x))), TALL), (lambda m, x: m.geqrf(x)[0], N2),
+        (lambda m, x: m.linalg.householder_product(x, x[..., 0, :] * 0.3), TALL), (lambda m, x: m.orgqr(x, x[..., 0, :2]), c(2, 4, 3)),
+        (lambda m, x: m.linalg.tensorinv(x), r(2, 3, 6)), (lambda m, x: m.linalg.tensorinv(x, ind=1), r(4, 2, 2)),
+        (lambda m, x: m.linalg.tensorinv(x, 3), r(4, 2, 2)), (lambda m, x: m.linalg.tensorinv(x, 0), r(2, 2)),
+        (lambda m, x: m.linalg.matrix_rank(x, atol=m.tensor([0.1, 2.0])), N2), (lambda m, x: m.linalg.vander(x, N=3), np.asarray(2.0)),
+        (lambda m, x: m.linalg.matrix_rank(x @ x.mT, hermitian=True, rtol=m.tensor([0.1, 0.5]), atol=m.tensor([0.0, 1.0])), N2),
+        (lambda m, x: m.linalg.householder_product(x, x[0]), WIDE), (lambda m, x: m.linalg.householder_product(x, x), TALL),
+        (lambda m, x: m.geqrf(x)[1].sum().backward(), TALL), (lambda m, x: m.linalg.householder_product(x, x[0].float()), TALL),
+    ]  # fmt: skip
+    for function, values in cases:
+        found = []
+        for m in (torchgrad_jax, torch):
+            x = m.tensor(values.tolist(), dtype=m.complex128 if np.iscomplexobj(values) else m.float64, requires_grad=True)
+            seen = []
+            raised = error_of(lambda m=m, x=x, seen=seen, function=function: seen.append(function(m, x)))
+            if seen and seen[0].requires_grad and "Geqrf" not in seen[0].grad_fn.name():
+                seen += [t for t in m.autograd.grad((seen[0] * seen[0].conj()).real.sum() + (seen[0] ** 3).real.sum(), x)]
+            found.append((raised, [to_numpy(t.detach()) for t in seen]))
+        assert found[0][0] == found[1][0]
+        for a, b in zip(found[0][1], found[1][1], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
 def test_sixteen_bits():
     """A product with a tensor added is rounded once; the exponential is there for 16 bit matrices."""
     a, b, d = r(6, 7), r(7, 5), r(6, 5)

@@ -13,7 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import not_implemented, op
 from torchgrad_jax.ops.linalg import (
     ILL_CONDITIONED,
     NOT_FINITE,
@@ -328,3 +328,60 @@ def _matrix_exp_grad(grad: Any, self: Any) -> Any:
 def linalg_matrix_exp(a: Any) -> Any:
     """The exponential of a matrix."""
     return _matrix_exp(a)
+
+
+# ---------------------------------------------------------------------- products of reflections
+
+
+def _householder_shapes(a: Aval, tau: Aval) -> None:
+    name = "torch.linalg.householder_product"
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if a.shape[-2] < a.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    if not tau.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    if a.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    if a.ndim != tau.ndim + 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and input.ndim is equal to {a.ndim}"
+        )
+    if a.shape[:-2] != tau.shape[:-1]:
+        raise RuntimeError(f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape[:-1])}")
+    if a.dtype != tau.dtype:
+        raise RuntimeError(
+            f"{name}: tau dtype {dtypes.of(np.dtype(tau.dtype)).title} does not match input dtype {dtypes.of(np.dtype(a.dtype)).title}"
+        )
+    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
+        raise NotImplementedError(f"\"orgqr_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+
+
+@op("linalg_householder_product(Tensor input, Tensor tau)", validate=_householder_shapes, **PRIVATE)
+def householder_product(a: Any, tau: Any) -> Any:
+    """The first columns of the product of the reflections I - tau v v^H; v is a column of `input` below its diagonal, and 1 there."""
+    m, n = a.shape[-2:]
+    made = jnp.broadcast_to(jnp.eye(m, n, dtype=a.dtype), a.shape)
+    if not a.size or not tau.size:
+        return made
+    reflectors = jnp.moveaxis((jnp.tril(a, -1) + jnp.eye(m, n, dtype=a.dtype))[..., : tau.shape[-1]], -1, 0)
+
+    def reflect(made: Any, one: Any) -> tuple[Any, None]:
+        v, t = one[0][..., None], one[1][..., None, None]
+        return made - t * mul(v, mul(adjoint(v), made)), None
+
+    return lax.scan(reflect, made, (reflectors, jnp.moveaxis(tau, -1, 0)), reverse=True)[0]
+
+
+def _geqrf_shapes(a: Aval) -> None:
+    if a.ndim < 2:
+        raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
+    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
+        raise NotImplementedError(f"\"geqrf_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+
+
+@op("geqrf(Tensor self)", results=("a", "tau"), validate=_geqrf_shapes, grads={"self": not_implemented("geqrf")})
+def geqrf(a: Any) -> Any:
+    """QR as LAPACK leaves it: R in the upper triangle, below it the reflections whose factors are `tau`."""
+    turned, tau = jnp.linalg.qr(a, mode="raw")
+    return jnp.swapaxes(turned, -2, -1), tau

@@ -306,7 +306,20 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if A._aval.ndim < 2:
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
+    if any(isinstance(t, Tensor) and t._aval.size != 1 for t in (atol, rtol)):
+        return with_out("linalg_matrix_rank", out, _rank_by_tensors(A.detach(), hermitian, atol, rtol))
     return with_out("linalg_matrix_rank", out, call("linalg_matrix_rank", A, _number(atol), _number(rtol), bool(hermitian)))
+
+
+def _rank_by_tensors(a: Tensor, hermitian: bool, atol: Any, rtol: Any) -> Tensor:
+    """`matrix_rank` with tolerances of their own for the matrices of a batch."""
+    s = eigvalsh(a).abs() if hermitian else svdvals(a)
+    smallest = 0.0 if atol is None else atol
+    if rtol is None:
+        default = float(np.finfo(s._aval.dtype).eps) * max(a._aval.shape[-2:])
+        rtol = (smallest <= 0).to(s.dtype) * default if isinstance(smallest, Tensor) else 0.0 if smallest else default
+    limit = (s.amax(-1) * rtol).maximum(smallest if isinstance(smallest, Tensor) else s.new_tensor(smallest))
+    return (s > views.unsqueeze(limit, -1)).sum(-1)
 
 
 def matrix_exp(A: Tensor) -> Tensor:
@@ -360,8 +373,10 @@ def _norm_of_inverse(A: Tensor, p: Any) -> Any:
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0, 1 ... of the elements, as columns."""
-    if not x._aval.ndim or (N is not None and N <= 1):
+    if N is None and x._aval.shape[-1:] in ((), (0,), (1,)) or N is not None and N <= 1:
         raise RuntimeError("N must be greater than 1.")
+    if not x._aval.ndim:
+        return vander(views.reshape(x, (1,)), N=N)
     count = (x._aval.shape[-1] if N is None else N) - 1
     wide = views.expand(views.unsqueeze(x, -1), (*x._aval.shape, count))
     return call("cat", [x.new_ones((*x._aval.shape, 1)), wide.cumprod(-1)], x._aval.ndim)
@@ -401,6 +416,32 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
     return with_out("linalg_tensorsolve", out, views.reshape(solve(views.reshape(a, (size, size)), views.flatten(B)), shape))
 
 
+def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
+    """X with tensordot(X, A, ind) the identity: the inverse of A as a matrix whose rows are its first `ind` dimensions."""
+    if not isinstance(ind, int) or isinstance(ind, bool):
+        raise TypeError(f"linalg_tensorinv(): argument 'ind' (position 2) must be int, not {type(ind).__name__}")
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    shape = A._aval.shape
+    if ind > len(shape):
+        raise RuntimeError(f"ArrayRef: invalid slice, N = {ind}; size = {len(shape)}")
+    rows, columns = math.prod(shape[:ind]), math.prod(shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{columns} != {rows}"
+        )  # fmt: skip
+    return with_out("linalg_tensorinv", out, views.reshape(inv(views.reshape(A, (rows, columns))), shape[ind:] + shape[:ind]))
+
+
+_HOUSEHOLDER = function_of(registry["linalg_householder_product"])
+
+
+def householder_product(input: Tensor, tau: Tensor, *, out: Any = None) -> Tensor:
+    """The first columns of the product of the reflections that `geqrf` leaves. RuntimeError for shapes that do not fit."""
+    return _HOUSEHOLDER(input, tau, out=out)
+
+
 # ---------------------------------------------------------------------- adjoint
 
 
@@ -435,14 +476,15 @@ _SHARED = {
     "svd": torch_svd, "qr": torch_qr, "lu_solve": torch_lu_solve, "pinverse": pinverse, "matrix_exp": matrix_exp, "adjoint": adjoint,
     "triangular_solve": triangular_solve,
 }  # fmt: skip
-TOPLEVEL = {**_SHARED, "vander": torch_vander, "lu": torch_lu, "lu_unpack": lu_unpack}
+TOPLEVEL = {**_SHARED, "orgqr": householder_product, "vander": torch_vander, "lu": torch_lu, "lu_unpack": lu_unpack}
 METHODS = {
-    **_SHARED, "lu": torch_lu, "mH": property(_mH, doc="The adjoint of matrices."), "H": property(_H, doc="The adjoint of a matrix."),
+    **_SHARED, "orgqr": householder_product, "lu": torch_lu, "mH": property(_mH, doc="The adjoint of matrices."),
+    "H": property(_H, doc="The adjoint of a matrix."),
 }  # fmt: skip
 LINALG = {
     "cholesky": cholesky, "cholesky_ex": cholesky_ex, "inv": inv, "inv_ex": inv_ex, "solve": solve, "solve_ex": solve_ex,
     "solve_triangular": solve_triangular, "det": det, "slogdet": linalg_slogdet, "eigh": eigh, "eigvalsh": eigvalsh, "eig": eig, "eigvals": eigvals,
     "svd": svd, "svdvals": svdvals, "qr": linalg_qr, "lu": lu, "lu_factor": lu_factor, "lu_factor_ex": lu_factor_ex, "lu_solve": lu_solve,
     "pinv": pinv, "matrix_rank": matrix_rank, "matrix_exp": matrix_exp, "lstsq": lstsq, "cond": cond, "vander": vander, "diagonal": diagonal,
-    "tensorsolve": tensorsolve,
+    "tensorsolve": tensorsolve, "tensorinv": tensorinv, "householder_product": householder_product,
 }  # fmt: skip
