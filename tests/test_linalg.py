@@ -1,5 +1,7 @@
 """Matrix products, einsum and torch.linalg: every operator against PyTorch on the same arrays."""
 
+import math
+
 import numpy as np
 import pytest
 from side_by_side import error_of, like_pytorch
@@ -433,6 +435,16 @@ def test_sixteen_bits():
     for m, dtype in ((torchgrad_jax, torchgrad_jax.bfloat16), (torch, torch.float64)):  # PyTorch's of 16 bits is no exponential
         found.append(m.matrix_exp(m.tensor(A.tolist(), dtype=dtype)).double().tolist())
     np.testing.assert_allclose(*found[2:], rtol=5e-2)
+
+
+@like_pytorch
+def test_norms_of_empty_matrices(m):
+    found = []
+    for shape in ((0, 0), (0, 3), (2, 3, 0), (0, 2, 2)):
+        for order in (2, -2, "nuc", 1, -1, math.inf, "fro"):
+            at_ends = [error_of(lambda s=shape, o=order: m.linalg.matrix_norm(m.zeros(s), o))]
+            found.append(at_ends if at_ends[0] else m.linalg.matrix_norm(m.zeros(shape), order, keepdim=True))
+    return found
 
 
 @like_pytorch

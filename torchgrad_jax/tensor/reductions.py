@@ -433,13 +433,22 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
         raise RuntimeError(f"linalg.matrix_norm: Order {order:g} not supported.")
     kind = "max" if order > 0 else "min"
     if builtins_abs(order) == 2:
-        return _finish("linalg.matrix_norm", out, _singular(A, rows, columns, keepdim, lambda s, k: _amax(kind, s, -1, k)))
+        return _finish("linalg.matrix_norm", out, _singular(A, rows, columns, keepdim, lambda s, k: _extreme_size(kind, s, -1, k)))
     first, second = (rows, columns) if builtins_abs(order) == 1 else (columns, rows)
     second = second - 1 if not keepdim and second > first else second
-    return _finish("linalg.matrix_norm", out, _amax(kind, vector_norm(A, 1, first, keepdim), second, keepdim))
+    return _finish("linalg.matrix_norm", out, _extreme_size(kind, vector_norm(A, 1, first, keepdim), second, keepdim))
 
 
 builtins_abs = abs
+
+
+def _extreme_size(kind: str, sizes: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The largest or the smallest of numbers that are not negative; the largest of none is 0."""
+    if not sizes._aval.shape[dim]:
+        if kind == "max":
+            return sum_(sizes, dim, keepdim)
+        raise IndexError(f"amin(): Expected reduction dim {dim} to have non-zero size.")
+    return _amax(kind, sizes, dim, keepdim)
 
 
 def _singular(A: Tensor, rows: int, columns: int, keepdim: bool, reduce: Callable[[Tensor, bool], Tensor]) -> Tensor:
