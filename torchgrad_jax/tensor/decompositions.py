@@ -314,6 +314,8 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
 def _rank_by_tensors(a: Tensor, hermitian: bool, atol: Any, rtol: Any) -> Tensor:
     """`matrix_rank` with tolerances of their own for the matrices of a batch."""
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
+    if not s._aval.shape[-1]:
+        return (s > 0).sum(-1)
     smallest = 0.0 if atol is None else atol
     if rtol is None:
         default = float(np.finfo(s._aval.dtype).eps) * max(a._aval.shape[-2:])
