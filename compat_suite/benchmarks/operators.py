@@ -21,7 +21,8 @@ from compat_suite.benchmarks.speed import _best
 SIZES = ("small", "large")
 WORST = 5.0  # times PyTorch's time: more at the large size is to be explained in docs/benchmarks.md
 
-# Each operator of tier 1 (views with one more operation, which reads them): a call on the operands of `operands`. Names of leaves are lower-case: the call is differentiated by those that it uses.
+# Each operator of tier 1 (views with one more operation, which reads them): a call on the operands of `operands`. Names of leaves are lower-case: the
+# call is differentiated by those that it uses.
 CALLS = {
     "to": "x.to(torch.float64)", "zeros": "torch.zeros(N, N)", "item": "S.item()", "cat": "torch.cat([x, y])", "view": "x.view(-1) + 1",
     "nn.functional.linear": "F.linear(x, w, v)", "mean": "x.mean()", "reshape": "x.t().reshape(-1)", "ones": "torch.ones(N, N)",
