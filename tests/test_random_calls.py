@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import pytest
 from side_by_side import error_of, like_pytorch
@@ -139,3 +140,20 @@ def test_generators_are_copied_with_their_state():
     before = g.get_state()
     assert tj.rand(1, generator=g.clone_state()).item() == tj.rand(1, generator=g).item()
     assert g.set_state(before) is g
+
+
+@like_pytorch
+def test_drawn_numbers_have_no_tangents_of_their_own(m):
+    forward, found = m.autograd.forward_ad, []
+    warnings.filterwarnings("ignore", "`torch.jit.script`")  # PyTorch's own, when a process first opens a level
+    with forward.dual_level():
+        x = forward.make_dual(m.full((3,), 0.5), m.arange(3.0))
+        fills = ("uniform_", "normal_", "exponential_", "random_", "bernoulli_", "cauchy_", "log_normal_")
+        made = [getattr(x * 1, name)() for name in fills] + [(x * 1).geometric_(0.5), (x * 1).bernoulli_(x)]
+        made += [m.bernoulli(x), m.normal(x, 1.0), m.normal(1.0, x), m.normal(x, x), m.poisson(x)]
+        for t in made:
+            found.append(forward.unpack_dual(t).tangent)
+        m.manual_seed(0)
+        found.append(forward.unpack_dual(m.nn.functional.dropout(x)).tangent)
+        found.append(forward.unpack_dual(m.rand_like(x)).tangent)
+    return found

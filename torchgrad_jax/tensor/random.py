@@ -17,6 +17,7 @@ from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.creation import _requiring, as_device
+from torchgrad_jax.tensor.duals import passes, tangents_of
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
 from torchgrad_jax.tensor.layout import memory_order
 from torchgrad_jax.tensor.tensor import Tensor, created
@@ -179,11 +180,16 @@ def put(t: Tensor, array: np.ndarray) -> Tensor:
     return t
 
 
+def followed(*tensors: Tensor) -> bool:
+    """Whether a graph or forward mode follows what is done to one of these."""
+    rec = per_thread.recorder
+    return (rec.grad_enabled and any(t.requires_grad for t in tensors)) or (passes(rec) and bool(tangents_of(tensors)))
+
+
 def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
     """Fill `t` with numbers; `name`: which node a graph gets."""
     array = sampled(sample, t._aval.shape, t._aval.dtype, t._strides())
-    rec = per_thread.recorder
-    if rec.grad_enabled and t.requires_grad:
+    if followed(t):
         return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, drawn(array, t.device)))
     return put(t, array)
 
@@ -241,7 +247,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         number = _real("bernoulli_", "p", 1, p)
         return fill(self, "bernoulli", lambda shape, dtype, blocks: g.bernoulli(number, shape, dtype))
     sample = by_probabilities(g, p, self._aval.shape, self._strides())
-    if per_thread.recorder.grad_enabled and (self.requires_grad or p.requires_grad):
+    if followed(self) or (per_thread.recorder.grad_enabled and p.requires_grad):
         made = drawn(sampled(sample, self._aval.shape, self._aval.dtype, self._strides()), self.device)
         return apply_inplace(registry["bernoulli_of_tensor_drawn"].bind((ARRAY,) * 3), (self, p, made))
     return fill(self, "bernoulli", sample)

@@ -12,13 +12,12 @@ from torchgrad_jax.ops.counts import check_multinomial
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.ops.distributions import normal_around
 from torchgrad_jax.ops.strides import contiguous_strides, layout, strided
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
 from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.generate import check_out
 from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format, strides_in
 from torchgrad_jax.tensor.memory import resize_
-from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, put, sampled, source_of
+from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of
 from torchgrad_jax.tensor.tensor import Tensor
 
 # ---------------------------------------------------------------------- arguments
@@ -180,7 +179,7 @@ def _looked_at(t: Tensor) -> np.ndarray:
 
 def drawn_of(node: str, made: Tensor, *inputs: Tensor) -> Tensor:
     """The drawn numbers, with PyTorch's node where an input needs a gradient: it gets zeros."""
-    if not (per_thread.recorder.grad_enabled and any(t.requires_grad for t in inputs)):
+    if not followed(*inputs):
         return made
     return call("_drawn_of" if len(inputs) == 1 else "_drawn_of_two", *inputs, made, node)
 
@@ -228,8 +227,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
         if out is not None:
             raise _given("bernoulli", (input, p), {"out": out})
         made = drawn(source.bernoulli(p, input._aval.shape, input._aval.dtype), input.device)
-        tracked = per_thread.recorder.grad_enabled and input.requires_grad
-        return call("bernoulli_of_number", input, made) if tracked else made
+        return call("bernoulli_of_number", input, made) if followed(input) else made
     if out is not None:
         check_out("bernoulli", (input, out))
         shape = input._aval.shape
@@ -260,8 +258,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     _tensor("binomial", count, "count", 1)
     _tensor("binomial", prob, "prob", 2)
     made = drawn(source_of("binomial", generator).binomial(_looked_at(count), _looked_at(prob)), count.device)
-    tracked = per_thread.recorder.grad_enabled and (count.requires_grad or prob.requires_grad)
-    return call("binomial_of_two", count, prob, made) if tracked else made
+    return call("binomial_of_two", count, prob, made) if followed(count, prob) else made
 
 
 TOPLEVEL = {
