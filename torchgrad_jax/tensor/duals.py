@@ -141,7 +141,7 @@ def _laid_out_like(t: Tensor, tangent: Tensor) -> Tensor:
     if view is not None and repeats(view, aval):
         raise RuntimeError(REPEATED)
     with without_duals(per_thread.recorder):
-        if view is None:
+        if view is None or (t.is_contiguous() and _memory(t) == (0, aval.size)):
             return apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,))
         from torchgrad_jax.tensor.creation import full_value
         from torchgrad_jax.tensor.strided import as_strided
