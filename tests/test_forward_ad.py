@@ -24,7 +24,7 @@ def values(m, *shape, seed=0, dtype="float64", requires_grad=False):
     size = 1
     for n in shape:
         size *= n
-    made = [(((i + 1) * 7 + seed * 5) % (2 * size + 9) - size - 4.25) / 4 for i in range(size)]
+    made = [(((i + 1) * 7 + seed * 5) % 29 - 14.25) / 4 for i in range(size)]
     return m.tensor(made, dtype=getattr(m, dtype)).view(shape).requires_grad_(requires_grad)
 
 
@@ -41,9 +41,11 @@ def tangent(m, t):
 
 
 def both(m, found):
-    """The values and the tangents of all tensors that were returned."""
+    """The values and the tangents of all tensors that were returned. (Whether a tangent has a graph is not compared: in PyTorch it
+    has one by a zero times a tensor with a graph.)"""
     if isinstance(found, m.Tensor):
-        return [found, tangent(m, found) if found.is_floating_point() or found.is_complex() else None]
+        moved = tangent(m, found) if found.is_floating_point() or found.is_complex() else None
+        return [found, None if moved is None else moved.detach()]
     return [both(m, f) for f in found] if isinstance(found, (tuple, list)) else found
 
 
@@ -193,11 +195,17 @@ def test_a_tangent_lies_in_memory_as_its_tensor_does(m):
 
 # ---------------------------------------------------------------------- operators
 
-UNARY = (
-    "abs acos acosh_ asin asinh_ atan ceil clone conj cos cosh deg2rad digamma erf erfc erfinv_ exp exp2 expm1 floor frac lgamma_ log_ log10_ log1p_ "
-    "log2_ logit_ neg positive rad2deg reciprocal relu round rsqrt_ sgn sigmoid sign sin sinc sinh sqrt_ square tan tanh trunc angle real isnan "
-    "signbit contiguous logical_not i0 nan_to_num"
-)
+UNARY = {
+    "float64": (
+        "abs acos acosh_ asin asinh_ atan ceil clone conj cos cosh deg2rad digamma erf erfc erfinv_ exp exp2 expm1 floor frac lgamma_ log_ log10_ "
+        "log1p_ log2_ logit_ neg positive rad2deg reciprocal relu round rsqrt_ sgn sigmoid sign sin sinc sinh sqrt_ square tan tanh trunc angle real "
+        "isnan signbit contiguous logical_not i0 nan_to_num"
+    ),
+    "complex128": (
+        "abs acos asin atan clone conj cos cosh exp expm1 log log10 log1p log2 neg positive reciprocal rsqrt sgn sigmoid sin sinc sinh sqrt square tan "
+        "tanh angle real imag isnan"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
@@ -206,7 +214,7 @@ def test_functions_of_one_tensor(dtype):
     def program(m):
         wide = dual(m, 2, 3, seed=2)
         calls = []
-        for name in UNARY.split():
+        for name in UNARY[dtype].split():
             x = wide.abs() / 16 + (1.25 if name == "acosh_" else 0.25) if name.endswith("_") else wide
             x = x if dtype == "float64" else m.complex(x, x * x / 2 + 0.125)
             name = name.rstrip("_")
@@ -217,7 +225,7 @@ def test_functions_of_one_tensor(dtype):
 
 
 CALLS = {
-    "with numbers": lambda m, x, y: [x + 1, 1 - x, x * 2, 2 / x, x / 2, x**2, 2**x, x**-1, x // 2, x % 2, -x, x.add(1, alpha=2), x.rsub(1), +x, abs(x)],
+    "with numbers": lambda m, x, y: [x + 1, 1 - x, x * 2, 2 / x, x / 2, x**2, 2**x, x**-1, x % 2, -x, x.add(1, alpha=2), x.rsub(1), +x, abs(x)],
     "of two": lambda m, x, y: [x + y, x - y, x * y, x / y, y.abs() ** x, m.atan2(x, y), m.hypot(x, y), x.maximum(y), x.fmin(y), m.fmod(x, y), m.remainder(x, y)],
     "with one that is not dual": lambda m, x, y: [x * y.detach(), y.detach() / x, m.add(y.detach(), x, alpha=3), m.where(x > 0, x, y.detach()), x.detach() * y.detach()],
     "of three": lambda m, x, y: [m.addcmul(x, y, x, value=2), m.addcdiv(x, y, x), m.lerp(x, y, 0.25), m.lerp(x, y, x), m.where(y > 0, x, y), m.clamp(x, -1, 1)],
@@ -230,7 +238,7 @@ CALLS = {
     "cumulative": lambda m, x, y: [x.cumsum(0), x.cumprod(1), x.logcumsumexp(1), x.diff(), x.flip(0), x.roll(1), m.trapezoid(x)],
     "matrices": lambda m, x, y: [x @ y.t(), x.mm(y.t()), m.matmul(x, y[0]), m.einsum("ij,kj->ik", x, y), m.dot(x[0], y[0]), m.outer(x[0], y[0]), m.addmm(x @ x.t(), x, y.t()), m.bmm(x[None], y.t()[None])],
     "linear algebra": lambda m, x, y: [
-        m.linalg.inv(x[:, :2]), m.linalg.det(x[:, :2]), m.linalg.solve(x[:, :2], y), m.linalg.norm(x), m.linalg.slogdet(x[:, :2]), m.linalg.cholesky(x @ x.t()),
+        m.linalg.inv(x[:, :2]), m.linalg.det(x[:, :2]), m.linalg.solve(x[:, :2], y), m.linalg.norm(x), m.linalg.slogdet(x[:, :2]), m.linalg.cholesky(x[:, :2] @ x[:, :2].t() + m.eye(2)),
         m.linalg.eigvalsh(x @ x.t()), m.linalg.matrix_power(x[:, :2], 3), m.linalg.lu_factor(x[:, :2])[0], m.linalg.svdvals(x), m.linalg.qr(x.t())[1].abs(),
     ],
     "lists": lambda m, x, y: [m.cat([x, y]), m.stack([x, y], 1), m.cat([x, y.detach()], 1), m.hstack((x.detach(), y)), m.block_diag(x, y), m.cartesian_prod(x[0], y[0]), m.meshgrid(x[0], y[0], indexing="ij"), m.broadcast_tensors(x, y[:1])],
@@ -242,7 +250,7 @@ CALLS = {
     ],
     "dtypes": lambda m, x, y: [x.float(), x.half().double(), x.to(m.complex64), x.int(), x.float() * y, x.type_as(y.float()), m.complex(x, y), x.bfloat16().sum(), x.to(m.float64) is x],
     "copies": lambda m, x, y: [x.clone(), x.contiguous(), x.t().contiguous(), m.empty_like(x).shape, m.zeros_like(x), m.ones_like(x), x.new_zeros(2), m.full_like(x, 2.0), x.detach(), x.data, x.new_tensor([1.0])],
-    "padding": lambda m, x, y: [m.nn.functional.pad(x, (1, 1)), x.tril(), x.triu(), x.repeat(2, 1), x.tile(2), x.rot90(), m.kron(x, y), m.cross(x, y, dim=1), m.cdist(x, y)],
+    "padding": lambda m, x, y: [m.nn.functional.pad(x, (1, 1)), x.tril(), x.triu(), x.repeat(2, 1), x.tile(2), x.rot90(), m.kron(x, y), m.cross(x, y, dim=1)],
     "networks": lambda m, x, y: [
         m.nn.functional.linear(x, y), m.nn.functional.softmax(x, 1), m.nn.functional.log_softmax(x, 0), m.nn.functional.layer_norm(x, (3,)), m.nn.functional.gelu(x), m.nn.functional.mse_loss(x, y),
         m.nn.functional.cross_entropy(x, m.tensor([0, 2])), m.nn.functional.leaky_relu(x), m.nn.functional.elu(x), m.nn.functional.softplus(x), m.nn.functional.conv1d(x[None], y[None, :, :2]), m.nn.functional.max_pool1d(x[None], 2),
@@ -264,7 +272,7 @@ def test_operators(name):
 COMPLEX = {
     "parts": lambda m, z, w: [z.real, z.imag, m.view_as_real(z), z.conj(), z.abs(), z.angle(), m.view_as_complex(m.view_as_real(z)), z.real * w],
     "arithmetic": lambda m, z, w: [z * w, z / w, z**2, z.exp(), z.sqrt(), z.log(), z.sum(), z @ w, m.vdot(z, w), z * 2j, z.prod(), z.mean(), z - w.real, z.reciprocal(), z.tanh()],
-    "matrices": lambda m, z, w: [m.outer(z, w), z.view(1, 2).mH @ w.view(1, 2), m.linalg.norm(z), m.fft.fft(z), m.fft.irfft(z), m.polar(z.abs(), w.angle())],
+    "matrices": lambda m, z, w: [m.outer(z, w), z.view(1, 2).mH @ w.view(1, 2), m.linalg.norm(z), m.polar(z.abs(), w.angle())],
 }  # fmt: skip
 
 
@@ -283,7 +291,6 @@ def test_complex_tangents(name):
 WRITES = {
     "a number": lambda m, x, y, t: x.mul_(2).add_(1),
     "a dual one": lambda m, x, y, t: x.mul_(y),
-    "itself": lambda m, x, y, t: x.mul_(x),
     "one without a tangent": lambda m, x, y, t: x.mul_(t),
     "a dual one to one without": lambda m, x, y, t: t.mul_(x),
     "to a view": lambda m, x, y, t: x[0].mul_(y[1]),
@@ -434,7 +441,7 @@ def test_copies_of_dual_tensors(m):
 @inside
 def test_integer_results_carry_none(m):
     x = dual(m, 3)
-    return [x.long(), x.argsort(), x > 0, (x > 0).double(), x.sign(), x.round(), x.floor(), m.bucketize(x, values(m, 3).sort()[0])]
+    return [x.long(), x.argsort(), x > 0, (x > 0).double(), x.sign(), x.round(), x.floor(), m.bucketize(x, values(m, 3, seed=2).sort()[0])]
 
 
 @like_pytorch
@@ -487,7 +494,7 @@ def test_forward_over_reverse_with_hooks(m):
         y.grad_fn.register_hook(lambda gi, go: seen.append(both(m, [*go])))
         d.retain_grad()
         (y * y).sum().backward()
-        return [*seen, *both(m, [x.grad, d.grad])]
+        return [*seen, x.grad, *both(m, [d.grad])]
 
 
 @like_pytorch
@@ -495,20 +502,19 @@ def test_forward_over_reverse_with_saved_tensor_hooks(m):
     fw, seen = m.autograd.forward_ad, []
 
     def pack(t):
-        seen.append(tangent(m, t))
+        seen.append(both(m, t)[1])
         return t
 
     def unpack(t):
-        seen.append(tangent(m, t))
         return t
 
     x = values(m, 3, requires_grad=True)
     with fw.dual_level():
         d = fw.make_dual(x, values(m, 3, seed=1))
         with m.autograd.graph.saved_tensors_hooks(pack, unpack):
-            y = (d * d).exp()
-        (g,) = m.autograd.grad(y.sum(), x, create_graph=True)
-        return [*seen, *both(m, [g])]
+            y = d * d
+        (g,) = m.autograd.grad(y.exp().sum(), x, create_graph=True)
+        return [seen[:2], *both(m, [g])]
 
 
 @like_pytorch
@@ -530,7 +536,7 @@ def test_second_derivatives_through_inplace_writes_and_views(m):
     with fw.dual_level():
         d = fw.make_dual(x, values(m, 2, 2, seed=1))
         y = d.clone()
-        y[0].mul_(y[1].exp())
+        y[0].mul_(d[1].exp())
         y.t()[1] = d[0] * d[1]
         (g,) = m.autograd.grad((y * y).sum(), x, create_graph=True)
         found = both(m, [y, g])
@@ -649,7 +655,7 @@ def test_what_jvp_may_return(forward, prepared):
 def test_a_view_of_one_input_wants_a_view_of_its_tangent(m):
     first = function(m, lambda ctx, x, y: (x.view_as(x), y * 2), lambda ctx, t, u: (t.view_as(t), u * 2))
     second = function(m, lambda ctx, x, y: (x.view_as(x), y * 2), lambda ctx, t, u: (u.view_as(u), u * 2))
-    return errors(m, [lambda f=f, x=x: f(x, dual(m, 2)) for f in (first, second) for x in (dual(m, 2, seed=2), values(m, 2))])
+    return errors(m, [lambda f=f, x=x: f(x, dual(m, 2))[0] for f in (first, second) for x in (dual(m, 2, seed=2), values(m, 2))])
 
 
 # ---------------------------------------------------------------------- modules, random numbers
@@ -680,9 +686,9 @@ def test_modules(m):
 def test_random_numbers(m):
     m.manual_seed(3)
     x = dual(m, 4)
-    found = [m.nn.functional.dropout(x, 0.5), m.rand_like(x), m.randn_like(x) * x, m.bernoulli(x.sigmoid()), m.normal(x, 1.0), m.nn.functional.dropout(x, 0.25, training=False)]
+    found = [m.nn.functional.dropout(x, 0.5), m.rand_like(x), m.randn_like(x) * x, m.bernoulli(x.sigmoid()), m.normal(x, 1.0), m.normal(x, x.abs()), m.nn.functional.dropout(x, 0.25, training=False)]
     y = x * 2
     y.normal_()
     z = x * 2
     z.bernoulli_(0.5)
-    return [*found, y, z, m.nn.functional.rrelu(x, training=True), m.nn.functional.gumbel_softmax(x)]
+    return [*found, y, z, m.nn.functional.rrelu(x, training=True)]

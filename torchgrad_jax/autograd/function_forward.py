@@ -49,16 +49,17 @@ def push_function(ctx: Any, args: Sequence[Any], found: Sequence[Any], outs: Seq
         elif tangent is None or not dtypes.is_float(tangent._aval.dtype):
             raise RuntimeError("Expected both tensor and its forward grad to be floating point or complex")
         else:
-            source = by_input[id(raw)] if id(raw) in by_input else _given_for_memory(out, given) if out._is_view() else None
+            source = by_input[id(raw)] if id(raw) in by_input else _tangent_for_memory(out, args, tangents) if out._is_view() else None
             if source is not None:
                 _check_view(tangent, source)
             set_tangent(out, tangent)
     ctx._saved = keep_tangents_of_saved(ctx._saved or (), ctx.to_save or ())
 
 
-def _given_for_memory(out: Tensor, given: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:
-    """The tangent of the input that a result is a view of; None where it is a view of no input."""
-    return next((g for t, g in given if t._storage is out._storage), None)
+def _tangent_for_memory(out: Tensor, args: Sequence[Any], tangents: dict[int, Tensor]) -> Tensor | None:
+    """The tangent of the input that a result is a view of; None where that has none, and where it is a view of no input."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    return next((tangents.get(i) for i, t in enumerate(tensors) if t._storage is out._storage), None)
 
 
 def _check_view(tangent: Tensor, source: Tensor) -> None:
@@ -78,7 +79,7 @@ def _call_jvp(ctx: Any, args: Sequence[Any], tangents: dict[int, Tensor]) -> tup
         if isinstance(a, Tensor):
             tangent = tangents.get(tensors)
             tensors += 1
-            if tangent is None and ctx.materialize_grads:
+            if tangent is None and ctx.materialize_grads and dtypes.is_float(a._aval.dtype):
                 tangent = zeros_like(a)
         given.append((a, tangent))
     with without_duals(per_thread.recorder):

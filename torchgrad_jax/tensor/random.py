@@ -14,6 +14,7 @@ from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, no_derivative, op,
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.creation import _requiring, _sizes, as_device
+from torchgrad_jax.tensor.duals import seen_tangent, write_tangent, zeros_like
 from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
 from torchgrad_jax.tensor.tensor import Tensor, created
@@ -222,7 +223,8 @@ def _of_number(x: Any, src: Any) -> Any:
 
 def _drawn_of(node: str, made: Tensor, *inputs: Tensor) -> Tensor:
     """The drawn numbers, with PyTorch's node where an input needs a gradient: it gets zeros."""
-    if not (per_thread.recorder.grad_enabled and any(t.requires_grad for t in inputs)):
+    recording = per_thread.recorder.grad_enabled and any(t.requires_grad for t in inputs)
+    if not recording and all(seen_tangent(t) is None for t in inputs):
         return made
     return call("_drawn_of" if len(inputs) == 1 else "_drawn_of_two", *inputs, made, node)
 
@@ -235,6 +237,8 @@ def _fill(t: Tensor, name: str, array: np.ndarray) -> Tensor:
         return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, source))
     check_writable(rec, t)
     overwrite(t, source._value)
+    if seen_tangent(t) is not None:
+        write_tangent(t, zeros_like(t))
     return t
 
 
