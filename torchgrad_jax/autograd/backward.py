@@ -14,6 +14,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.duals import seen_tangent
 from torchgrad_jax.tensor.node import Edge
 from torchgrad_jax.tensor.tensor import Nowhere, Size, Tensor, wrap
 
@@ -276,7 +277,10 @@ def retain_grad(self: Tensor) -> None:
         t = reference()
         if t is not None:
             kept = t._own_extra()
-            kept.grad = wrap(g._read()) if kept.grad is None and g._node is None else g if kept.grad is None else kept.grad + g
+            if kept.grad is not None:
+                kept.grad = kept.grad + g
+            else:
+                kept.grad = wrap(g._read()) if g._node is None and seen_tangent(g) is None else g
 
     node.own_hooks().retain[self._nr] = keep
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torchgrad_jax.autograd.grad_mode import _Mode
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.tensor.dispatch import LEVEL
-from torchgrad_jax.tensor.duals import OPEN, Level, passes, seen_tangent, set_tangent, tangent_of, without_duals
+from torchgrad_jax.tensor.duals import OPEN, Level, seen_tangent, set_tangent, tangent_of, without_duals
 from torchgrad_jax.tensor.node import OpNode, node_class
 from torchgrad_jax.tensor.overrides import Public, guard
 from torchgrad_jax.tensor.storage import PrimalView
@@ -71,14 +71,18 @@ def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> 
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
     if number != _current_level:
-        raise RuntimeError("Invalid level given to _make_dual")
+        raise RuntimeError(
+            "Invalid level given to _make_dual"
+            if number
+            else "Trying to access a forward AD level with an invalid index. This index was either not created or is already deleted."
+        )
     if tangent_of(tensor) is not None:
         raise RuntimeError(
             f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not supported."
         )
     with without_duals(per_thread.recorder):
         dual = _view("view", tensor, tuple(tensor._aval.shape))
-    if passes(per_thread.recorder):
+    if not per_thread.recorder.inference:
         set_tangent(dual, tangent)
     return dual
 

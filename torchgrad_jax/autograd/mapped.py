@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.duals import seen_tangent
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.random import get_rng_state, set_rng_state
 from torchgrad_jax.tensor.shaping import stack
 from torchgrad_jax.tensor.storage import maps
 from torchgrad_jax.tensor.tensor import Tensor, wrap
@@ -24,6 +26,9 @@ LOOKED = (
     "vmap: the value of a tensor was asked for (by item(), bool(), numpy() or printing, or by an operator whose result's shape depends on it), "
     "which inside vmap stands for all of a batch."
 )
+RANDOM = (
+    "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a workaround"
+)
 ESCAPED = "vmap: a tensor that was made inside vmap was used outside of it, where it has no value."
 
 
@@ -31,7 +36,7 @@ def mapped(func: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor], dim
     """The results of `func` for each part of `tensors`, each with the batch as its first dimension.
 
     func: takes tensors and returns a sequence of tensors. dims: the dimension of each tensor that is mapped over, None for none of it; by default
-    the first. RuntimeError where `func` looks at a value, or writes with what is mapped to what is not.
+    the first. RuntimeError where `func` looks at a value, draws random numbers, or writes with what is mapped to what is not.
     """
     axes = [0] * len(tensors) if dims is None else list(dims)
     found, graphs, changed = _at_once(func, tensors, axes)
@@ -71,6 +76,7 @@ def _at_once(
 
     in_axes = tuple(axes)
     maps.append(one)
+    before = get_rng_state()
     try:
         outs, contents = jax.vmap(one, in_axes, 0)(*[jnp.asarray(t._concrete()) for t in tensors])
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, jax.errors.TracerBoolConversionError) as error:
@@ -79,6 +85,9 @@ def _at_once(
         raise RuntimeError(ESCAPED) from error
     finally:
         maps.remove(one)
+    if not np.array_equal(before._concrete(), get_rng_state()._concrete()):
+        set_rng_state(before)
+        raise RuntimeError(RANDOM)
     changed = []
     for i, content in zip(written, contents, strict=True):
         axis: Any = axes[i]

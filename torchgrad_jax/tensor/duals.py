@@ -22,7 +22,7 @@ from torchgrad_jax.runtime.value import constant, is_tracer
 from torchgrad_jax.tensor.dispatch import LEVEL, NO_PLAN, apply, plan_of
 from torchgrad_jax.tensor.inplace import REPEATED, apply_inplace, cast_to, links_between, make_view, repeats
 from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved
-from torchgrad_jax.tensor.saved import keep_as_saved
+from torchgrad_jax.tensor.saved import SUSPENDED, keep_as_saved
 from torchgrad_jax.tensor.storage import Link, PrimalView, View, maps
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -51,12 +51,14 @@ class Level:
 @contextmanager
 def without_duals(rec: Recorder) -> Iterator[None]:
     """Operations in this block pass no tangents on."""
-    level, enabled = rec.flags.get(LEVEL), rec.flags.get("fwd_grad", True)
-    rec.flags[LEVEL], rec.flags["fwd_grad"] = None, False
+    flags = rec.flags
+    outer, suspended = {LEVEL: flags.get(LEVEL), "fwd_grad": flags.get("fwd_grad", True)}, flags.get(SUSPENDED)
+    flags[LEVEL], flags["fwd_grad"], flags[SUSPENDED] = None, False, suspended or outer
     try:
         yield
     finally:
-        rec.flags[LEVEL], rec.flags["fwd_grad"] = level, enabled
+        flags.update(outer)
+        flags[SUSPENDED] = suspended
 
 
 # ---------------------------------------------------------------------- a tensor's tangent
@@ -117,9 +119,7 @@ def set_tangent(t: Tensor, tangent: Tensor) -> None:
         )
     if tangent_of(tangent) is not None:
         raise RuntimeError("Setting a forward grad that itself has a forward gradient at the same level0 is not supported.")
-    if not _same_layout(t, tangent):
-        tangent = _laid_out_like(t, tangent)
-    hold(t, tangent)
+    hold(t, laid_out_alike(t, tangent))
 
 
 def _same_layout(a: Tensor, b: Tensor) -> bool:
@@ -135,13 +135,15 @@ def _memory(t: Tensor) -> tuple[int, int]:
     return t.storage_offset(), (t._value if t._storage is None else t._storage.value).aval.size
 
 
-def _laid_out_like(t: Tensor, tangent: Tensor) -> Tensor:
-    """A copy of `tangent` that lies in its memory as `t` does in its own. RuntimeError where elements of `t` are one place in memory."""
+def laid_out_alike(t: Tensor, tangent: Tensor) -> Tensor:
+    """`tangent`, or a copy of it, that lies in its memory as `t` does in its own. RuntimeError where elements of `t` are one place in memory."""
+    if _same_layout(t, tangent):
+        return tangent
     aval, view = t._aval, t._view
     if view is not None and repeats(view, aval):
         raise RuntimeError(REPEATED)
     with without_duals(per_thread.recorder):
-        if view is None:
+        if view is None or (t.is_contiguous() and _memory(t) == (0, aval.size)):
             return apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,))
         from torchgrad_jax.tensor.creation import full_value
         from torchgrad_jax.tensor.strided import as_strided

@@ -247,13 +247,7 @@ def _docstring(operator: Operator, lead: str) -> str:
 
 def check_out(name: str, tensors: Any) -> None:
     """RuntimeError where autograd would have to follow a write into an `out=` tensor."""
-    rec = per_thread.recorder
-    if rec.rare and rec.flags.get(LEVEL) is not None:
-        from torchgrad_jax.tensor.duals import tangents_of
-
-        if tangents_of(tensors):
-            raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
-    if rec.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+    if per_thread.recorder.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
         )
@@ -319,7 +313,18 @@ def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
             resize(target, value)
         else:
             overwrite(target, value)
+    _refuse_tangents(name, (*targets, *results))
     return out
+
+
+def _refuse_tangents(name: str, tensors: Any) -> None:
+    """NotImplementedError where a result that was written, as PyTorch does first, should have a tangent."""
+    rec = per_thread.recorder
+    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
+        from torchgrad_jax.tensor.duals import tangents_of
+
+        if tangents_of(tensors):
+            raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
 
 
 def resize(target: Tensor, value: Any) -> None:

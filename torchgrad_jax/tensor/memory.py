@@ -150,6 +150,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     shape = as_dims(size)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    if self._extra is not None and self._extra.tangent is not None:
+        raise RuntimeError("cannot resize variables that has a forward grad")
     if any(n < 0 for n in shape):
         raise RuntimeError("numel: integer multiplication overflow")
     if not self.is_contiguous():
@@ -263,6 +265,8 @@ def detach_(self: Tensor) -> Tensor:
     if self._node is not None:
         forget_history(self)
     self._node, self._nr, self._rg = None, 0, False
+    if self._extra is not None:
+        self._extra.tangent = None
     return self
 
 

@@ -190,6 +190,10 @@ def save(rec: Recorder, t: Tensor | None, node: Node, own: bool, holds: bool) ->
     return made
 
 
+# The recorder's flag for those of its flags that say whether operations pass tangents on, as the user has them; while the library itself stops it.
+SUSPENDED = "suspended"
+
+
 class _Itself:
     """In place of a tensor that its pack hook returned as it was, where its own node would hold it."""
 
@@ -211,12 +215,18 @@ def _pack(saved: SavedTensor, t: Tensor, pack: Callable[..., Any], unpack: Calla
     value = saved.value
     assert value is not None
     saved.unpack_hook, saved.kept, saved.value = unpack, None, None
-    version, recording = t._version, rec.grad_enabled
+    version, recording, flags = t._version, rec.grad_enabled, rec.flags
     rec.grad_enabled = False
+    suspended = flags.get(SUSPENDED)
+    if suspended is not None:  # the user's code sees tangents even where the library itself passes none on
+        passing = {name: flags[name] for name in suspended}
+        flags.update(suspended)
     try:
         found = pack(t)
     finally:
         rec.grad_enabled = recording
+        if suspended is not None:
+            flags.update(passing)
     saved.packed = (_Itself(t, value, saved) if holds and found is t else found,)
     if t._version != version:
         raise RuntimeError(

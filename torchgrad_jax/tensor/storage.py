@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 
@@ -320,25 +320,26 @@ def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link,
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:
     """The view's content, given the base's."""
-    call = call or _recorded(rec)
+    call = call or partial(_recorded, rec)
     for link in links:
         value = call(link.read, (value, *link.numbers))
     return value
 
 
-def _recorded(rec: Recorder) -> Any:
-    if not maps:
-        return partial(record, rec)
-    from torchgrad_jax.tensor.dispatch import call_values
+def _recorded(rec: Recorder, bound: Any, operands: tuple[Any, ...]) -> Any:
+    try:
+        return record(rec, bound, operands)
+    except TracedInput:
+        from torchgrad_jax.tensor.dispatch import call_values
 
-    return call_values
+        return call_values(bound, operands)
 
 
 def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, call: Any = None) -> Any:
     """The base's content after `new` was written to the view."""
     if not links:  # a tensor that was given other memory, all of which it is
         return new
-    call = call or _recorded(rec)
+    call = call or partial(_recorded, rec)
     parents = [base]
     for link in links[:-1]:
         parents.append(call(link.read, (parents[-1], *link.numbers)))

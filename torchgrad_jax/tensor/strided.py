@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import constant
-from torchgrad_jax.tensor.dispatch import result
+from torchgrad_jax.tensor.dispatch import LEVEL, result
 from torchgrad_jax.tensor.inplace import REPEATING, place_view, writer
 from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers
 from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase
@@ -42,7 +42,14 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     if rec.grad_enabled and input.requires_grad:
         links = links_between(base._view, made)
         node = ViewOfBase(rec, links, base, value.aval) if base is input else StridedOfView(rec, links, input, value.aval)
-    return place_view(result(value, node, 0), made, storage)
+    out = place_view(result(value, node, 0), made, storage)
+    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
+        from torchgrad_jax.tensor.duals import hold, laid_out_alike, tangent_of
+
+        tangent = tangent_of(input)
+        if tangent is not None:  # it lies in its memory as the input does in its own
+            hold(out, as_strided(laid_out_alike(input, tangent), size, stride, offset))
+    return out
 
 
 def check_strides(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
