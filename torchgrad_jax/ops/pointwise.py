@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing
+from torchgrad_jax.ops.reduction import wide
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -234,7 +235,8 @@ def pow_tensor(x: Any, y: Any) -> Any:
 
 
 def _float_unary(name: str, function: Any, gradient: Any, doc: str, **options: Any) -> Any:
-    function_of_array = lambda x: function(x)  # noqa: E731 - a fresh function object carries the docstring
+    # In half precision each of the steps that XLA makes of a function would be rounded.
+    function_of_array = lambda x: function(wide(x)).astype(x.dtype)  # noqa: E731 - a fresh function object carries the docstring
     function_of_array.__doc__ = doc
     return op(f"{name}(Tensor self)", promote="float", **{"inplace": True, **options}, grads={"self": gradient})(function_of_array)
 
