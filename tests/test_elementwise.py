@@ -116,3 +116,14 @@ def test_a_rounding_mode_that_is_given_is_in_the_name_of_the_node():
 def test_integers_of_a_recorded_program_are_not_divided_by_zero():
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         tj.div(tj.arange(3) + 1, (tj.arange(3) + 1) - 1, rounding_mode="floor").tolist()
+
+
+def test_half_precision_is_rounded_once():
+    found = []
+    for m in (tj, torch):
+        x = m.linspace(-6, 6, 40).to(m.bfloat16).reshape(8, 5)
+        y = m.tensor(0.7, dtype=m.bfloat16, requires_grad=True)
+        summed = m.autograd.grad((x.abs() * y).float().sum(), y)[0]
+        found.append([t.float().tolist() for t in (m.sigmoid(x), m.asinh(x), m.log2(x.abs()), summed)])
+    for ours, theirs in zip(*found, strict=True):
+        assert np.allclose(ours, theirs, rtol=8e-3)
