@@ -67,7 +67,7 @@ CALLS = {
         grads(m.maximum, [math.nan, 1.0, 2.0], [1.0, math.nan, 2.0]); grads(m.minimum, [math.nan, 1.0, 2.0], [1.0, math.nan, 2.0])
         grads(m.atan2, [0.0, 1.0], [0.0, -1.0]); grads(m.abs, [0.0, math.nan, -1.0]); grads(m.digamma, [math.inf, 0.5])
         grads(m.acosh, [-0.5 - 0.3j, 2j])
-        grads(m.nextafter, [0.0, 1.0], [0.0, 2.0])
+        grads(m.nextafter, [0.0, 1.0], [0.0, 2.0]); grads(m.lerp, [1.0 + 2j], [2.0 - 1j], [0.3 + 0.4j]); second(m.lgamma, [-1.3, -0.2, 0.4, 3.0])
     """,
 }
 
@@ -77,8 +77,13 @@ def outcome(m, call):
         leaves = [m.tensor(d, requires_grad=True) for d in data]
         return m.autograd.grad(function(*leaves).abs().sum(), leaves)
 
+    def second(function, data):
+        x = m.tensor(data, dtype=m.float64, requires_grad=True)
+        return m.autograd.grad(m.autograd.grad(function(x).sum(), x, create_graph=True)[0].sum(), x)
+
     names = {
-        "m": m, "math": math, "grads": grads, "f": m.tensor([1.5, -2.0, 0.5]), "i": m.tensor([1, 2, -3]), "b": m.tensor([True, False, True]),
+        "m": m, "math": math, "grads": grads, "second": second,
+        "f": m.tensor([1.5, -2.0, 0.5]), "i": m.tensor([1, 2, -3]), "b": m.tensor([True, False, True]),
         "c": m.tensor([1 + 2j, -1j, 0.5]), "s": m.tensor(2.5), "z": m.tensor([0.0, -0.0, math.inf, -math.inf, math.nan]),
     }  # fmt: skip
     try:

@@ -138,7 +138,7 @@ def square(x: Any) -> Any:
 @kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 * tensor2."""
-    return x + value * a * b
+    return (wide(x) + wide(value) * wide(a) * wide(b)).astype(x.dtype)
 
 
 @op(
@@ -149,7 +149,7 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 )  # fmt: skip
 def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 / tensor2."""
-    return x + value * (a / b)
+    return (wide(x) + wide(value) * (wide(a) / wide(b))).astype(x.dtype)
 
 
 # ---------------------------------------------------------------------- arithmetic with a number within PyTorch's own functions

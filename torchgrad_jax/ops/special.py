@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -156,8 +157,10 @@ def logaddexp2(x: Any, y: Any) -> Any:
 @kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
+    kind = x.dtype
+    x, end, weight = wide(x), wide(end), wide(weight)
     near = jnp.abs(weight) < 0.5
-    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight))
+    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight)).astype(kind)
 
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
@@ -166,11 +169,11 @@ def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
             raise RuntimeError(f"expected dtype {dtypes.of(np.dtype(x.dtype)).word} for `{label}` but got dtype {dtypes.of(np.dtype(a.dtype)).word}")
 
 
-_LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight), "end": lambda grad, weight: grad * weight}
+_LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": lambda grad, weight: grad * weight.conj()}
 op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
 op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", method=False, toplevel=False, node="LerpBackward1",
-   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self)})(_lerp)  # fmt: skip
+   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- x log y
@@ -214,8 +217,13 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
 
 
 @kernel("digamma", "c")
+@jax.custom_jvp
 def _digamma(x: Any) -> Any:
     return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
+
+
+# JAX's own derivative is not exact for negative numbers.
+_digamma.__wrapped__.defjvps(lambda tangent, _, x: tangent * polygamma(x, 1))
 
 
 def polygamma(x: Any, n: int) -> Any:
