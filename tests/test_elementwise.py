@@ -68,6 +68,7 @@ CALLS = {
         grads(m.atan2, [0.0, 1.0], [0.0, -1.0]); grads(m.abs, [0.0, math.nan, -1.0]); grads(m.digamma, [math.inf, 0.5])
         grads(m.acosh, [-0.5 - 0.3j, 2j])
         grads(m.nextafter, [0.0, 1.0], [0.0, 2.0]); grads(m.lerp, [1.0 + 2j], [2.0 - 1j], [0.3 + 0.4j]); second(m.lgamma, [-1.3, -0.2, 0.4, 3.0])
+        grads(m.remainder, [[5.5], [-3.0]], [2.0, -0.7]); grads(m.digamma, [-1.4, -0.6, 0.3]); m.logaddexp(c * 3j + 5, c - 8j)
     """,
 }
 

@@ -49,6 +49,11 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return jnp.where(y == 0, x / y, down).astype(x.dtype)
 
 
+def _alike(grad: Any, *operands: Any) -> Any:
+    """Saved operands as the operation took them: of one shape and dtype."""
+    return jnp.broadcast_arrays(*[convert(x, np.dtype(grad.dtype)) for x in operands])
+
+
 def _without_zeros(function: Any, x: Any, y: Any) -> Any:
     """The function where the divisor is not 0, and whether it is 0 somewhere."""
     zero = (y == 0).any().astype(np.int64)
@@ -89,7 +94,7 @@ _declare_division(
 )  # fmt: skip
 _declare_division(
     "remainder", "remainder_cpu", _remainder, {"_number": "RemainderBackward0", "_tensor": "RemainderBackward1", "_reflected": NOT_IMPLEMENTED},
-    {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(self, other)}, "The remainder with the divisor's sign.",
+    {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(*_alike(grad, self, other))}, "The remainder with the divisor's sign.",
 )  # fmt: skip
 _declare_division(
     "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, {n: no_derivative("floor_divide") for n in ("self", "other")},
@@ -142,6 +147,10 @@ def hypot(x: Any, y: Any) -> Any:
 @kernel("logaddexp_cpu", "biu")
 def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(self) + exp(other)), without overflow."""
+    if x.dtype.kind == "c":  # the imaginary part stays the larger operand's
+        first = x.real >= y.real
+        large, small = jnp.where(first, x, y), jnp.where(first, y, x)
+        return large + lax.log1p(lax.exp(small - large))
     return jnp.logaddexp(x, y)
 
 
@@ -231,10 +240,18 @@ def polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
     if n == 1:
-        infinite = x == jnp.inf
-        return jnp.where(infinite, 0, _zeta(jnp.full_like(x, 2), jnp.where(infinite, 1, x))).astype(x.dtype)
+        return _trigamma(x)
     sign = 1.0 if n % 2 else -1.0
     return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
+
+
+def _trigamma(x: Any) -> Any:
+    """The derivative of digamma: below 1/2 by its reflection at 1/2."""
+    below, infinite = x < 0.5, x == jnp.inf
+    right = jnp.where(infinite, 1, jnp.where(below, 1 - x, x))
+    right = jnp.where(infinite, 0, special.zeta(jnp.full_like(x, 2), right))
+    sine = jnp.sin(jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x)))
+    return jnp.where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
 
 
 def _zeta(x: Any, q: Any) -> Any:
