@@ -440,7 +440,11 @@ def _bitwise(name: str, function: Any, doc: str) -> None:
         return function(x, y)
 
     bitwise.__doc__ = doc
-    op(f"{name}(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False)(bitwise)
+    def refuse_numbers(x: Any, y: Any) -> None:
+        if isinstance(x, type) and isinstance(y, type):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got ({x.__name__}, {y.__name__})")
+
+    op(f"{name}(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False, validate=refuse_numbers)(bitwise)
 
 
 _bitwise("bitwise_and", lax.bitwise_and, "The bits set in both.")

@@ -562,7 +562,7 @@ def _two_reals(name: str) -> Any:
     return validate
 
 
-@op("complex(Tensor real, Tensor imag)", method=False, promote="common", validate=_two_reals("complex"),
+@op("complex(Tensor real, Tensor imag)", method=False, out="same", promote="common", validate=_two_reals("complex"),
     grads={"real": lambda grad: grad.real, "imag": lambda grad: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
@@ -570,7 +570,7 @@ def complex_(x: Any, y: Any) -> Any:
 
 
 @op(
-    "polar(Tensor abs, Tensor angle)", method=False, promote="common", validate=_two_reals("polar"),
+    "polar(Tensor abs, Tensor angle)", method=False, out="same", promote="common", validate=_two_reals("polar"),
     grads={"abs": lambda grad, angle: grad.real * lax.cos(angle) + grad.imag * lax.sin(angle),
            "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
 )  # fmt: skip
