@@ -47,7 +47,8 @@ CALLS = {
         m.logit(f, eps=0.6); m.allclose(f, 2); m.allclose(f, m.ones(2)); m.isclose(f, f, rtol=-1); m.equal(f, 2); m.masked_fill(f, b, 1j)
     """,
     "numbers where tensors belong": """
-        f.logical_and_(2); m.logical_xor(f, 1); i.lcm_(2); f.igammac_(2); m.atan2(f, 1.0); m.hypot(f, 2); m.positive(1.5); m.real(1.5)
+        f.logical_and_(2); m.logical_xor(f, 1); i.lcm_(2); f.igammac_(2); m.atan2(f, 1.0); m.hypot(f, 2); m.positive(1.5); m.real(1.5); m.bitwise_and(2, 3); m.remainder(2, 3)
+        m.complex(f, f, out=m.zeros(3, dtype=m.complex128))
     """,
     "kinds that have no kernel": """
         m.round(b); m.round(i, decimals=1); m.floor(c); m.erf(c); m.digamma(c); m.logit(c); m.hypot(i, i); m.logaddexp(i, i); m.atan2(c, c)
@@ -67,7 +68,8 @@ CALLS = {
         grads(m.maximum, [math.nan, 1.0, 2.0], [1.0, math.nan, 2.0]); grads(m.minimum, [math.nan, 1.0, 2.0], [1.0, math.nan, 2.0])
         grads(m.atan2, [0.0, 1.0], [0.0, -1.0]); grads(m.abs, [0.0, math.nan, -1.0]); grads(m.digamma, [math.inf, 0.5])
         grads(m.acosh, [-0.5 - 0.3j, 2j])
-        grads(m.nextafter, [0.0, 1.0], [0.0, 2.0])
+        grads(m.nextafter, [0.0, 1.0], [0.0, 2.0]); grads(m.lerp, [1.0 + 2j], [2.0 - 1j], [0.3 + 0.4j]); second(m.lgamma, [-1.3, -0.2, 0.4, 3.0])
+        grads(m.remainder, [[5.5], [-3.0]], [2.0, -0.7]); grads(m.digamma, [-1.4, -0.6, 0.3]); m.logaddexp(c * 3j + 5, c - 8j)
     """,
 }
 
@@ -77,8 +79,13 @@ def outcome(m, call):
         leaves = [m.tensor(d, requires_grad=True) for d in data]
         return m.autograd.grad(function(*leaves).abs().sum(), leaves)
 
+    def second(function, data):
+        x = m.tensor(data, dtype=m.float64, requires_grad=True)
+        return m.autograd.grad(m.autograd.grad(function(x).sum(), x, create_graph=True)[0].sum(), x)
+
     names = {
-        "m": m, "math": math, "grads": grads, "f": m.tensor([1.5, -2.0, 0.5]), "i": m.tensor([1, 2, -3]), "b": m.tensor([True, False, True]),
+        "m": m, "math": math, "grads": grads, "second": second,
+        "f": m.tensor([1.5, -2.0, 0.5]), "i": m.tensor([1, 2, -3]), "b": m.tensor([True, False, True]),
         "c": m.tensor([1 + 2j, -1j, 0.5]), "s": m.tensor(2.5), "z": m.tensor([0.0, -0.0, math.inf, -math.inf, math.nan]),
     }  # fmt: skip
     try:
@@ -116,3 +123,14 @@ def test_a_rounding_mode_that_is_given_is_in_the_name_of_the_node():
 def test_integers_of_a_recorded_program_are_not_divided_by_zero():
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         tj.div(tj.arange(3) + 1, (tj.arange(3) + 1) - 1, rounding_mode="floor").tolist()
+
+
+def test_half_precision_is_rounded_once():
+    found = []
+    for m in (tj, torch):
+        x = m.linspace(-6, 6, 40).to(m.bfloat16).reshape(8, 5)
+        y = m.tensor(0.7, dtype=m.bfloat16, requires_grad=True)
+        summed = m.autograd.grad((x.abs() * y).float().sum(), y)[0]
+        found.append([t.float().tolist() for t in (m.sigmoid(x), m.asinh(x), m.log2(x.abs()), summed)])
+    for ours, theirs in zip(*found, strict=True):
+        assert np.allclose(ours, theirs, rtol=8e-3)

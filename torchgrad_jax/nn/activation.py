@@ -326,7 +326,8 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 _MISSING: Any = object()
 
 
-def _toplevel(name: str) -> Any:
+def along_dim(name: str) -> Any:
+    """`softmax` or `log_softmax` as `torch` and `torch.special` have it: a function of its own for each."""
     def call(input: Tensor, dim: Any = _MISSING, dtype: Any = None, *, out: Any = None) -> Tensor:
         if dim is _MISSING:
             raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
@@ -342,7 +343,7 @@ def _toplevel(name: str) -> Any:
     return call
 
 
-_SOFTMAX = {"softmax": _toplevel("softmax"), "log_softmax": _toplevel("log_softmax")}
+_SOFTMAX = {"softmax": along_dim("softmax"), "log_softmax": along_dim("log_softmax")}
 TOPLEVEL: dict[str, Any] = {
     **_SOFTMAX, "celu": celu, "celu_": celu_, "hardshrink": hardshrink, "prelu": prelu, "rrelu": rrelu, "rrelu_": rrelu_,
     "selu": selu, "selu_": selu_, "threshold": threshold, "threshold_": threshold_,

@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing
+from torchgrad_jax.ops.reduction import wide
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -137,7 +138,7 @@ def square(x: Any) -> Any:
 @kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 * tensor2."""
-    return x + value * a * b
+    return (wide(x) + wide(value) * wide(a) * wide(b)).astype(x.dtype)
 
 
 @op(
@@ -148,7 +149,7 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 )  # fmt: skip
 def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 / tensor2."""
-    return x + value * (a / b)
+    return (wide(x) + wide(value) * (wide(a) / wide(b))).astype(x.dtype)
 
 
 # ---------------------------------------------------------------------- arithmetic with a number within PyTorch's own functions
@@ -234,7 +235,8 @@ def pow_tensor(x: Any, y: Any) -> Any:
 
 
 def _float_unary(name: str, function: Any, gradient: Any, doc: str, **options: Any) -> Any:
-    function_of_array = lambda x: function(x)  # noqa: E731 - a fresh function object carries the docstring
+    # In half precision each of the steps that XLA makes of a function would be rounded.
+    function_of_array = lambda x: function(wide(x)).astype(x.dtype)  # noqa: E731 - a fresh function object carries the docstring
     function_of_array.__doc__ = doc
     return op(f"{name}(Tensor self)", promote="float", **{"inplace": True, **options}, grads={"self": gradient})(function_of_array)
 
@@ -438,7 +440,11 @@ def _bitwise(name: str, function: Any, doc: str) -> None:
         return function(x, y)
 
     bitwise.__doc__ = doc
-    op(f"{name}(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False)(bitwise)
+    def refuse_numbers(x: Any, y: Any) -> None:
+        if isinstance(x, type) and isinstance(y, type):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got ({x.__name__}, {y.__name__})")
+
+    op(f"{name}(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False, validate=refuse_numbers)(bitwise)
 
 
 _bitwise("bitwise_and", lax.bitwise_and, "The bits set in both.")

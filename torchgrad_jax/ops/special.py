@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -48,6 +49,11 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return jnp.where(y == 0, x / y, down).astype(x.dtype)
 
 
+def _alike(grad: Any, *operands: Any) -> Any:
+    """Saved operands as the operation took them: of one shape and dtype."""
+    return jnp.broadcast_arrays(*[convert(x, np.dtype(grad.dtype)) for x in operands])
+
+
 def _without_zeros(function: Any, x: Any, y: Any) -> Any:
     """The function where the divisor is not 0, and whether it is 0 somewhere."""
     zero = (y == 0).any().astype(np.int64)
@@ -88,7 +94,7 @@ _declare_division(
 )  # fmt: skip
 _declare_division(
     "remainder", "remainder_cpu", _remainder, {"_number": "RemainderBackward0", "_tensor": "RemainderBackward1", "_reflected": NOT_IMPLEMENTED},
-    {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(self, other)}, "The remainder with the divisor's sign.",
+    {"self": SAME, "other": lambda grad, self, other: -grad * _floor_divide(*_alike(grad, self, other))}, "The remainder with the divisor's sign.",
 )  # fmt: skip
 _declare_division(
     "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, {n: no_derivative("floor_divide") for n in ("self", "other")},
@@ -141,6 +147,10 @@ def hypot(x: Any, y: Any) -> Any:
 @kernel("logaddexp_cpu", "biu")
 def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(self) + exp(other)), without overflow."""
+    if x.dtype.kind == "c":  # the imaginary part stays the larger operand's
+        first = x.real >= y.real
+        large, small = jnp.where(first, x, y), jnp.where(first, y, x)
+        return large + lax.log1p(lax.exp(small - large))
     return jnp.logaddexp(x, y)
 
 
@@ -156,8 +166,10 @@ def logaddexp2(x: Any, y: Any) -> Any:
 @kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
+    kind = x.dtype
+    x, end, weight = wide(x), wide(end), wide(weight)
     near = jnp.abs(weight) < 0.5
-    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight))
+    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight)).astype(kind)
 
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
@@ -166,11 +178,11 @@ def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
             raise RuntimeError(f"expected dtype {dtypes.of(np.dtype(x.dtype)).word} for `{label}` but got dtype {dtypes.of(np.dtype(a.dtype)).word}")
 
 
-_LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight), "end": lambda grad, weight: grad * weight}
+_LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": lambda grad, weight: grad * weight.conj()}
 op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
 op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", method=False, toplevel=False, node="LerpBackward1",
-   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self)})(_lerp)  # fmt: skip
+   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- x log y
@@ -214,8 +226,13 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
 
 
 @kernel("digamma", "c")
+@jax.custom_jvp
 def _digamma(x: Any) -> Any:
     return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
+
+
+# JAX's own derivative is not exact for negative numbers.
+_digamma.__wrapped__.defjvps(lambda tangent, _, x: tangent * polygamma(x, 1))
 
 
 def polygamma(x: Any, n: int) -> Any:
@@ -223,10 +240,18 @@ def polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return _digamma(x)
     if n == 1:
-        infinite = x == jnp.inf
-        return jnp.where(infinite, 0, _zeta(jnp.full_like(x, 2), jnp.where(infinite, 1, x))).astype(x.dtype)
+        return _trigamma(x)
     sign = 1.0 if n % 2 else -1.0
     return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
+
+
+def _trigamma(x: Any) -> Any:
+    """The derivative of digamma: below 1/2 by its reflection at 1/2."""
+    below, infinite = x < 0.5, x == jnp.inf
+    right = jnp.where(infinite, 1, jnp.where(below, 1 - x, x))
+    right = jnp.where(infinite, 0, special.zeta(jnp.full_like(x, 2), right))
+    sine = jnp.sin(jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x)))
+    return jnp.where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
 
 
 def _zeta(x: Any, q: Any) -> Any:
@@ -537,7 +562,7 @@ def _two_reals(name: str) -> Any:
     return validate
 
 
-@op("complex(Tensor real, Tensor imag)", method=False, promote="common", validate=_two_reals("complex"),
+@op("complex(Tensor real, Tensor imag)", method=False, out="same", promote="common", validate=_two_reals("complex"),
     grads={"real": lambda grad: grad.real, "imag": lambda grad: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
@@ -545,7 +570,7 @@ def complex_(x: Any, y: Any) -> Any:
 
 
 @op(
-    "polar(Tensor abs, Tensor angle)", method=False, promote="common", validate=_two_reals("polar"),
+    "polar(Tensor abs, Tensor angle)", method=False, out="same", promote="common", validate=_two_reals("polar"),
     grads={"abs": lambda grad, angle: grad.real * lax.cos(angle) + grad.imag * lax.sin(angle),
            "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
 )  # fmt: skip

@@ -52,7 +52,7 @@ def _division(name: str, a: Any, b: Any) -> Any:
 def _divide(name: str, doc: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def function(input: Any, other: Any, *, out: Any = None) -> Tensor:
         other = _operand(name, other)
-        if name == "fmod":
+        if name == "fmod" or not isinstance(other, Tensor):
             _only_tensors(name, input)
         made = apply(_division(name, input, other), (input, other))
         return made if out is None else write_out(name, out, made)
