@@ -195,8 +195,14 @@ def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, ru
 # ---------------------------------------------------------------------- by a norm
 
 
+def _norm_dims(x: Any, dim: tuple[int, ...]) -> tuple[int, ...]:
+    """Dimensions of which a 0-dim tensor has none, though PyTorch lets it be asked for one."""
+    return (dim or tuple(range(x.ndim))) if x.ndim else ()
+
+
 def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
     """The norm's gradient; 0 where the norm is 0."""
+    dim = _norm_dims(self, dim)
     x, n = wide(self), wide(result)
     magnitude = jnp.abs(x)
     safe = jnp.where(n == 0, jnp.ones_like(n), n)
@@ -224,6 +230,7 @@ def _floating_norm(self: Any, p: float, dim: Any) -> None:
     grads={"self": _norm_grad})  # fmt: skip
 def norm_kept(x: Any, p: float, dim: tuple[int, ...]) -> Any:
     """The p-norm over `dim`, kept with size 1."""
+    dim = _norm_dims(x, dim)
     a = jnp.abs(wide(x))
     if p == 0:
         n = jnp.sum((a != 0).astype(a.dtype), axis=dim, keepdims=True)
