@@ -204,6 +204,8 @@ def _check_windows(
         shown = " ".join(f"kernel_{axis}: {k}" for axis, k in zip(axes, weight.shape[2:], strict=True))
         raise RuntimeError(f"kernel size should be greater than zero, but got {shown}")
     if 0 in dilation:
+        if x.dtype == np.float32 and not transposed:  # PyTorch has another kernel for these
+            raise RuntimeError("non-positive dilation is not supported")
         shown = ", ".join(f"dilation_{axis}: {d}" for axis, d in zip(axes, dilation, strict=True)) if transposed else list(dilation)
         raise RuntimeError(f"dilation should be greater than zero, but got {shown}")
     if transposed:

@@ -200,6 +200,14 @@ def _norm_dims(x: Any, dim: tuple[int, ...]) -> tuple[int, ...]:
     return (dim or tuple(range(x.ndim))) if x.ndim else ()
 
 
+def _direction(x: Any) -> Any:
+    """x / |x|, 0 at 0: the sign, whose derivative JAX takes to be 0 for complex numbers too."""
+    if x.dtype.kind != "c":
+        return jnp.sign(x)
+    magnitude = jnp.abs(x)
+    return jnp.where(magnitude == 0, 0, x / jnp.where(magnitude == 0, 1, magnitude))
+
+
 def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
     """The norm's gradient; 0 where the norm is 0."""
     dim = _norm_dims(self, dim)
@@ -210,13 +218,13 @@ def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
         return jnp.zeros_like(x)
     if abs(p) == float("inf"):
         hit = (magnitude == n).astype(n.dtype)
-        return wide(grad) * jnp.sign(x) * hit / jnp.sum(hit, axis=dim, keepdims=True)
+        return wide(grad) * _direction(x) * hit / jnp.sum(hit, axis=dim, keepdims=True)
     if p == 1:
-        return wide(grad) * jnp.sign(x)
+        return wide(grad) * _direction(x)
     if p == 2:
         return jnp.where(n == 0, 0, x * (wide(grad) / safe))
     kept = jnp.where(magnitude == 0, jnp.ones_like(magnitude), magnitude)
-    power = jnp.where(magnitude == 0, 0, jnp.sign(x) * kept ** (p - 1))
+    power = jnp.where(magnitude == 0, 0, _direction(x) * kept ** (p - 1))
     return jnp.where(n == 0, 0, power * (wide(grad) / safe ** (p - 1)))
 
 
