@@ -358,6 +358,7 @@ def test_batch_norm_of_half_precision() -> None:
 @batched
 def test_batch_norm_of_nothing() -> None:
     compare(lambda t, f, x: f.batch_norm(x, t.zeros(4), t.ones(4), training=True), np.zeros((0, 4)), second=False)
+    compare(lambda t, f, x: f.batch_norm(x, t.zeros(0), t.ones(0)), np.zeros(0), second=False)
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 5), (3, 4, 2, 2)])
@@ -386,6 +387,9 @@ def test_normalize() -> None:
     compare(lambda t, f, x: f.normalize(x, dim=(0, -1)), normal(3, 4))
     compare(lambda t, f, x: f.normalize(x, dim=0, eps=5.0), normal(3, 4))
     compare(lambda t, f, x: f.normalize(x), np.array([[0.0, 0.0], [1.0, 2.0]]), second=False)
+    compare(lambda t, f, x: f.normalize(x, 1.2, 0), normal())
+    for p in (1.0, 0.5):  # the sign of a complex number has a derivative
+        compare(lambda t, f, x, p=p: f.normalize(x, p), normal(3, 4) + 1j * normal(3, 4, seed=1), dtype="complex128")
 
 
 # ---------------------------------------------------------------------- linear

@@ -81,6 +81,8 @@ def _convolutions():
         case(f"{transpose} options", lambda F, x, w, n=transpose: getattr(F, n)(x, w, None, 2, 1, 1), x, wt)
         case(f"{transpose} groups", lambda F, x, w, n=transpose: getattr(F, n)(x, w, None, 2, 0, 0, 2, 2), x, wt)
         case(f"{transpose} output padding", lambda F, x, w, n=transpose: getattr(F, n)(x, w, None, 1, 0, 1, 1, 2), x, wt)
+    case("conv_transpose2d large output padding", lambda F, x, w: F.conv_transpose2d(x, w, None, (3, 2), (1, 2), (2, 3), 2, 4), f8(1, 2, 3, 4),
+         f8(2, 1, 3, 4))  # fmt: skip
     case("conv2d pair", lambda F, x, w: F.conv2d(x, w, stride=(2, 1), padding=(0, 1), dilation=(1, 2)), f8(1, 2, 7, 8), f8(3, 2, 3, 2))
     case("conv2d small cnn", lambda F, x, w: F.conv2d(x, w, padding=1), f8(2, 16, 14, 14), f8(32, 16, 3, 3))
     case("unfold", lambda F, x: F.unfold(x, (2, 3), dilation=(1, 2), padding=1, stride=(2, 1)), f8(2, 3, 6, 7))
@@ -352,6 +354,14 @@ ERRORS = {
     "conv strides": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 3, 3, 3), stride=(1, 2, 3)),
     "conv padding": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 3, 3, 3), padding=-1),
     "conv dilation": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 3, 3, 3), dilation=0),
+    "conv dilation negative": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 2, 3, 3), dilation=-1),
+    "conv weight matrix": lambda F: F.conv1d(t(F.T, 2, 3, 8), t(F.T, 4, 3)),
+    "conv same dims": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 3, 3), padding="same"),
+    "conv no kernel": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8, dtype="float64"), t(F.T, 4, 3, 0, 3, dtype="float64")),
+    "conv_transpose dilation": lambda F: F.conv_transpose2d(t(F.T, 2, 3, 8, 8, dtype="float64"), t(F.T, 3, 4, 3, 3, dtype="float64"), dilation=0),
+    "conv_transpose padding": lambda F: F.conv_transpose2d(t(F.T, 2, 3, 8, 8, dtype="float64"), t(F.T, 3, 4, 3, 3, dtype="float64"), padding=9),
+    "conv_transpose negative": lambda F: F.conv_transpose2d(t(F.T, 2, 3, 8, 8), t(F.T, 3, 4, 3, 3), output_padding=-1),
+    "conv dilation float64": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8, dtype="float64"), t(F.T, 4, 3, 3, 3, dtype="float64"), dilation=(1, 0)),
     "conv groups": lambda F: F.conv2d(t(F.T, 2, 4, 8, 8), t(F.T, 3, 2, 3, 3), groups=2),
     "conv no groups": lambda F: F.conv2d(t(F.T, 2, 4, 8, 8), t(F.T, 3, 2, 3, 3), groups=0),
     "conv dtype": lambda F: F.conv2d(t(F.T, 2, 3, 8, 8), t(F.T, 4, 3, 3, 3, dtype="float64")),
@@ -378,6 +388,14 @@ ERRORS = {
     "max_pool stride": lambda F: F.max_pool2d(t(F.T, 1, 1, 8, 8), 2, stride=0),
     "max_pool1d stride": lambda F: F.max_pool1d(t(F.T, 1, 1, 8), 2, stride=0),
     "max_pool dilation": lambda F: F.max_pool2d(t(F.T, 1, 1, 8, 8), 2, dilation=0),
+    "max_pool kernel 0": lambda F: F.max_pool2d(t(F.T, 0, 1, 9), 0, padding=-1),
+    "max_pool stride and padding": lambda F: F.max_pool2d(t(F.T, 0, 1, 9), 2, stride=-1, padding=4),
+    "max_pool1d indices": lambda F: F.max_pool1d(t(F.T, 1, 1, 8), 2, padding=2, return_indices=True),
+    "max_pool1d empty": lambda F: F.max_pool1d(t(F.T, 0, 10), 1),
+    "adaptive_avg_pool as many": lambda F: F.adaptive_avg_pool2d(t(F.T, 3, 3), (2, 2)),
+    "adaptive_avg_pool1d sizes": lambda F: F.adaptive_avg_pool1d(t(F.T, 1, 3, 3), ()),
+    "adaptive_max_pool none": lambda F: F.adaptive_max_pool2d(t(F.T, 1, 3, 3), None),
+    "embedding number": lambda F: F.embedding(i(F.T, [1]), t(F.T)),
     "max_pool bool": lambda F: F.max_pool2d(t(F.T, 1, 1, 4, 4) > 0, 2),
     "max_pool1d int": lambda F: F.max_pool1d(i(F.T, [[[1, 2, 3]]]), 2),
     "max_pool channels": lambda F: F.max_pool2d(t(F.T, 1, 0, 4, 4), 2),
@@ -525,6 +543,25 @@ def test_different_sizes_warn():
             functions.kl_div(t(functions.T, 3, 4), t(functions.T, 3, 4).abs())
         with pytest.warns(UserWarning, match="please use reduction='sum' instead"):
             functions.mse_loss(t(functions.T, 3), t(functions.T, 3), size_average=False)
+
+
+def test_results_written_to_a_given_tensor():
+    def check(F):
+        image = t(F.T, 1, 2, 4, 4)
+        calls = {
+            "gelu": (image,), "softplus": (image,), "logsigmoid": (image,), "hardshrink": (image,), "softshrink": (image,),
+            "linear": (image, t(F.T, 3, 4)), "avg_pool2d": (image, 2), "avg_pool3d": (image, 2),
+        }  # fmt: skip
+        functions = torch.nn.functional if F.T is torch else ours.nn.functional
+        for name, arguments in calls.items():
+            out = F.T.empty(0)
+            assert getattr(functions, name)(*arguments, out=out) is out
+            yield out
+            with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+                getattr(functions, name)(arguments[0].clone().requires_grad_(), *arguments[1:], out=out)
+
+    for a, b in zip(check(MINE), check(THEIRS), strict=True):
+        np.testing.assert_allclose(host(a), host(b), rtol=1e-5, atol=1e-6)
 
 
 def test_embedding_renormalizes_in_place():

@@ -15,6 +15,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply, unary
+from torchgrad_jax.tensor.gathering import with_out
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import reshape
@@ -161,12 +162,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return apply(_PRELU, (input, weight))
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input where its magnitude is above `lambd`, else 0."""
-    return _call("hardshrink", input, (float(lambd),))
+    return with_out("hardshrink", out, _call("hardshrink", input, (float(lambd),)))
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input brought `lambd` nearer to 0, and 0 where it is nearer than that. RuntimeError for a negative `lambd`."""
     expect_tensor("softshrink", input)
     if lambd < 0 and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
@@ -174,7 +175,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
         raise RuntimeError(
             f"lambda must be in range [0, {largest:g}] for input dtype {dtypes.of(input._aval.dtype).title}, but found {lambd:g}"
         )  # fmt: skip
-    return _call("softshrink", input, (float(lambd),))
+    return with_out("softshrink", out, _call("softshrink", input, (float(lambd),)))
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -228,12 +229,12 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return celu(input, alpha, True)
 
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none", *, out: Tensor | None = None) -> Tensor:
     """input times the normal distribution function of it; `approximate` "tanh" for the approximation (Hendrycks and Gimpel 2016)."""
     expect_tensor("gelu", input)
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return _call("gelu", input, (approximate,))
+    return with_out("gelu", out, _call("gelu", input, (approximate,)))
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -246,14 +247,14 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return _call("mish", input, (), inplace)
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out: Tensor | None = None) -> Tensor:
     """log(1 + exp(beta * input)) / beta; the input itself where beta * input is above `threshold`."""
-    return _call("softplus", input, (float(beta), float(threshold)))
+    return with_out("softplus", out, _call("softplus", input, (float(beta), float(threshold))))
 
 
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(input))."""
-    return _call("log_sigmoid", input)
+    return with_out("log_sigmoid", out, _call("log_sigmoid", input))
 
 
 def softsign(input: Tensor) -> Tensor:

@@ -47,8 +47,11 @@ def _convolve(
             f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but got input of size: {list(input._aval.shape)}"
         )
     dims = weight._aval.ndim - 2
+    if dims < 1:
+        raise RuntimeError("weight should have at least three dimensions")
     if dims != count:
         stride, padding = _numbers("stride", list(stride), dims), _numbers("padding", list(padding), dims)
+        raise RuntimeError(_mismatch(input, weight, " "))
     bound = _CONVOLUTION.bind(
         (ARRAY, ARRAY, Static(None) if bias is None else ARRAY, Static(stride), Static(padding), Static(dilation), Static(transposed),
          Static(output_padding), Static(groups))
@@ -58,8 +61,20 @@ def _convolve(
     return out if ndim == count + 2 else squeeze(out, 0)
 
 
+def _mismatch(input: Tensor, weight: Tensor, gap: str) -> str:
+    dims, x = weight._aval.ndim, list(input._aval.shape)
+    return (
+        f"Expected {dims}-dimensional input for {dims}-dimensional weight{gap}{list(weight._aval.shape)}, but got {len(x)}-dimensional input of "
+        f"size {x} instead"
+    )
+
+
 def _same(name: str, count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
     """The input and the padding that make the result as large as the input."""
+    if weight._aval.ndim < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if weight._aval.ndim != count + 2:
+        raise RuntimeError(_mismatch(input, weight, ""))
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     total = [d * (k - 1) for k, d in zip(weight._aval.shape[2:], dilation, strict=True)]

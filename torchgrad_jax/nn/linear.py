@@ -11,6 +11,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1
 from torchgrad_jax.tensor.dispatch import apply, plan_of, result, turn
 from torchgrad_jax.tensor.functions import matmul
+from torchgrad_jax.tensor.gathering import with_out
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import reshape, t
 
@@ -24,7 +25,7 @@ _new = object.__new__
 _views: dict[tuple[int, ...], Any] = {}
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, for any number of leading dimensions; a one-dimensional weight gives one output without dimension.
 
     TypeError, RuntimeError where types, shapes or dtypes do not fit.
@@ -33,8 +34,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if type(input) is Tensor and isinstance(weight, Tensor) and not rec.rare and (bias is None or isinstance(bias, Tensor)):
         made = _recorded(rec, input, weight, bias)
         if made is not None:
-            return made
-    return _composed(input, weight, bias)
+            return made if out is None else with_out("linear", out, made)
+    return with_out("linear", out, _composed(input, weight, bias))
 
 
 def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -9,7 +9,9 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import pooling as _operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.gathering import with_out
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
 
@@ -38,23 +40,32 @@ def _check_tensor(name: str, input: Any) -> None:
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
 
 
-def _check_windows(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool, channels: int) -> None:
-    """PyTorch's errors for windows that do not fit."""
-    if any(s <= 0 for s in stride):
-        raise RuntimeError("stride should not be zero" if 0 in stride else "stride should be greater than zero")
-    if any(k <= 0 for k in kernel):
-        raise RuntimeError(f"kernel size should be greater than zero, but got {_labelled('k', kernel)}")
-    if any(d <= 0 for d in dilation):
-        raise RuntimeError(f"dilation should be greater than zero, but got {_labelled('dilation', dilation)}")
+def _check_windows(shape: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> None:
+    """PyTorch's errors for windows that do not fit, in its order."""
+    count = len(kernel)
+    if count == 3 and len(shape) not in (4, 5):
+        _check_input(count, shape)
+    if 0 in stride:
+        raise RuntimeError("stride should not be zero")
+    _check_positive("kernel size", "k", kernel)
     for k, p, d in zip(kernel, padding, dilation, strict=True):
         if p < 0:
             raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
         if p > (d * (k - 1) + 1) // 2:
             raise RuntimeError(f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}")
+    _check_positive("stride", "d", stride)
+    _check_positive("dilation", "dilation", dilation)
+    _check_input(count, shape)
+    sizes, channels = shape[-count:], shape[-count - 1]
     out = tuple(_operators.pooled_size(*a, ceil_mode) for a in zip(sizes, kernel, stride, padding, dilation, strict=True))
     if min(out) < 1:
         given, made = ("x".join(map(str, (channels, *s))) for s in (sizes, out))
         raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}). Output size is too small")
+
+
+def _check_positive(what: str, label: str, values: Ints) -> None:
+    if any(v <= 0 for v in values):
+        raise RuntimeError(f"{what} should be greater than zero, but got {_labelled(label, values)}")
 
 
 def _labelled(label: str, values: Ints) -> str:
@@ -83,8 +94,7 @@ def _max_pool(
     shape = input._aval.shape
     if input._aval.dtype == np.bool_ or input._aval.dtype.kind == "c":
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
-    _check_input(count, shape)
-    _check_windows(shape[-count:], kernel, strides, pads, dilated, ceil_mode, shape[-count - 1])
+    _check_windows(shape, kernel, strides, pads, dilated, ceil_mode)
     return _run_max_pool(count, input, kernel, strides, pads, dilated, ceil_mode, indices)
 
 
@@ -96,7 +106,7 @@ def _run_max_pool(count: int, input: Tensor, kernel: Ints, stride: Ints, padding
 
 def _check_1d(input: Tensor, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> None:
     shape = input._aval.shape
-    if len(shape) not in (2, 3):
+    if len(shape) not in (2, 3) or 0 in shape[-2:]:
         raise RuntimeError(f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}")
     if kernel <= 0:
         raise RuntimeError(f"max_pool1d() kernel_size must be greater than zero, but got {kernel}")
@@ -118,10 +128,15 @@ def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilat
     (kernel,) = _numbers("max_pool1d", "kernel_size", kernel_size, 1)
     (step,) = (kernel,) if stride is None or stride == () or stride == [] else _numbers("max_pool1d", "stride", stride, 1)
     (pad,), (dilated,) = _numbers("max_pool1d", "padding", padding, 1), _numbers("max_pool1d", "dilation", dilation, 1)
-    _check_1d(input, kernel, step, pad, dilated, ceil_mode)
+    wide = unsqueeze(input, -2)
+    sizes = (1, kernel), (1, step), (0, pad), (1, dilated)
+    if indices or (input._rg and per_thread.recorder.grad_enabled):
+        _check_windows(wide._aval.shape, *sizes, ceil_mode)
+    else:
+        _check_1d(input, kernel, step, pad, dilated, ceil_mode)
     if input._aval.dtype.kind not in "fV" and not dtypes.is_float(input._aval.dtype):
         raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
-    out = _run_max_pool(2, unsqueeze(input, -2), (1, kernel), (1, step), (0, pad), (1, dilated), ceil_mode, indices)
+    out = _run_max_pool(2, wide, *sizes, ceil_mode, indices)
     return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out, -2)
 
 
@@ -175,11 +190,12 @@ def _avg_pool(
 ) -> Tensor:
     shape = input._aval.shape
     if input._aval.ndim < count:
+        if count == 3:
+            _check_input(count, shape)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-len(shape)}, {len(shape) - 1}], but got {-count - 1})")
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    _check_input(count, shape)
-    _check_windows(shape[-count:], kernel, stride, padding, (1,) * count, ceil_mode, shape[-count - 1])
+    _check_windows(shape, kernel, stride, padding, (1,) * count, ceil_mode)
     bound = registry[f"_avg_pool{count}d"].bind(
         (ARRAY, Static(kernel), Static(stride), Static(padding), Static(bool(ceil_mode)), Static(bool(count_include_pad)), Static(divisor))
     )
@@ -217,18 +233,20 @@ def _avg_pool_nd(name: str, count: int, input: Tensor, kernel_size: Any, stride:
 
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    divisor_override: int | None = None, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of (N, C, H, W) or (C, H, W). RuntimeError for windows that do not fit."""
-    return _avg_pool_nd("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    made = _avg_pool_nd("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return with_out("avg_pool2d", out, made)
 
 
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    divisor_override: int | None = None, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """`avg_pool2d` for (N, C, D, H, W) or (C, D, H, W)."""
-    return _avg_pool_nd("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    made = _avg_pool_nd("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return with_out("avg_pool3d", out, made)
 
 
 def _lp_pool(count: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
@@ -257,18 +275,36 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 # ---------------------------------------------------------------------- pools of a given output size
 
 
-def _output_size(name: str, output_size: Any, spatial: Ints) -> Ints:
+def _check_given_sizes(output_size: Any, input: Tensor) -> None:
+    """ValueError where there are as many sizes as dimensions; TypeError for none."""
+    if output_size is None:
+        raise TypeError("object of type 'NoneType' has no len()")
+    if not hasattr(output_size, "__index__") and input._aval.ndim <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+
+
+def _output_size(name: str, count: int, output_size: Any, spatial: Ints) -> Ints:
     """The sizes asked for; None keeps one. RuntimeError for a wrong number of them or negative ones."""
-    count = len(spatial)
     found = (output_size,) * count if output_size is None or hasattr(output_size, "__index__") else tuple(output_size)
     if len(found) != count:
         raise RuntimeError(f"{name}: output_size must be {count}")
+    if len(spatial) != count:
+        raise RuntimeError(f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got {list(spatial)}")
     sizes = tuple(n if o is None else o.__index__() for o, n in zip(found, spatial, strict=True))
     if any(s < 0 for s in sizes):
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
         )
     return sizes
+
+
+def _single_size(name: str, output_size: Any) -> int:
+    if output_size is None:
+        raise TypeError(f"{name}(): argument 'output_size' (position 2) must be tuple of ints, not NoneType")
+    found = (output_size,) if hasattr(output_size, "__index__") else tuple(output_size)
+    if len(found) != 1:
+        raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(found)})")
+    return found[0].__index__()
 
 
 def _check_adaptive(name: str, count: int, input: Tensor, mark: str) -> None:
@@ -286,7 +322,8 @@ def _check_adaptive(name: str, count: int, input: Tensor, mark: str) -> None:
 
 def _adaptive_avg(name: str, count: int, input: Tensor, output_size: Any) -> Tensor:
     _check_tensor(name, input)
-    sizes = _output_size(name, output_size, input._aval.shape[-count:])
+    _check_given_sizes(output_size, input)
+    sizes = _output_size(name, count, output_size, input._aval.shape[-count:])
     _check_adaptive(name, count, input, "")
     if set(sizes) == {1}:
         return input.mean(tuple(range(-count, 0)), keepdim=True)
@@ -297,7 +334,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of `output_size` windows that cover (N, C, L) or (C, L). RuntimeError for a wrong shape."""
     _check_tensor("adaptive_avg_pool1d", input)
     _check_2_to_3(input, "adaptive_avg_pool1d")
-    (size,) = _output_size("adaptive_avg_pool1d", output_size, input._aval.shape[-1:])
+    size = _single_size("adaptive_avg_pool1d", output_size)
     return squeeze(_adaptive_avg("adaptive_avg_pool2d", 2, unsqueeze(input, -2), (1, size)), -2)
 
 
@@ -313,8 +350,9 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_max(name: str, count: int, input: Tensor, output_size: Any, indices: bool) -> Any:
     _check_tensor(name, input)
+    _check_given_sizes(output_size, input)
     _check_adaptive(name, count, input, ":")
-    sizes = _output_size(name, output_size, input._aval.shape[-count:])
+    sizes = _output_size(name, count, output_size, input._aval.shape[-count:])
     out = apply(registry[f"_adaptive_max_pool{count}d"].bind((ARRAY, Static(sizes))), (input,))
     return out if indices else out[0]
 
@@ -322,7 +360,7 @@ def _adaptive_max(name: str, count: int, input: Tensor, output_size: Any, indice
 def _adaptive_max1(input: Tensor, output_size: Any, indices: bool) -> Any:
     _check_tensor("adaptive_max_pool1d", input)
     _check_2_to_3(input, "adaptive_max_pool1d")
-    (size,) = _output_size("adaptive_max_pool1d", output_size, input._aval.shape[-1:])
+    size = _single_size("adaptive_max_pool1d", output_size)
     out = _adaptive_max("adaptive_max_pool2d", 2, unsqueeze(input, -2), (1, size), True)
     return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out[0], -2)
 

@@ -69,6 +69,8 @@ def embedding(
 
     IndexError for an index out of range, AssertionError for such a padding_idx, RuntimeError for a wrong dtype or shape.
     """
+    if not weight._aval.ndim:
+        raise RuntimeError("'weight' must be 2-D")
     padding = _padding(padding_idx, weight._aval.shape[0])
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)

@@ -11,6 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.activation import wide
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
@@ -66,10 +67,11 @@ def shifted(x: Any, offset: Ints, sizes: Ints, stride: Ints) -> Any:
 def _by_shifts(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     kernel = w.shape[2:]
     sizes = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
-    x = _zero_padded(x, padding)
+    dtype, w = x.dtype, wide(w)
+    x = _zero_padded(wide(x), padding)
     n, c, out = x.shape[0], w.shape[1], w.shape[0]
     if not x.size or not w.size or not math.prod(sizes):
-        return jnp.zeros((n, out, *sizes), x.dtype)
+        return jnp.zeros((n, out, *sizes), dtype)
     x = lax.reshape(x, (n, groups, 1, c, *x.shape[2:]))
     w = lax.reshape(w, (1, groups, out // groups, c, *kernel))
     shape = (n, groups, out // groups, *sizes)
@@ -81,7 +83,7 @@ def _by_shifts(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, grou
             term = jnp.broadcast_to(part, shape) * lax.expand_dims(number, range(3, 3 + len(sizes)))
             total = term if total is None else total + term
     assert total is not None
-    return lax.reshape(total, (n, out, *sizes))
+    return lax.reshape(total, (n, out, *sizes)).astype(dtype)
 
 
 def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
@@ -115,12 +117,14 @@ def _spread(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilatio
     columns = jnp.moveaxis(grad.reshape(n, groups, per_group, *sizes), (1, 2), (0, 1)).reshape(groups, per_group, -1)
     rows = jnp.swapaxes(w.reshape(groups, per_group, w.shape[1], *kernel), 1, 2)
     padded = [m + 2 * p for m, p in zip(shape[2:], padding, strict=True)]
-    total = jnp.zeros((shape[1], n, *padded), grad.dtype)
+    summed = np.dtype(np.float32) if grad.dtype.itemsize == 2 and grad.dtype.kind not in "iu" else grad.dtype
+    total = jnp.zeros((shape[1], n, *padded), summed)
     for k, offset in _places(kernel, dilation):
-        part = jnp.matmul(rows[(slice(None), slice(None), slice(None), *k)], columns, precision=PRECISION).reshape(shape[1], n, *sizes)
+        product = jnp.matmul(rows[(slice(None), slice(None), slice(None), *k)], columns, precision=PRECISION, preferred_element_type=summed)
+        part = product.reshape(shape[1], n, *sizes)
         config = [(o, m - o - (size - 1) * s - 1, s - 1) for o, m, size, s in zip(offset, padded, sizes, stride, strict=True)]
         total = total + lax.pad(part, jnp.zeros((), part.dtype), [(0, 0, 0)] * 2 + config)
-    return jnp.swapaxes(shifted(total, padding, shape[2:], (1,) * len(padding)), 0, 1)
+    return jnp.swapaxes(shifted(total, padding, shape[2:], (1,) * len(padding)), 0, 1).astype(grad.dtype)
 
 
 def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
@@ -151,6 +155,9 @@ def _transposed_sizes(x: Any, weight: Any, stride: Ints, padding: Ints, dilation
     )
 
 
+_AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
 def _check_convolution(
     x: Aval, weight: Aval, bias: Aval | None, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int
 ) -> None:
@@ -161,8 +168,10 @@ def _check_convolution(
         raise RuntimeError("negative padding is not supported")
     if any(s <= 0 for s in stride):
         raise RuntimeError("non-positive stride is not supported")
-    if any(d <= 0 for d in dilation):
-        raise RuntimeError("non-positive dilation is not supported")
+    if any(o < 0 for o in output_padding):
+        raise RuntimeError("negative output_padding is not supported")
+    if any(d < 0 for d in dilation):
+        raise RuntimeError("dilation should be greater than zero")
     size = list(weight.shape)
     if size[0] < groups:
         raise RuntimeError(
@@ -184,8 +193,29 @@ def _check_convolution(
         raise RuntimeError(
             f"{given} of size {size}, expected bias to be 1-dimensional with {out} elements, but got bias of size {list(bias.shape)} instead"
         )
+    _check_windows(x, weight, stride, padding, dilation, transposed, output_padding)
+
+
+def _check_windows(
+    x: Aval, weight: Aval, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints
+) -> None:  # fmt: skip
+    axes = _AXES[len(stride)]
+    if 0 in weight.shape[2:]:
+        shown = " ".join(f"kernel_{axis}: {k}" for axis, k in zip(axes, weight.shape[2:], strict=True))
+        raise RuntimeError(f"kernel size should be greater than zero, but got {shown}")
+    if 0 in dilation:
+        if x.dtype == np.float32 and not transposed:  # PyTorch has another kernel for these
+            raise RuntimeError("non-positive dilation is not supported")
+        shown = ", ".join(f"dilation_{axis}: {d}" for axis, d in zip(axes, dilation, strict=True)) if transposed else list(dilation)
+        raise RuntimeError(f"dilation should be greater than zero, but got {shown}")
     if transposed:
         _check_output_padding(stride, dilation, output_padding)
+        sizes = _transposed_sizes(x, weight, stride, padding, dilation, output_padding)
+        if any(n < 1 for n in sizes):
+            given, made = (" x ".join(map(str, n)) for n in (x.shape[2:], sizes))
+            raise RuntimeError(
+                f"Given input size per channel: ({given}). Calculated output size per channel: ({made}). Output size is too small"
+            )
         return
     padded = tuple(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True))
     spans = tuple(d * (k - 1) + 1 for k, d in zip(weight.shape[2:], dilation, strict=True))
@@ -211,7 +241,7 @@ def _check_types(x: Aval, weight: Aval, bias: Aval | None) -> None:
 def _check_output_padding(stride: Ints, dilation: Ints, output_padding: Ints) -> None:
     if all(o < s or o < d for o, s, d in zip(output_padding, stride, dilation, strict=True)):
         return
-    names = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}[len(stride)]
+    names = _AXES[len(stride)]
     given = " ".join(
         f"{label}_{name}: {value}"
         for label, values in (("output_padding", output_padding), ("stride", stride), ("dilation", dilation))
@@ -223,31 +253,20 @@ def _check_output_padding(stride: Ints, dilation: Ints, output_padding: Ints) ->
 def _convolve(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int) -> Any:
     if not transposed:
         return correlate(x, w, stride, padding, dilation, groups)
-    # output_padding of a stride and more only adds zeros.
-    near = tuple(min(o, s - 1) for o, s in zip(output_padding, stride, strict=True))
-    shape = (x.shape[0], w.shape[1] * groups, *_transposed_sizes(x, w, stride, padding, dilation, near))
-    out = correlate_input_grad(x, w, shape, stride, padding, dilation, groups)
-    if near == output_padding:
-        return out
-    return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0)] * 2 + [(0, o - n, 0) for o, n in zip(output_padding, near, strict=True)])
-
-
-def _reached(grad: Any, x: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints) -> Any:
-    """The gradient of a transposed convolution without what only output_padding added."""
-    sizes = _transposed_sizes(x, weight, stride, padding, dilation, (0,) * len(stride))
-    spare = tuple(min(n, m + s - 1) for n, m, s in zip(grad.shape[2:], sizes, stride, strict=True))
-    return grad if grad.shape[2:] == spare else lax.slice(grad, (0,) * grad.ndim, (*grad.shape[:2], *spare))
+    shape = (x.shape[0], w.shape[1] * groups, *_transposed_sizes(x, w, stride, padding, dilation, output_padding))
+    return correlate_input_grad(x, w, shape, stride, padding, dilation, groups)
 
 
 def _input_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
     if transposed:
-        return correlate(_reached(grad, input, weight, stride, padding, dilation), weight.conj(), stride, padding, dilation, groups)
+        found = correlate(grad, weight.conj(), stride, padding, dilation, groups)
+        # Where output_padding is a stride or more, windows fit into the result that no input made.
+        return lax.slice(found, (0,) * found.ndim, (*found.shape[:2], *input.shape[2:]))
     return correlate_input_grad(grad, weight.conj(), input.shape, stride, padding, dilation, groups)
 
 
 def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> Any:
     if transposed:
-        grad = _reached(grad, input, weight, stride, padding, dilation)
         return correlate_weight_grad(input.conj(), grad, weight.shape, stride, padding, dilation, groups)
     return correlate_weight_grad(grad, input.conj(), weight.shape, stride, padding, dilation, groups)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
@@ -33,6 +35,8 @@ def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
            "mat2": lambda grad, mat1: dot(mat1.T.conj(), grad)})  # fmt: skip
 def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     """mat1 @ mat2 + self."""
+    if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once
+        return (lax.dot(a, b, precision=PRECISION, preferred_element_type=np.float32) + bias.astype(np.float32)).astype(a.dtype)
     return dot(a, b) + bias
 
 

@@ -195,8 +195,22 @@ def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, ru
 # ---------------------------------------------------------------------- by a norm
 
 
+def _norm_dims(x: Any, dim: tuple[int, ...]) -> tuple[int, ...]:
+    """Dimensions of which a 0-dim tensor has none, though PyTorch lets it be asked for one."""
+    return (dim or tuple(range(x.ndim))) if x.ndim else ()
+
+
+def _direction(x: Any) -> Any:
+    """x / |x|, 0 at 0: the sign, whose derivative JAX takes to be 0 for complex numbers too."""
+    if x.dtype.kind != "c":
+        return jnp.sign(x)
+    magnitude = jnp.abs(x)
+    return jnp.where(magnitude == 0, 0, x / jnp.where(magnitude == 0, 1, magnitude))
+
+
 def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
     """The norm's gradient; 0 where the norm is 0."""
+    dim = _norm_dims(self, dim)
     x, n = wide(self), wide(result)
     magnitude = jnp.abs(x)
     safe = jnp.where(n == 0, jnp.ones_like(n), n)
@@ -204,13 +218,13 @@ def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
         return jnp.zeros_like(x)
     if abs(p) == float("inf"):
         hit = (magnitude == n).astype(n.dtype)
-        return wide(grad) * jnp.sign(x) * hit / jnp.sum(hit, axis=dim, keepdims=True)
+        return wide(grad) * _direction(x) * hit / jnp.sum(hit, axis=dim, keepdims=True)
     if p == 1:
-        return wide(grad) * jnp.sign(x)
+        return wide(grad) * _direction(x)
     if p == 2:
         return jnp.where(n == 0, 0, x * (wide(grad) / safe))
     kept = jnp.where(magnitude == 0, jnp.ones_like(magnitude), magnitude)
-    power = jnp.where(magnitude == 0, 0, jnp.sign(x) * kept ** (p - 1))
+    power = jnp.where(magnitude == 0, 0, _direction(x) * kept ** (p - 1))
     return jnp.where(n == 0, 0, power * (wide(grad) / safe ** (p - 1)))
 
 
@@ -224,6 +238,7 @@ def _floating_norm(self: Any, p: float, dim: Any) -> None:
     grads={"self": _norm_grad})  # fmt: skip
 def norm_kept(x: Any, p: float, dim: tuple[int, ...]) -> Any:
     """The p-norm over `dim`, kept with size 1."""
+    dim = _norm_dims(x, dim)
     a = jnp.abs(wide(x))
     if p == 0:
         n = jnp.sum((a != 0).astype(a.dtype), axis=dim, keepdims=True)

@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops.activation import wide
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op
 from torchgrad_jax.ops.pooling import along
 
@@ -133,6 +134,7 @@ def _weights(n: int, out: int, scale: float, align_corners: bool, cubic: bool) -
 
 
 def _upsample(x: Any, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> Any:
+    dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
     for i, out in enumerate(output_size):
         axis = x.ndim - len(output_size) + i
         n = x.shape[axis]
@@ -141,7 +143,7 @@ def _upsample(x: Any, output_size: Ints, scales: tuple[float, ...] | None, mode:
             x = jnp.take(x, _nearest_index(n, out, scale, mode == "nearest-exact"), axis=axis, mode="clip")
         else:
             x = along(x, jnp.asarray(_weights(n, out, scale, align_corners, mode == "bicubic"), x.dtype), axis)
-    return x
+    return x.astype(dtype)
 
 
 for _mode, _node in {

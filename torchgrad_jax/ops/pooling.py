@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops.activation import wide
 from torchgrad_jax.ops.convolution import shifted
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.matrix import PRECISION
@@ -270,12 +271,12 @@ def _avg_pool(
 ) -> Any:
     """The mean of each window of the last dimensions."""
     sizes = _sizes(x, kernel_size, stride, padding, (1,) * len(kernel_size), ceil_mode)
-    sums = _window_sums(x, kernel_size, stride, padding, sizes)
+    sums = _window_sums(wide(x), kernel_size, stride, padding, sizes)
     divisors = divisor_override
     if divisors is None:
         divisors = _average_divisors(x.shape[-len(kernel_size) :], kernel_size, stride, padding, sizes, count_include_pad)
         divisors = divisors.flat[0] if divisors.size and (divisors == divisors.flat[0]).all() else divisors
-    return lax.div(sums, jnp.broadcast_to(jnp.asarray(divisors, x.dtype), sums.shape))
+    return lax.div(sums, jnp.broadcast_to(jnp.asarray(divisors, sums.dtype), sums.shape)).astype(x.dtype)
 
 
 def adaptive_bounds(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
@@ -286,7 +287,7 @@ def adaptive_bounds(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
     """Means of windows that cover the last dimensions evenly."""
-    count = len(output_size)
+    count, dtype, x = len(output_size), x.dtype, wide(x)
     for i, out in enumerate(output_size):
         axis = x.ndim - count + i
         n = x.shape[axis]
@@ -300,7 +301,7 @@ def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
         at = np.arange(n)[:, None]
         matrix = ((at >= start) & (at < stop)) / np.maximum(stop - start, 1)
         x = along(x, jnp.asarray(matrix, x.dtype), axis)
-    return x
+    return x.astype(dtype)
 
 
 def _adaptive_choice(x: Any, output_size: Ints) -> tuple[Any, Any]:

@@ -1,0 +1,175 @@
+"""Sampling at the points of a grid, and attention of several heads, against PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from side_by_side import like_pytorch
+
+pytestmark = pytest.mark.operators
+
+
+def numbers(m, *shape, seed=0, dtype="float64", grad=True):
+    values = np.random.RandomState(seed + sum(shape)).uniform(-1.8, 1.8, shape)
+    return m.tensor(values.tolist(), dtype=getattr(m, dtype)).reshape(shape).requires_grad_(grad)
+
+
+def derivatives(m, out, *leaves):
+    """First and second gradients."""
+    first = m.autograd.grad((out * out).sum(), leaves, create_graph=True)
+    some = sum((g * g).sum() for g in first if g.requires_grad)
+    return out, first, m.autograd.grad(some, leaves)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_sample_of_images(mode):
+    @like_pytorch
+    def check(m):
+        found = []
+        for padding, corners in (("zeros", False), ("border", True), ("reflection", False), ("reflection", True)):
+            image, points = numbers(m, 2, 2, 5, 4), numbers(m, 2, 4, 3, 2)
+            with m.no_grad():  # where a formula has a corner: the borders, the middle, far outside
+                points[0, 0] = m.tensor([[1.0, -1.0], [0.0, 0.0], [5.0, -7.5]])
+            out = m.nn.functional.grid_sample(image, points, mode, padding, corners)
+            found.append([out.grad_fn.name(), derivatives(m, out, image, points)])
+        return found
+
+    check()
+
+
+@like_pytorch
+def test_grid_sample_of_volumes(m):
+    found = []
+    for mode, padding in (("bilinear", "zeros"), ("bilinear", "reflection"), ("nearest", "border")):
+        volume, points = numbers(m, 1, 2, 3, 4, 2), numbers(m, 1, 2, 2, 2, 3)
+        out = m.nn.functional.grid_sample(volume, points, mode, padding, True)
+        found.append([out.grad_fn.name(), derivatives(m, out, volume, points)])
+    return found
+
+
+@like_pytorch
+def test_sampling_by_affine_maps(m):
+    found = []
+    for size, corners in (((2, 1, 3, 4), True), ((2, 1, 3, 4), None), ((1, 1, 2, 1, 3), True), ((1, 1, 2, 1, 3), False)):
+        dims = len(size) - 2
+        theta, image = numbers(m, size[0], dims, dims + 1), numbers(m, *size[:2], *(4,) * dims)
+        grid = m.nn.functional.affine_grid(theta, size, corners)
+        found.append([grid.grad_fn.name(), derivatives(m, m.nn.functional.grid_sample(image, grid, align_corners=bool(corners)), theta)])
+    return found
+
+
+SAMPLING_ERRORS = {
+    "mode": lambda f, x, g: f.grid_sample(x, g, "cubic"),
+    "padding": lambda f, x, g: f.grid_sample(x, g, "nearest", "mirror"),
+    "batch": lambda f, x, g: f.grid_sample(x, g[:1], align_corners=False),
+    "coordinates": lambda f, x, g: f.grid_sample(x, g[..., :1], align_corners=False),
+    "empty": lambda f, x, g: f.grid_sample(x[:, :, :0], g, align_corners=False),
+    "dtype": lambda f, x, g: f.grid_sample(x, g.double(), align_corners=False),
+    "whole": lambda f, x, g: f.grid_sample(x.int(), g.int(), align_corners=False),
+    "bicubic": lambda f, x, g: f.grid_sample(x[:, :, None], g[:, None].repeat(1, 1, 1, 1, 2)[..., :3], "bicubic", align_corners=False),
+    "number": lambda f, x, g: f.grid_sample(1, g, align_corners=False),
+    "theta": lambda f, x, g: f.affine_grid(x[0], (2, 3, 4, 5), False),
+    "theta whole": lambda f, x, g: f.affine_grid(x[0].int(), (2, 3, 4, 5), False),
+    "size": lambda f, x, g: f.affine_grid(x[0], (2, 3, 4), False),
+    "size 0": lambda f, x, g: f.affine_grid(x[:, 0, :2, :3], (2, 3, 0, 4), False),
+    "number of maps": lambda f, x, g: f.affine_grid(x[:, 0, :2, :3], (3, 3, 2, 4), False),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLING_ERRORS)
+def test_errors_of_sampling(name):
+    like_pytorch(lambda m: SAMPLING_ERRORS[name](
+        m.nn.functional, numbers(m, 2, 3, 4, 5, dtype="float32", grad=False), numbers(m, 2, 3, 2, 2, dtype="float32", grad=False))
+    )()  # fmt: skip
+
+
+def heads(m, **changed):
+    """`multi_head_attention_forward` of 3 queries and 5 keys of 2 samples with 2 heads of 2 features."""
+    given = {
+        "query": numbers(m, 3, 2, 4), "key": numbers(m, 5, 2, 4), "value": numbers(m, 5, 2, 4, seed=1), "embed_dim_to_check": 4, "num_heads": 2,
+        "in_proj_weight": numbers(m, 12, 4), "in_proj_bias": numbers(m, 12), "bias_k": None, "bias_v": None, "add_zero_attn": False,
+        "dropout_p": 0.0, "out_proj_weight": numbers(m, 4, 4), "out_proj_bias": numbers(m, 4),
+    }  # fmt: skip
+    given |= {k: v(m) for k, v in changed.items()}
+    m.manual_seed(0)
+    return given, m.nn.functional.multi_head_attention_forward(**given)
+
+
+def of(*shape, **options):
+    return lambda m: numbers(m, *shape, **options)
+
+
+def always(value):
+    return lambda m: value
+
+
+def unseen(*shape):
+    return lambda m: (numbers(m, *shape, grad=False) > 1.2)
+
+
+def own(*shape):
+    """The same tensor each time it is asked for in one program."""
+    made = {}
+    return lambda m: made.setdefault(m, numbers(m, *shape))
+
+
+SELF = own(3, 2, 4)
+HEADS = {
+    "plain": {},
+    "of each head": {"average_attn_weights": always(False)},
+    "no weights": {"need_weights": always(False)},
+    "of itself": {"query": SELF, "key": SELF, "value": SELF},
+    "unbatched": {"query": of(3, 4), "key": of(5, 4), "value": of(5, 4, seed=1), "key_padding_mask": unseen(5)},
+    "masks": {"attn_mask": unseen(3, 5), "key_padding_mask": unseen(2, 5)},
+    "masks of two kinds": {"attn_mask": of(4, 3, 5), "key_padding_mask": unseen(2, 5), "need_weights": always(False)},
+    "causal": {"attn_mask": lambda m: m.full((3, 5), -1e9, dtype=m.float64).triu(1), "is_causal": always(True), "need_weights": always(False)},
+    "more keys": {"bias_k": of(1, 1, 4), "bias_v": of(1, 1, 4, seed=1), "add_zero_attn": always(True), "attn_mask": of(3, 5)},
+    "fixed keys": {"static_k": of(4, 7, 2), "static_v": of(4, 7, 2, seed=1)},
+    "projections": {"use_separate_proj_weight": always(True), "q_proj_weight": of(4, 4), "k_proj_weight": of(4, 3), "v_proj_weight": of(4, 6),
+                    "key": of(5, 2, 3), "value": of(5, 2, 6), "in_proj_bias": always(None)},
+    "dropout": {"dropout_p": always(0.5)},
+    "no dropout": {"dropout_p": always(0.5), "training": always(False), "out_proj_bias": always(None)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_attention_of_several_heads(name):
+    @like_pytorch
+    def check(m):
+        given, found = heads(m, **HEADS[name])
+        leaves = {id(x): x for x in given.values() if isinstance(x, m.Tensor) and x.requires_grad}
+        names = [None if x is None else x.grad_fn.name() for x in found]
+        grads = m.autograd.grad(sum((x * x).sum() for x in found if x is not None), list(leaves.values()), allow_unused=True)
+        return names, found, [0 if g is None else g for g in grads]
+
+    check()
+
+
+HEAD_ERRORS = {
+    "dimensions": {"query": of(4)},
+    "key": {"key": of(5, 4)},
+    "key and query": {"query": of(3, 4)},
+    "value": {"value": of(6, 2, 4)},
+    "embed_dim": {"embed_dim_to_check": always(5)},
+    "heads": {"num_heads": always(3)},
+    "padding dimensions": {"key_padding_mask": unseen(5)},
+    "padding size": {"key_padding_mask": unseen(2, 6)},
+    "padding dtype": {"key_padding_mask": lambda m: m.zeros(2, 5, dtype=m.int32)},
+    "mask size": {"attn_mask": of(3, 6)},
+    "mask sizes": {"attn_mask": of(2, 3, 5)},
+    "mask dimensions": {"attn_mask": of(3)},
+    "mask dtype": {"attn_mask": lambda m: m.zeros(3, 5, dtype=m.int32)},
+    "causal": {"is_causal": always(True)},
+    "bias_k": {"bias_k": of(1, 1, 4)},
+    "separate": {"use_separate_proj_weight": always(True)},
+    "separate size": {"use_separate_proj_weight": always(True), "q_proj_weight": of(4, 3), "k_proj_weight": of(4, 4), "v_proj_weight": of(4, 4)},
+    "packed": {"in_proj_weight": always(None)},
+    "static_k": {"static_k": of(3, 5, 2)},
+    "static_v": {"static_v": of(4, 5, 3)},
+    "static_k and bias": {"static_k": of(4, 5, 2), "bias_k": of(1, 1, 4), "bias_v": of(1, 1, 4)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEAD_ERRORS)
+def test_errors_of_several_heads(name):
+    like_pytorch(lambda m: heads(m, **HEAD_ERRORS[name])[1])()
