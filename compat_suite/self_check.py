@@ -257,7 +257,7 @@ def main() -> None:
     from compat_suite.records import RECORDS
 
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("names", nargs="*", help="operators of tiers.txt; none: all")
+    arguments.add_argument("names", nargs="*", help="operators that have a record; none: all")
     arguments.add_argument("--tier", type=int, choices=[1, 2], help="only operators of this tier")
     arguments.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
     arguments.add_argument("--jobs", type=int, default=2)
@@ -265,7 +265,8 @@ def main() -> None:
     unknown = [n for n in chosen.names if n not in RECORDS]
     if unknown:
         arguments.error(f"no record of {', '.join(unknown)}")
-    names = chosen.names or [n for n, tier in tiers().items() if chosen.tier in (None, tier)]
+    tier_of = tiers()
+    names = chosen.names or [n for n in RECORDS if chosen.tier in (None, tier_of.get(n))]
     checks = tuple(chosen.checks)
     sys.exit(not report(check_in_processes(names, checks, chosen.jobs), checks, max(map(len, names))))
 
