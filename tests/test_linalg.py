@@ -460,3 +460,14 @@ def test_refusals(m):
     found = m.linalg.lstsq(m.tensor(A), m.tensor(B), driver="gelsd", out=places)
     turned = y.__rmatmul__(x.mT @ x @ m.ones(2, 3)), x.__rmatmul__(3)
     return [error_of(call) for call in calls], [t.shape for t in places], found[0] is places[0], turned
+
+
+@like_pytorch
+def test_magnitudes_at_a_complex_zero_have_second_derivatives(m):
+    found = []
+    for function in (m.abs, lambda x: m.linalg.vector_norm(x, 1, 0)):
+        x = m.tensor([0, 1 + 1j], dtype=m.complex128, requires_grad=True)
+        (first,) = m.autograd.grad(function(x).sum(), x, create_graph=True)
+        (second,) = m.autograd.grad(first.sum(), x, m.ones((), dtype=m.complex128))
+        found += [first, second.real + 0, second.imag + 0]
+    return found

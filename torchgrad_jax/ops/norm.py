@@ -16,7 +16,8 @@ from torchgrad_jax.ops.reduction import keep, title, unreduced, wide, wrap_dims
 
 
 def _sgn(x: Any) -> Any:
-    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(x)) if x.dtype.kind == "c" else lax.sign(x)
+    # The magnitude of 0 has no derivative.
+    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(jnp.where(x == 0, 1, x))) if x.dtype.kind == "c" else lax.sign(x)
 
 
 def _norm(x: Any, order: float, dims: tuple[int, ...]) -> Any:
