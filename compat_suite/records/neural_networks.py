@@ -135,7 +135,7 @@ def attended(q, k, v, is_causal=False):
 def heads(make: Make):
     """Arguments of multi-head attention of 4 features in 2 heads."""
     x = make(3, 2, 4)
-    yield (x, x, x, 4, 2, make(12, 4), make(12), None, None, False, 0.0, make(4, 4), make(4)), {}
+    yield x, x, x, 4, 2, make(12, 4), make(12), None, None, False, 0.0, make(4, 4), make(4)
 
 
 def multi_head(q, k, v, size, count, w_in, b_in, *rest):

@@ -113,7 +113,7 @@ RECORDS = [
     Record("exp", unary, jnp.exp),
     Record("expm1", unary, jnp.expm1),
     Record("floor", unary, jnp.floor, dtypes=REAL),
-    Record("floor_divide", divisors, jnp.floor_divide, dtypes=REAL, derivatives=0),
+    Record("floor_divide", divisors, jnp.floor_divide, dtypes=REAL, derivatives=None),
     Record("fmod", divisors, jnp.fmod, dtypes=REAL),
     Record("ge", compared, jnp.greater_equal, dtypes=REAL, derivatives=0),
     Record("gt", compared, jnp.greater, dtypes=REAL, derivatives=0),

@@ -67,7 +67,7 @@ class Record:
 
     samples: gives tuples of arguments, of which a dict at the end are keywords; or single arguments.
     jax: the same function of JAX arrays. function: what is called, where the name does not tell. dtypes: in which it is checked.
-    derivatives: how many are checked; 0 means that results must not require grad, None that they do but in a dtype too narrow for the check.
+    derivatives: how many are checked; 0 means that results must not require grad, None that they do but cannot be checked.
     forward: whether forward mode is checked. tolerance: how many times the usual one.
     """
 
