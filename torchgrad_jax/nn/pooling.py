@@ -9,7 +9,6 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import pooling as _operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.gathering import with_out
 from torchgrad_jax.tensor.tensor import Tensor
@@ -104,36 +103,51 @@ def _run_max_pool(count: int, input: Tensor, kernel: Ints, stride: Ints, padding
     return apply(bound, (input,))
 
 
-def _check_1d(input: Tensor, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> None:
+def _check_1d_input(input: Tensor, indices: bool) -> None:
     shape = input._aval.shape
-    if len(shape) not in (2, 3) or 0 in shape[-2:]:
+    if indices:
+        _check_2_to_3(input, "max_pool1d")
+    elif len(shape) not in (2, 3) or 0 in shape[-2:]:
         raise RuntimeError(f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}")
-    if kernel <= 0:
-        raise RuntimeError(f"max_pool1d() kernel_size must be greater than zero, but got {kernel}")
-    if stride <= 0:
-        raise RuntimeError(f"max_pool1d() stride must be greater than zero, but got {stride}")
+
+
+def _single(label: str, value: Any, indices: bool) -> int:
+    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    if len(found) != 1 and indices:
+        raise RuntimeError(f"max_pool1d() argument '{label}' should contain one int (got {len(found)})")
+    if len(found) != 1:
+        ints = "an int, list of ints or tuple" if label == "kernel_size" else "an int, list of ints, or tuple"
+        raise RuntimeError(f"max_pool1d() {label} must be {ints} of ints of size 1 but got size {len(found)}")
+    return found[0]
+
+
+def _check_1d(length: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> None:
+    for label, value in (("kernel_size", kernel), ("stride", stride)):
+        if value <= 0:
+            raise RuntimeError(f"max_pool1d() {label} must be greater than zero, but got {value}")
     if padding < 0:
         raise RuntimeError(f"max_pool1d() padding must be non-negative, but got {padding}")
     if padding > kernel // 2:
         raise RuntimeError(f"max_pool1d() padding should be at most half of kernel size, but got padding={padding} and kernel_size={kernel}")
     if dilation <= 0:
         raise RuntimeError(f"max_pool1d() dilation must be greater than zero, but got {dilation}")
-    size = _operators.pooled_size(shape[-1], kernel, stride, padding, dilation, ceil_mode)
+    size = _operators.pooled_size(length, kernel, stride, padding, dilation, ceil_mode)
     if size <= 0:
         raise RuntimeError(f"max_pool1d() Invalid computed output size: {size}")
 
 
 def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: bool) -> Any:
     _check_tensor("max_pool1d", input)
-    (kernel,) = _numbers("max_pool1d", "kernel_size", kernel_size, 1)
-    (step,) = (kernel,) if stride is None or stride == () or stride == [] else _numbers("max_pool1d", "stride", stride, 1)
-    (pad,), (dilated,) = _numbers("max_pool1d", "padding", padding, 1), _numbers("max_pool1d", "dilation", dilation, 1)
+    _check_1d_input(input, indices)
+    kernel = _single("kernel_size", kernel_size, indices)
+    step = kernel if stride is None or stride == () or stride == [] else _single("stride", stride, indices)
+    pad, dilated = _single("padding", padding, indices), _single("dilation", dilation, indices)
     wide = unsqueeze(input, -2)
     sizes = (1, kernel), (1, step), (0, pad), (1, dilated)
-    if indices or (input._rg and per_thread.recorder.grad_enabled):
+    if indices:
         _check_windows(wide._aval.shape, *sizes, ceil_mode)
     else:
-        _check_1d(input, kernel, step, pad, dilated, ceil_mode)
+        _check_1d(input._aval.shape[-1], kernel, step, pad, dilated, ceil_mode)
     if input._aval.dtype.kind not in "fV" and not dtypes.is_float(input._aval.dtype):
         raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
     out = _run_max_pool(2, wide, *sizes, ceil_mode, indices)
