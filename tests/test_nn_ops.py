@@ -406,6 +406,7 @@ ERRORS = {
     "avg_pool dims": lambda F: F.avg_pool2d(t(F.T, 3, 3), 2),
     "avg_pool padding": lambda F: F.avg_pool2d(t(F.T, 1, 1, 8, 8), 2, padding=2),
     "avg_pool divisor": lambda F: F.avg_pool2d(t(F.T, 1, 1, 8, 8), 2, divisor_override=0),
+    "avg_pool int32": lambda F: F.avg_pool2d(i(F.T, [[[1, 2], [3, 4]]], "int32"), 2),
     "avg_pool small": lambda F: F.avg_pool2d(t(F.T, 1, 1, 2, 2), 3),
     "avg_pool1d dims": lambda F: F.avg_pool1d(t(F.T, 3), 2),
     "adaptive_avg_pool dims": lambda F: F.adaptive_avg_pool2d(t(F.T, 3, 3), 2),

@@ -1,4 +1,4 @@
-"""Sampling at the points of a grid, and attention of several heads, against PyTorch."""
+"""Sampling at the points of a grid, attention of several heads, and what else is composed of other functions, against PyTorch."""
 
 from __future__ import annotations
 
@@ -173,3 +173,26 @@ HEAD_ERRORS = {
 @pytest.mark.parametrize("name", HEAD_ERRORS)
 def test_errors_of_several_heads(name):
     like_pytorch(lambda m: heads(m, **HEAD_ERRORS[name])[1])()
+
+
+@like_pytorch
+def test_gumbel_softmax_draws_as_pytorch(m):
+    found = []
+    for options in ({}, {"hard": True}, {"tau": 0.3, "hard": True, "dim": 1}, {"eps": 1e-5}):
+        m.manual_seed(1)
+        x = numbers(m, 2, 4, 3)
+        out = m.nn.functional.gumbel_softmax(x, **options)
+        found.append([out, out.grad_fn.name(), m.autograd.grad((out * out).sum(), x)])
+    return found
+
+
+@like_pytorch
+def test_local_response_norm_and_pdist(m):
+    found = []
+    for shape, size in (((2, 4, 3), 2), ((2, 4, 3), 3), ((2, 3, 2, 2), 4), ((1, 3, 2, 2, 2), 3)):
+        x = numbers(m, *shape)
+        out = m.nn.functional.local_response_norm(x, size, 0.7, k=0.2)
+        found.append([out.grad_fn.name(), derivatives(m, out, x)])
+    x = numbers(m, 5, 3)
+    distances = m.nn.functional.pdist(x)
+    return found, distances, m.autograd.grad((distances * distances).sum(), x)

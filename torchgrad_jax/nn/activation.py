@@ -21,7 +21,7 @@ from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import reshape
 
 __all__ = [
-    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "leaky_relu",
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "leaky_relu",
     "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid",
     "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
 ]  # fmt: skip
@@ -322,6 +322,23 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-input)."""
     return _along("softmax", -input, _implicit_dim("softmin", input.dim(), _stacklevel) if dim is None else dim, dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A draw from the classes along `dim`, relaxed to softmax((logits + noise) / tau) (Jang et al. 2017). With `hard` the result is one-hot and has
+    the gradient of the relaxed one. `eps` does nothing, as in PyTorch.
+
+    RuntimeError for other than floating point.
+    """
+    if eps != 1e-10:
+        warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
+    expect_tensor("empty_like", logits)
+    noise = -logits.new_empty(logits._aval.shape).exponential_().log()
+    relaxed = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return relaxed
+    largest = relaxed.max(dim, keepdim=True)[1]
+    return relaxed.new_zeros(relaxed._aval.shape).scatter_(dim, largest, 1.0) - relaxed.detach() + relaxed
 
 
 _MISSING: Any = object()

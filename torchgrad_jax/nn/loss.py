@@ -9,11 +9,13 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops import norm as _norms  # noqa: F401 - declares pdist
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import where, with_number
+from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.reductions import vector_norm
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
@@ -21,10 +23,11 @@ from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
     "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
-    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss",
     "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
+pdist = function_of(registry["pdist"])
 REDUCTIONS = ("none", "mean", "sum")
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.nn.padding import pad
+from torchgrad_jax.nn.pooling import avg_pool2d, avg_pool3d
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.ops.normalization import check_parameter_types
@@ -19,9 +21,9 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import expand, reshape
+from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "normalize", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
 
 @lru_cache(maxsize=4096)
@@ -246,6 +248,29 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     from torchgrad_jax.tensor.generate import write_out
 
     return write_out("div", out, made)
+
+
+# ---------------------------------------------------------------------- over neighbouring channels
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """input / (k + alpha * mean of the squares of `size` channels around each) ** beta (Krizhevsky et al. 2012); (N, C, *).
+
+    ValueError for fewer than 3 dimensions, RuntimeError for a size that is not positive.
+    """
+    shape = input._aval.shape
+    if len(shape) < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {len(shape)} dimensions)")
+    if not input._aval.size:
+        return input
+    around = (size // 2, (size - 1) // 2)
+    square = input * input
+    if len(shape) == 3:
+        means = squeeze(avg_pool2d(pad(unsqueeze(square, 1), (0, 0, *around)), (size, 1), 1), 1)
+    else:
+        rows = reshape(square, (shape[0], 1, shape[1], shape[2], -1))
+        means = reshape(squeeze(avg_pool3d(pad(rows, (0, 0, 0, 0, *around)), (size, 1, 1), 1), 1), shape)
+    return input / with_number("add", with_number("mul", means, alpha), k) ** beta
 
 
 TOPLEVEL: dict[str, Any] = {}

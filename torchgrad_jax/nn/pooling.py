@@ -210,6 +210,10 @@ def _avg_pool(
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
     _check_windows(shape, kernel, stride, padding, (1,) * count, ceil_mode)
+    dtype = input._aval.dtype
+    if dtypes.category(dtype) != dtypes.FLOAT and dtype != np.int64:
+        kernel_name = "avg_pool2d" if count == 2 else "avg_pool3d_out_frame"
+        raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{dtypes.of(dtype).title}'")
     bound = registry[f"_avg_pool{count}d"].bind(
         (ARRAY, Static(kernel), Static(stride), Static(padding), Static(bool(ceil_mode)), Static(bool(count_include_pad)), Static(divisor))
     )

@@ -298,6 +298,9 @@ def convolution(
     x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int
 ) -> Any:
     """A batched convolution of any number of spatial dimensions, or its transpose."""
+    if bias is not None and x.dtype.itemsize == 2 and _lowering(x, w, stride, dilation, groups) == "shifts":  # rounded after the bias
+        out = _convolve(wide(x), wide(w), stride, padding, dilation, transposed, output_padding, groups)
+        return (out + lax.expand_dims(wide(bias), (0, *range(2, out.ndim)))).astype(x.dtype)
     out = _convolve(x, w, stride, padding, dilation, transposed, output_padding, groups)
     return out if bias is None else out + lax.expand_dims(bias, (0, *range(2, out.ndim)))
 
