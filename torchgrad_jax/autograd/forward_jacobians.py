@@ -33,15 +33,18 @@ BATCHED_HINT = (
 
 def check_forward(problem: Problem, fast: bool) -> None:
     """Compare the Jacobians by forward mode with finite differences: every element, or along one direction. GradcheckError where they differ."""
-    if any(isinstance(x, Tensor) and x.is_complex() for x in problem.arguments):
-        for part in ("imaginary", "real"):
-            _check_real(_of_parts(problem, part), f"While considering the {part} part of complex inputs only, ", problem.inputs, fast)
-    else:
-        _check_real(problem, "", problem.inputs, fast)
+    for part in _parts(problem):
+        considered = f"While considering the {part} part of complex inputs only, "
+        _check_real(_of_parts(problem, part) if part else problem, considered, problem.inputs, fast)
 
 
-def _of_parts(problem: Problem, part: str) -> Problem:
-    """The function of one part of its complex inputs, the other part kept."""
+def _parts(problem: Problem) -> tuple[str, ...]:
+    """The parts of its inputs that the function is checked as a function of; an empty word for real inputs."""
+    return ("imaginary", "real") if any(isinstance(x, Tensor) and x.is_complex() for x in problem.arguments) else ("",)
+
+
+def _of_parts(problem: Problem, part: str, again: bool = True) -> Problem:
+    """The function of one part of its complex inputs, the other part kept. again: whether it is called to see what it returns."""
     arguments = problem.arguments
     split = [isinstance(x, Tensor) and x.requires_grad and x.is_complex() for x in arguments]
 
@@ -54,7 +57,7 @@ def _of_parts(problem: Problem, part: str) -> Problem:
     parts = []
     for x, there in zip(arguments, split, strict=True):
         parts.append((x.imag if part == "imaginary" else x.real).detach().clone().requires_grad_() if there else x)
-    return problem.of(whole, tuple(parts))
+    return problem.of(whole, tuple(parts), again)
 
 
 def _complex(real: Tensor, imag: Tensor) -> Tensor:
@@ -132,7 +135,8 @@ def _only(problem: Problem, j: int, tangent: np.ndarray) -> list[Tensor]:
 
 
 def _pushed(problem: Problem, tangents: Sequence[Tensor | None]) -> list[np.ndarray]:
-    return [host(t) for t in _tangents(problem, tangents)]
+    found = [host(t) for t in _tangents(problem, tangents)]
+    return [np.real(t) if t.dtype.kind == "c" and not o.is_complex() else t for t, o in zip(found, floats(problem.results), strict=True)]
 
 
 def _columns(problem: Problem, j: int) -> list[np.ndarray]:
@@ -153,7 +157,12 @@ def _columns(problem: Problem, j: int) -> list[np.ndarray]:
 
 def check_undefined_tangents(problem: Problem) -> None:
     """An input without a tangent counts as one with a zero tangent, the other inputs having some. GradcheckError where not."""
-    us = [drawn(np.asarray(sum(u), x._aval.dtype), x.device) for x, u in zip(problem.inputs, Vectors().of_inputs(problem.inputs), strict=True)]
+    for part in _parts(problem):
+        _check_undefined(_of_parts(problem, part, again=False) if part else problem)
+
+
+def _check_undefined(problem: Problem) -> None:
+    us = [drawn(u[0].astype(x._aval.dtype), x.device) for x, u in zip(problem.inputs, Vectors().of_inputs(problem.inputs), strict=True)]
     for j, x in enumerate(problem.inputs):
         missing: list[Tensor | None] = list(us)
         missing[j] = zeros_like(x).detach()
@@ -163,7 +172,7 @@ def check_undefined_tangents(problem: Problem) -> None:
             if not np.allclose(host(got), host(wanted)):
                 raise GradcheckError(
                     "Mismatch in tangent values for output with index: ", i, " when input: ", x, " has an undefined tangent value. ",
-                    " Got: ", got, " but expected: ", wanted,
+                    " Got: ", wanted, " but expected: ", got,
                 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ own: its imaginary part is what the gradient ``1j * v`` picks out, its real part
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,9 +80,15 @@ class Problem:
         self.results = as_outputs(func(*arguments))
         self.outputs = differentiable(self.results)
 
-    def of(self, func: Callable[..., Any], arguments: tuple[Any, ...]) -> Problem:
-        """Another function under the same tolerances."""
-        return Problem(func, arguments, self.eps, self.atol, self.rtol, self.nondet_tol, self.check_dtypes)
+    def of(self, func: Callable[..., Any], arguments: tuple[Any, ...], again: bool) -> Problem:
+        """Another function under the same tolerances that has the same outputs. again: whether it is called to get them."""
+        made = copy.copy(self)
+        made.func, made.arguments = func, arguments
+        made.inputs = [x for x in arguments if isinstance(x, Tensor) and x.requires_grad]
+        if again:
+            made.results = as_outputs(func(*arguments))
+            made.outputs = differentiable(made.results)
+        return made
 
     def evaluate(self) -> tuple[Tensor, ...]:
         """The differentiable outputs at the inputs' present contents."""

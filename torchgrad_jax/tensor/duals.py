@@ -191,16 +191,24 @@ def apply_inplace_dual(rec: Recorder, bound: Any, operands: tuple[Any, ...], tan
     with without_duals(rec):
         # The tangents are computed of what the operands are before the write, which must not outdate it.
         before = [apply(_CLONE, (o,)) if o is target or (isinstance(o, Tensor) and o._storage is target._storage) else o for o in operands]
+        written = tangents[0]._storage if 0 in tangents else None
+        moved = {i: apply(_CLONE, (t,)) if i == 0 or (written is not None and t._storage is written) else t for i, t in tangents.items()}
+        for i, t in moved.items():
+            if before[i] is not operands[i]:
+                hold(before[i], t)
         result = apply(bound, before)
-        pushed = _pushed(bound, before, tangents, result if type(result) is tuple else (result,)).get(0)
+        pushed = _pushed(bound, before, moved, result if type(result) is tuple else (result,)).get(0)
         if pushed is None:
             pushed = zeros_like(target)
         elif pushed._aval.dtype != aval.dtype:
             pushed = apply(cast_to(aval.dtype), (pushed,))
         apply_inplace(bound, operands)
     write_tangent(target, pushed)
-    if isinstance(target._node, OpNode):
-        _keep(target._node, before, (target,))
+    # A view's own grad_fn is made anew; the operation's node is within its base's.
+    view = target._view
+    node = target._node if view is None or view.base is None else getattr(view.base._node, "inner", None)
+    if isinstance(node, OpNode):
+        _keep(node, before, (target,))
     return target
 
 
