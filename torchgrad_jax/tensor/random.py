@@ -17,7 +17,7 @@ from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.creation import _requiring, as_device
-from torchgrad_jax.tensor.duals import passes, seen_tangent, tangents_of, write_tangent, zeros_like
+from torchgrad_jax.tensor.duals import passes, tangents_of
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
 from torchgrad_jax.tensor.layout import memory_order
 from torchgrad_jax.tensor.tensor import Tensor, created
@@ -177,8 +177,6 @@ def put(t: Tensor, array: np.ndarray) -> Tensor:
     """Write drawn numbers into `t`, without a graph."""
     check_writable(per_thread.recorder, t)
     overwrite(t, drawn(array, t.device)._value)
-    if seen_tangent(t) is not None:
-        write_tangent(t, zeros_like(t))
     return t
 
 
