@@ -18,7 +18,7 @@ import torchgrad_jax as ours  # noqa: E402
 from torchgrad_jax.nn import activation, attention, dropout, linear, normalization  # noqa: E402
 from torchgrad_jax.tensor.random import default_generator  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("error")]
 
 MODULES = (activation, attention, dropout, linear, normalization)
 OURS = SimpleNamespace(**{name: getattr(module, name) for module in MODULES for name in module.__all__})

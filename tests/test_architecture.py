@@ -12,6 +12,8 @@ import pytest
 import torchgrad_jax
 from torchgrad_jax.ops.declare import op, registry
 
+pytestmark = pytest.mark.operators
+
 ROOT = Path(torchgrad_jax.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # Each layer imports only from itself and those before it; packages of the last row import none of each other.

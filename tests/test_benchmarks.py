@@ -12,6 +12,8 @@ from compat_suite.benchmarks.processes import in_fresh_process
 from compat_suite.benchmarks.report import duration, table
 from compat_suite.benchmarks.workloads import WORKLOADS
 
+pytestmark = pytest.mark.operators
+
 REFERENCE = "torch" if importlib.util.find_spec("torch") else "jax"
 
 

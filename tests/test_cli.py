@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.operators
+
 _SPEC = importlib.util.find_spec("torchgrad_jax")
 assert _SPEC is not None and _SPEC.submodule_search_locations
 _PACKAGE = Path(_SPEC.submodule_search_locations[0])

@@ -10,6 +10,8 @@ from compat_suite import records, self_check
 from compat_suite.__main__ import tiers
 from compat_suite.records import Make, Record
 
+pytestmark = pytest.mark.operators
+
 SAMPLE = ["sin", "where", "gather", "index_add", "mv", "nn.functional.mse_loss", "nn.functional.dropout", "eq"]
 
 

@@ -10,6 +10,8 @@ from tests.side_by_side import agree, plain
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 CALLS = {
     "sizes and fillings": """
         m.full((2,), m.tensor(3.0)); m.full((2,), m.tensor([3.0])); m.full((2,), s.requires_grad_()); m.full_like(i, 1j)

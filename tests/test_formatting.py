@@ -22,7 +22,7 @@ from torchgrad_jax.tensor.formatting import (
     tensor_str,
 )
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("error")]
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 COMPLEX = ["complex64", "complex128"]

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from dual_tensors import both, both_modes, dual, errors, inside, positive, tangent, values  # noqa: E402, F401 - needs torch; a fixture
 from side_by_side import like_pytorch  # noqa: E402
 
+pytestmark = pytest.mark.operators
+
 # ---------------------------------------------------------------------- levels
 
 

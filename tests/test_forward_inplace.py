@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 from dual_tensors import both, both_modes, dual, errors, inside, tangent, values  # noqa: E402, F401 - needs torch; a fixture
 from side_by_side import like_pytorch  # noqa: E402
 
+pytestmark = pytest.mark.operators
+
 WRITES = {
     "a number": lambda m, x, y, t: x.mul_(2).add_(1),
     "a dual one": lambda m, x, y, t: x.mul_(y),

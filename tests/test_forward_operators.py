@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch")
 
 from dual_tensors import dual, errors, inside  # noqa: E402 - needs torch
 
+pytestmark = pytest.mark.operators
+
 UNARY = {
     "float64": (
         "abs acos acosh_ asin asinh_ atan ceil clone conj cos cosh deg2rad digamma erf erfc erfinv_ exp exp2 expm1 floor frac lgamma_ log_ log10_ "

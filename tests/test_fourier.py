@@ -10,6 +10,8 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 rng = np.random.default_rng(0)
 REAL, COMPLEX = rng.standard_normal((3, 4, 5)), rng.standard_normal((3, 4, 5)) + 1j * rng.standard_normal((3, 4, 5))
 ONE = ["", "n=3, dim=0, norm='forward'", "8, 1, 'ortho'"]

@@ -8,6 +8,8 @@ import pytest
 
 from torchgrad_jax.ops.generator import Generator
 
+pytestmark = pytest.mark.operators
+
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BF16]
 INTS = [np.dtype(n) for n in ("int64", "int32", "int16", "int8", "uint8", "bool")]

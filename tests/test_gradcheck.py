@@ -19,6 +19,8 @@ from torchgrad_jax.runtime.counters import counters
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 MODES = pytest.mark.parametrize("fast_mode", [False, True], ids=["slow", "fast"])
 
 

@@ -11,7 +11,7 @@ import torchgrad_jax
 
 torch = pytest.importorskip("torch")
 # torch.cholesky, qr, lu and chain_matmul announce their successors in torch.linalg.
-pytestmark = pytest.mark.filterwarnings("ignore:torch.[a-z_]* is deprecated")
+pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("ignore:torch.[a-z_]* is deprecated")]
 
 rng = np.random.default_rng(0)
 

@@ -12,6 +12,8 @@ from side_by_side import error_of, like_pytorch
 import torchgrad_jax as tj
 from compat_suite import random_calls
 
+pytestmark = pytest.mark.operators
+
 
 def test_every_call_gives_pytorchs_numbers_and_leaves_its_state(capsys):
     pytest.importorskip("torch")

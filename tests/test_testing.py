@@ -17,6 +17,8 @@ import torchgrad_jax as tj
 from torchgrad_jax.testing import assert_close, make_tensor
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.operators
 NAN, INF = float("nan"), float("inf")
 
 
