@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -66,11 +67,12 @@ def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[s
     environment = {**os.environ, **QUICK, "JAX_COMPILATION_CACHE_DIR": chosen.cache, "XLA_FLAGS": UNOPTIMIZED}
     running: list[tuple[Any, Path, list[str]]] = []
     found: dict[str, Any] = {}
+    numbers = itertools.count()
     with tempfile.TemporaryDirectory() as folder:
         while batches or running:
             while batches and len(running) < chosen.jobs:
                 batch = batches.pop(0)
-                path = Path(folder) / f"{len(batches)}.json"
+                path = Path(folder) / f"{next(numbers)}.json"
                 command = [sys.executable, "-m", "compat_suite", *batch, "--in-process", "--json", str(path), "--samples", str(chosen.samples)]
                 command += ["--dtypes", *chosen.dtypes, "--checks", *chosen.checks]
                 running.append((subprocess.Popen(command, env=environment), path, batch))
@@ -81,7 +83,9 @@ def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[s
             running.remove(ended)
             process, path, batch = ended
             if path.exists():
-                found |= json.loads(path.read_text())
+                part = json.loads(path.read_text())
+                report_differences(part)
+                found |= part
             elif len(batch) > 1:  # it crashed: one by one
                 batches += [[n] for n in batch]
             else:
@@ -89,8 +93,8 @@ def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[s
     return found
 
 
-def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> None:
-    """Print what differs, and how much agrees."""
+def report_differences(found: dict[str, Any]) -> None:
+    """Print what differs."""
     grouped: dict[tuple[str, str], list[tuple[str, Any]]] = {}
     for key, count in found.items():
         name, check, dtype = key.split(" ")
@@ -103,7 +107,11 @@ def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> 
             for d in differences:
                 seen.setdefault(re.sub(r"[^A-Za-z ]", "", d.partition(" <- ")[0])[:60], d)
         for d in list(seen.values())[:4]:
-            print(f"    {d}")
+            print(f"    {d}", flush=True)
+
+
+def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> None:
+    """Print how much agrees."""
     for tier in sorted({tier_of.get(n, 3) for n in names}):
         whole: dict[str, list[int]] = {}
         for key, (agree, samples, _) in found.items():
