@@ -261,8 +261,9 @@ class Author:
         return a and f"{a}.data.{self.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
 
     def set_data(self):
-        # A view with new memory is no view here; whose memory an inference tensor's is, is not a tensor's own matter here.
-        a = self.twinnable(lambda x: x._base is None and not x.is_inference())
+        # A view with new memory is no view here; whose memory an inference tensor's is, is not a tensor's own matter here. What was saved of a tensor
+        # without a gradient is told from what was saved of its twins only where it never had any.
+        a = self.twinnable(lambda x: x._base is None and not x.is_inference() and x.requires_grad)
         if a is None:
             return None
         # Another shape is an error only later, and not always the same; memory of another tensor's view has no way back to a base.

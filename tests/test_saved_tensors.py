@@ -432,3 +432,12 @@ def test_second_derivatives_within_the_context(m):
         (g,) = m.autograd.grad(out, a, create_graph=True)
         b.mul_(2)
         return g, m.autograd.grad(g.sum(), a)[0]
+
+
+@like_pytorch
+def test_what_was_saved_of_a_constant_is_the_data_set_since(m):
+    x, c = leaf(m, 1.0, 2.0), m.tensor([3.0, 4.0])
+    y = x * c
+    c.data = m.tensor([5.0, 6.0])
+    y.sum().backward()
+    return x.grad

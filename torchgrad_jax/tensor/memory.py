@@ -19,7 +19,7 @@ from torchgrad_jax.tensor.dispatch import LEVEL, make_node, plan_of, run, turn
 from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, writer
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
-from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, View, count_together
+from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, Superseded, View, count_together
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
 from torchgrad_jax.tensor.views import as_dims
 
@@ -240,6 +240,8 @@ def set_data(t: Tensor, new: Any) -> None:
         if old.counter is None:
             old.version = 0
         old.counter = Replaced(t._value, past, edge)
+    elif former is None:  # nobody else has this content
+        old.counter, old.version = Superseded(t._value), 0
 
 
 def get_data(t: Tensor) -> Tensor:
