@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from side_by_side import like_pytorch
 
@@ -54,3 +55,12 @@ def test_shapes_that_broadcast(m):
 @like_pytorch
 def test_scalar_tensors_have_the_default_dtype(m):
     return m.scalar_tensor(3), m.scalar_tensor(3, dtype=m.int32), m.ones(2, dtype=m.int32).type_as(m.ones(1))
+
+
+@like_pytorch
+def test_half_precision_is_rounded_after_each_operation(m):
+    array = np.random.default_rng(0).uniform(0.5, 2, (64, 33))
+    x, y = (m.tensor(a.tolist(), dtype=m.bfloat16, requires_grad=True) for a in (array, array[:1]))
+    z = (x * y + x) / y - x
+    z.backward(m.ones_like(z))
+    return z.detach().float().tolist(), x.grad.float().tolist()

@@ -40,16 +40,20 @@ class BoundOp(Protocol):
         ...
 
 
+# XLA keeps float32 between operations of half precision; PyTorch rounds after each.
+ROUNDED = {"xla_allow_excess_precision": False}
+
+
 class Signature:
     """A BoundOp specialized to input avals: its output avals, and its function under `jax.jit`.
 
     An operation made of others has them as `parts`; `stepwise` runs them one by one.
     `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it
-    was compiled into.
+    was compiled into. half: whether half precision is among its inputs or outputs.
     `plans` belongs to the layer that differentiates.
     """
 
-    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "parts", "stepwise", "plans")
+    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "parts", "stepwise", "half", "plans")
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
@@ -58,7 +62,8 @@ class Signature:
         self.warm, self.compiled_in = False, 0
         self.weight: int = getattr(bop, "weight", 1)
         self.parts: list[Signature] = getattr(bop, "parts")() if self.weight > 1 else [self]  # noqa: B009 - only those made of several have it 
-        self.stepwise = bop.specialize(specs) if self.weight > 1 else self.function
+        self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
+        self.stepwise = bop.specialize(specs) if self.weight > 1 else _rounding(self.function) if self.half else self.function
         self.plans: dict[Any, Any] = {}
 
 
@@ -82,6 +87,13 @@ def common_device(specs: Sequence[ArgSpec], otherwise: device | None = None) -> 
                     f"Expected all tensors to be on the same device, but found at least two devices, {found} and {spec.device}!"
                 )
     return found or CPU
+
+
+def _rounding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled function that rounds half precision after each of its operations."""
+    import jax
+
+    return jax.jit(function, compiler_options=ROUNDED)
 
 
 def _trace(bop: BoundOp, specs: tuple[ArgSpec, ...], checked: bool) -> tuple[Callable[..., Any], tuple[Aval, ...], bool]:
