@@ -362,6 +362,8 @@ def check_out(entry: Entry, sample: Sample) -> None:
                 results.append(value)
                 continue
             places = tensors(value)
+            if not places:  # a bool, say, which no tensor can take
+                return
             outs = tuple(library.zeros(tuple(t.shape), dtype=t.dtype) for t in places)
             library.manual_seed(0)
             found = call(function, args, {**kwargs, "out": outs if isinstance(value, list | tuple) else outs[0]})

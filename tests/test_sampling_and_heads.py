@@ -196,3 +196,14 @@ def test_local_response_norm_and_pdist(m):
     x = numbers(m, 5, 3)
     distances = m.nn.functional.pdist(x)
     return found, distances, m.autograd.grad((distances * distances).sum(), x)
+
+
+@like_pytorch
+def test_a_complex_convolution_is_three_real_ones(m):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s) + 1j * rng.normal(size=s) for s in ((2, 3, 6), (4, 3, 3), (4,))]
+    x, w, b = (m.tensor(a.tolist(), dtype=m.complex128, requires_grad=True) for a in arrays)
+    F, found = m.nn.functional, []
+    for out in (F.conv1d(x, w, b), F.conv1d(x[0], w), F.conv_transpose1d(x, w.transpose(0, 1), b, stride=2)):
+        found.append((out.grad_fn.name(), out.tolist(), [g.tolist() for g in m.autograd.grad(out.abs().sum(), (x, w))]))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops import convolution as _operators  # noqa: F401 - declares the operators
@@ -11,7 +11,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import squeeze, unsqueeze
+from torchgrad_jax.tensor.views import select, squeeze, unsqueeze, view_as_real
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
 
@@ -42,6 +42,11 @@ def _convolve(
     output_padding: Any, groups: int, transposed: bool,
 ) -> Tensor:  # fmt: skip
     ndim = input._aval.ndim
+    if input._aval.dtype.kind == weight._aval.dtype.kind == "c":
+        options = stride, padding, dilation, output_padding, groups, transposed
+        if ndim == count + 1:
+            return squeeze(_convolve(name, count, unsqueeze(input, 0), weight, bias, *options), 0)
+        return _of_complex(lambda x, w, b: _convolve(name, count, x, w, b, *options), input, weight, bias)
     if ndim not in (count + 1, count + 2):
         raise RuntimeError(
             f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {name}, but got input of size: {list(input._aval.shape)}"
@@ -59,6 +64,14 @@ def _convolve(
     batched = input if ndim == count + 2 else unsqueeze(input, 0)
     out = apply(bound, (batched, weight) if bias is None else (batched, weight, bias))
     return out if ndim == count + 2 else squeeze(out, 0)
+
+
+def _of_complex(convolve: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A complex convolution by three real ones, as PyTorch makes it."""
+    (x, xi), (w, wi), (b, bi) = ([None if t is None else select(view_as_real(t), -1, i) for i in (0, 1)] for t in (input, weight, bias))
+    real, imaginary = convolve(x, w, b), convolve(xi, wi, None)
+    both = convolve(x + xi, w + wi, None if b is None else b + bi)
+    return (real - imaginary) + 1j * (both - real - imaginary)
 
 
 def _mismatch(input: Tensor, weight: Tensor, gap: str) -> str:
