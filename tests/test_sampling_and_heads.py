@@ -207,3 +207,12 @@ def test_a_complex_convolution_is_three_real_ones(m):
     for out in (F.conv1d(x, w, b), F.conv1d(x[0], w), F.conv_transpose1d(x, w.transpose(0, 1), b, stride=2)):
         found.append((out.grad_fn.name(), out.tolist(), [g.tolist() for g in m.autograd.grad(out.abs().sum(), (x, w))]))
     return found
+
+
+@like_pytorch
+def test_distances_of_complex_vectors_are_real(m):
+    rng = np.random.default_rng(0)
+    x, y, z = (m.tensor((rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))).tolist(), dtype=m.complex128, requires_grad=True) for _ in range(3))
+    F = m.nn.functional
+    found = [F.pairwise_distance(x, y, p=p, keepdim=p == 2) for p in (1.0, 2.0, 3.0, float("inf"))] + [F.triplet_margin_loss(x, y, z)]
+    return [(str(d.dtype), d.tolist(), m.autograd.grad(d.sum(), x)[0].tolist()) for d in found]

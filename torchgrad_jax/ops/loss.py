@@ -11,6 +11,8 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.embedding import first_outside
+from torchgrad_jax.ops.norm import norm_grad, norm_over
+from torchgrad_jax.ops.reduction import keep
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -278,6 +280,8 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
                                                                    result if keepdim else result[..., None], p)})  # fmt: skip
 def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
     """The p-norm of the last dimension."""
+    if x.dtype.kind == "c":
+        return keep(norm_over(x, p, (x.ndim - 1,)), (x.ndim - 1,), keepdim)
     size = jnp.abs(x)
     if p == 2:
         return jnp.sqrt((x * x).sum(-1, keepdims=keepdim))
@@ -292,6 +296,8 @@ def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
 
 def _norm_grad(grad: Any, x: Any, norm: Any, p: float) -> Any:
     """0 where the norm is 0."""
+    if x.dtype.kind == "c":
+        return norm_grad(grad, x, norm, p, (x.ndim - 1,))
     safe = jnp.where(norm == 0, 1, norm)
     if p == 0:
         return jnp.zeros_like(x)

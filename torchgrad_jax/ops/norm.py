@@ -20,7 +20,7 @@ def _sgn(x: Any) -> Any:
     return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(jnp.where(x == 0, 1, x))) if x.dtype.kind == "c" else lax.sign(x)
 
 
-def _norm(x: Any, order: float, dims: tuple[int, ...]) -> Any:
+def norm_over(x: Any, order: float, dims: tuple[int, ...]) -> Any:
     """The `order`-norm over `dims`."""
     if order == 2:
         squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
@@ -107,7 +107,7 @@ def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The `ord`-norm over `dim`, all elements taken as one vector where None."""
     x = convert(x, dtype) if dtype is not None else x
     dims = wrap_dims(dim, x.ndim)
-    return keep(_norm(wide(x), ord, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+    return keep(norm_over(wide(x), ord, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
 
 
 # ---------------------------------------------------------------------- slices shortened
@@ -127,7 +127,7 @@ def _shortening(norm: Any, maxnorm: float) -> Any:
 
 def _renorm_grad(grad: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
     dims = _others(self.shape, dim)
-    norm = keep(_norm(wide(self), p, dims), dims, True)
+    norm = keep(norm_over(wide(self), p, dims), dims, True)
     along = (wide(self.conj()) * wide(grad)).real
     change = -lax.reduce_sum(along, dims).reshape(norm.shape) * maxnorm / (norm + _LEAST) ** 2
     long = norm > maxnorm
@@ -151,7 +151,7 @@ def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice of `dim` whose `p`-norm is above `maxnorm`, shortened to it."""
     dims = _others(x.shape, dim)
-    norm = keep(_norm(wide(x), p, dims), dims, True)
+    norm = keep(norm_over(wide(x), p, dims), dims, True)
     return (wide(x) * _shortening(norm, maxnorm)).astype(x.dtype)
 
 
@@ -166,7 +166,7 @@ def _dist_grad(grad: Any, self: Any, other: Any, result: Any, p: float) -> Any:
     grads={"self": _dist_grad, "other": lambda grad, self, other, result, p: -_dist_grad(grad, self, other, result, p)})  # fmt: skip
 def dist(x: Any, y: Any, p: float) -> Any:
     """The `p`-norm of self - other."""
-    return _norm(x - y, float(p), tuple(range(x.ndim)))
+    return norm_over(x - y, float(p), tuple(range(x.ndim)))
 
 
 def _differences(x: Any, y: Any) -> Any:
@@ -180,7 +180,7 @@ def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
         squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
         squares = jnp.maximum(squares, 0)
         return jnp.where(squares == 0, 0, lax.sqrt(jnp.where(squares == 0, 1, squares))).astype(x.dtype)
-    return _norm(_differences(x, y), p, (max(x.ndim, y.ndim),))
+    return norm_over(_differences(x, y), p, (max(x.ndim, y.ndim),))
 
 
 def _matmul(x: Any, y: Any) -> Any:
@@ -230,5 +230,5 @@ def pdist(x: Any, p: float) -> Any:
     i, j = np.triu_indices(x.shape[0], 1)
     off = x[i] - x[j]
     same = (off == 0).all(-1, keepdims=True)
-    found = _norm(jnp.where(same, 1, off).astype(x.dtype), float(p), (1,))
+    found = norm_over(jnp.where(same, 1, off).astype(x.dtype), float(p), (1,))
     return jnp.where(same[:, 0], 0, found).astype(x.dtype)
