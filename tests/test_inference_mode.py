@@ -456,3 +456,10 @@ def test_the_first_of_two_outdated_views_is_the_one_refused(m):
     expanded = view.expand_as(view)
     inside(m, lambda: x.mul_(2))
     return error_of(lambda: view / expanded), error_of(lambda: expanded / view)
+
+
+@like_pytorch
+def test_a_view_without_history_saves_nothing_of_an_inference_tensor(m):
+    with m.no_grad():
+        view = leaf(m, 1.0, 2.0)[:1]
+    return error_of(lambda: view * inference(m, 3.0)), error_of(lambda: leaf(m, 1.0) * inference(m, 3.0))

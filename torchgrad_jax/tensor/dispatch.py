@@ -18,7 +18,7 @@ from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
+from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh, wrap
 
 _new = object.__new__
 NO_PLAN: Any = object()
@@ -300,7 +300,8 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     node.plan = p
     if rec.turned & LOOK:
         rec.turned &= ~LOOK
-        refuse_inference([operands[i] for i in p.saves if i >= 0])
+        if any(type(operands[i]._edge()[0]) is not Nowhere for i in p.inputs):  # else PyTorch saves nothing
+            refuse_inference([operands[i] for i in p.saves if i >= 0])
     if p.saves:
         results = (outs,) if type(outs) is Value else outs
         node.saved = tuple([values[i] if i >= 0 else results[-1 - i] for i in p.saves])
