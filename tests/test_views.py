@@ -516,3 +516,16 @@ def test_a_leaf_is_refused_before_an_outdated_operand():
         (x * 1).div_(b)
         b.div_(x)
     """)
+
+
+def test_a_write_to_no_elements_writes_nothing():
+    same("""
+        x, y = leaf(seed=1, requires_grad=False), leaf(3, requires_grad=False)
+        a, b = x.expand(0), y[:0]
+        a.neg_()
+        b.add_(1)
+        w = leaf(2) * 1
+        v = w.narrow(0, 0, 0)
+        v.mul_(3)
+        w.sum().backward()
+    """)
