@@ -68,7 +68,8 @@ def _convolve(
 
 def _of_complex(convolve: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A complex convolution by three real ones, as PyTorch makes it."""
-    (x, xi), (w, wi), (b, bi) = ([None if t is None else select(view_as_real(t), -1, i) for i in (0, 1)] for t in (input, weight, bias))
+    (x, xi), (w, wi) = ([select(view_as_real(t), -1, i) for i in (0, 1)] for t in (input, weight))
+    b, bi = (None, None) if bias is None else (select(view_as_real(bias), -1, i) for i in (0, 1))
     real, imaginary = convolve(x, w, b), convolve(xi, wi, None)
     both = convolve(x + xi, w + wi, None if b is None else b + bi)
     return (real - imaginary) + 1j * (both - real - imaginary)
