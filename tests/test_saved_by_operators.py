@@ -149,3 +149,10 @@ def test_distances_show_their_exponent(name):
     x = tj.ones(3, 2, requires_grad=True)
     y = tj.pdist(x, 3.0) if name == "pdist" else tj.cdist(x, tj.zeros(2, 2), 3.0)
     assert y.grad_fn._saved_p == 3.0
+
+
+def test_a_division_given_no_rounding_mode_shows_none():
+    for m in (tj, torch):
+        x = m.ones(2, requires_grad=True)
+        node = m.div(x, 2.0, rounding_mode=None).grad_fn
+        assert node.name() == "DivBackward2" and node._saved_rounding_mode is None

@@ -28,6 +28,7 @@ _NAMES = {
     "index": _SHAPE, "index_select": f"dim {_SHAPE}", "index_put": "accumulate", "gather": "dim sparse_grad=False",
     "masked_scatter": "source_sym_sizes", "mm": f"{_SHAPE} mat2_sym_sizes", "addmm": "mat1_sym_sizes mat2_sym_sizes",
     "linear_addmm": "mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1", "div_rounded": "rounding_mode",
+    "_div_unrounded": "rounding_mode=None",
     "convolution": "output_padding bias_sym_sizes_opt", "pixel_shuffle": "upscale_factor",
     "im2col": "kernel_size dilation padding stride self_sym_argsize_minus_1 self_sym_argsize_minus_2",
     "addbmm": "batch1_sym_argsize_0 batch1_sym_argsize_1 batch2_sym_argsize_2",
