@@ -216,3 +216,11 @@ def test_distances_of_complex_vectors_are_real(m):
     F = m.nn.functional
     found = [F.pairwise_distance(x, y, p=p, keepdim=p == 2) for p in (1.0, 2.0, 3.0, float("inf"))] + [F.triplet_margin_loss(x, y, z)]
     return [(str(d.dtype), d.tolist(), m.autograd.grad(d.sum(), x)[0].tolist()) for d in found]
+
+
+@like_pytorch
+def test_a_threshold_may_be_a_complex_number_without_imaginary_part(m):
+    x, threshold = m.tensor([0.5, 2.0]), m.nn.functional.threshold
+    with pytest.raises(RuntimeError) as error:
+        threshold(x, 1 + 1j, 1.0)
+    return threshold(x, 1 + 0j, 3 + 0j).tolist(), str(error.value)

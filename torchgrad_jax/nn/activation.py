@@ -85,14 +85,21 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return _call("hardtanh", input, (0.0, 6.0), inplace, "relu6")
 
 
+def _real(number: Any, input: Tensor) -> float:
+    """A number as a real one, for the dtype of `input`. RuntimeError for one with an imaginary part."""
+    if isinstance(number, complex) and number.imag:
+        raise RuntimeError(f"value cannot be converted to type {input.dtype.word} without overflow")
+    return float(number.real if isinstance(number, complex) else number)
+
+
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where it is above `threshold`, else `value`."""
-    return _call("threshold_written" if inplace else "threshold", input, (float(threshold), float(value)), inplace)
+    return _call("threshold_written" if inplace else "threshold", input, (_real(threshold, input), _real(value, input)), inplace)
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place `threshold`."""
-    return _call("threshold_written", input, (float(threshold), float(value)), True)
+    return _call("threshold_written", input, (_real(threshold, input), _real(value, input)), True)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
