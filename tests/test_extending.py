@@ -12,8 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 USED = """
 import torchgrad_jax as torch
-
-pytestmark = pytest.mark.operators
 x = torch.tensor([[0.5, -2.0]], requires_grad=True)
 y = torch.logcosh(x)
 assert y.grad_fn.name() == "LogcoshBackward0" and y.grad_fn._saved_self is x
