@@ -441,3 +441,14 @@ def test_what_was_saved_of_a_constant_is_the_data_set_since(m):
     c.data = m.tensor([5.0, 6.0])
     y.sum().backward()
     return x.grad
+
+
+@like_pytorch
+def test_the_gradient_of_what_was_overwritten_as_a_whole_has_no_graph(m):
+    x, found = leaf(m, 1.0, 2.0), []
+    for write in (lambda t: t.fill_(2.0), lambda t: t.zero_(), lambda t: t.copy_(m.ones(2)), lambda t: t.__setitem__(0, 1.0)):
+        y = x * 1
+        write(y)
+        (grad,) = m.autograd.grad(y.sin().sum(), x, create_graph=True)
+        found.append((grad.requires_grad, grad.tolist()))
+    return found

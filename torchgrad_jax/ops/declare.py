@@ -29,6 +29,15 @@ NUMBERS = (float, int, bool, complex)
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
 
+
+
+def ZEROS(grad: Any) -> Any:
+    """The gradient of an input that the result does not depend on: under `create_graph` no graph leads to it."""
+    from jax import numpy as jnp
+
+    return jnp.zeros_like(grad)
+
+
 # The node of an operator that PyTorch has no derivative of: its edges are those of the inputs that need a gradient.
 NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
 

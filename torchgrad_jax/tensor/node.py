@@ -336,6 +336,8 @@ class OpNode(Node):
                 outs.append(None)
             elif one.passes:
                 outs.append(grads[0])
+            elif one.zeros:
+                outs.append(zeros_of(one))
             else:
                 kept = [saved[i] for i in places]
                 found = calculus.call(one.vjp_of(defined), (*given, *kept))
@@ -369,6 +371,15 @@ class OpNode(Node):
         plan = self.plan
         tensors = [n for n in plan.attributes if plan.attributes[n]]
         return [*super().__dir__(), *(f"_saved_{n}" for n in plan.attributes), *(f"_raw_saved_{n}" for n in tensors)]
+
+
+def zeros_of(plan: Plan) -> Any:
+    """A gradient of zeros that no graph leads to, for the only input of `plan`."""
+    from torchgrad_jax.tensor.creation import full_value
+    from torchgrad_jax.tensor.tensor import created
+
+    aval: Any = plan.input_avals[0]
+    return created(full_value(aval.shape, 0, aval.dtype, aval.device))
 
 
 def _refusing(plan: Plan, grad: Any, saved: Sequence[Any]) -> Any:
