@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -28,6 +29,8 @@ def tiers() -> dict[str, int]:
 
 def options() -> argparse.Namespace:
     """The command line."""
+    if importlib.util.find_spec("torch") is None:
+        sys.exit("the database is PyTorch's own: install PyTorch and expecttest, or see python -m compat_suite.self_check, which needs neither")
     from compat_suite.agreement import CHECKS
     from compat_suite.database import DTYPES
 
@@ -42,7 +45,10 @@ def options() -> argparse.Namespace:
     found.add_argument("--json", type=Path, help="where to write all counts")
     found.add_argument("--cache", default=str(Path.home() / ".cache" / "torchgrad_jax_suite"), help="where compiled operations are kept")
     found.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
-    return found.parse_args()
+    chosen = found.parse_args()
+    if chosen.write and (chosen.names or chosen.tier or set(chosen.dtypes) != set(DTYPES) or set(chosen.checks) != set(CHECKS)):
+        found.error("--write is for the whole table: all operators, dtypes and checks")
+    return chosen
 
 
 def measure(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> 
         for key, (agree, samples, _) in found.items():
             name, check, _ = key.split(" ")
             if tier_of.get(name, 3) == tier:
-                row = whole.setdefault(check, [0, 0, 0, 0])
+                row = whole.setdefault(check, [0, 0])
                 row[0] += agree
                 row[1] += samples
         for check, row in whole.items():

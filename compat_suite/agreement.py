@@ -47,6 +47,10 @@ class Difference(Exception):
     """What differs, in words."""
 
 
+class NotApplicable(Exception):
+    """PyTorch itself cannot do with this sample what is checked: it is not counted."""
+
+
 # ---------------------------------------------------------------------- comparing
 
 
@@ -362,8 +366,8 @@ def check_out(entry: Entry, sample: Sample) -> None:
                 results.append(value)
                 continue
             places = tensors(value)
-            if not places:  # a bool, say, which no tensor can take
-                return
+            if not places:
+                raise NotApplicable("a bool, say, which no tensor can take")
             outs = tuple(library.zeros(tuple(t.shape), dtype=t.dtype) for t in places)
             library.manual_seed(0)
             found = call(function, args, {**kwargs, "out": outs if isinstance(value, list | tuple) else outs[0]})
@@ -372,14 +376,14 @@ def check_out(entry: Entry, sample: Sample) -> None:
                 found = tuple(_settled(entry, sample, f, args[0], processed) for f in both)
             results.append(found)
     wanted, got = results
-    if isinstance(wanted, Exception):  # this sample is none for out=
-        return
+    if isinstance(wanted, Exception):
+        raise NotApplicable(str(wanted))
     if not _alike(got, wanted):
         same(got, wanted)
 
 
-def check_error(entry: Entry, bad: Any) -> None:
-    """The class of what is raised for bad input."""
+def _raised(entry: Entry, bad: Any) -> Exception:
+    """What our function raises for bad input. Difference where it raises nothing."""
     if entry.ours is None:
         raise Difference("missing")
     s = bad.sample_input
@@ -387,15 +391,19 @@ def check_error(entry: Entry, bad: Any) -> None:
     found = call(entry.ours, arguments, keywords)
     if not isinstance(found, Exception):
         raise Difference(f"nothing raised, PyTorch {bad.error_type.__name__}: {bad.error_regex}")
+    return found
+
+
+def check_error(entry: Entry, bad: Any) -> None:
+    """The class of what is raised for bad input."""
+    found = _raised(entry, bad)
     if not isinstance(found, bad.error_type):
         raise Difference(f"{type(found).__name__}: {str(found)[:150]}; PyTorch {bad.error_type.__name__}: {bad.error_regex[:150]}")
 
 
 def check_error_text(entry: Entry, bad: Any) -> None:
     """The text of what is raised for bad input."""
-    s = bad.sample_input
-    arguments, keywords = ours_alike(((s.input, *s.args), s.kwargs))
-    found = call(entry.ours or tj.add, arguments, keywords)
+    found = _raised(entry, bad)
     if not re.search(bad.error_regex, str(found)):
         raise Difference(f"{type(found).__name__}: {str(found)[:180]}; PyTorch: {bad.error_regex[:180]}")
 
@@ -435,6 +443,8 @@ def agreement(entry: Entry, check: str, dtype: str, most: int) -> Count:
             try:
                 run(entry, case)
                 count.add(None)
+            except NotApplicable:
+                continue
             except Difference as found:
                 count.add(f"{found}{_told(case)}")
             except Exception as error:  # the harness could not compare: that is no agreement

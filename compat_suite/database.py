@@ -14,7 +14,6 @@ import torchgrad_jax as tj
 from compat_suite.translate import named, rebound
 
 DTYPES = ("float32", "float64", "complex128", "int64", "bool", "bfloat16")
-_METHODS = {"__rdiv__": "__rdiv__"}
 
 
 @dataclass
