@@ -172,3 +172,16 @@ def test_pieces_written_to_out(m):
     none = m.unbind_copy(x, 1, out=[first, second])
     bad = tried(lambda: m.unbind_copy(m.tensor(1.0)), lambda: m.narrow_copy(x, 0, 3, 0), lambda: m.narrow_copy(x[0, 0], 0, 0, 1))
     return [none, first, second, m.narrow_copy(x, 1, m.tensor(1), 1, out=m.zeros(2, 1)), m.isin(x, first, out=m.zeros(2, 2, dtype=m.bool)), bad]
+
+
+@like_pytorch
+def test_a_place_filled_twice_has_one_gradient(m):
+    value = m.tensor(0.5, requires_grad=True)
+    filled = m.zeros(3, 4).index_fill(1, m.tensor([0, 0, 1]), value)
+    return [filled, m.autograd.grad(filled.sum(), value)]
+
+
+@like_pytorch
+def test_no_difference_takes_nothing_along(m):
+    x, more = m.arange(6.0).reshape(2, 3).requires_grad_(), m.ones(2, 2)
+    return [m.diff(x, 0, 1, more, more), m.diff(x, 1, 1, more, more), m.autograd.grad(m.diff(x, 0, 1, more, more).sum(), x)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Value, is_tracer
 from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed, Saved
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
@@ -56,10 +56,12 @@ class Tape:
         def backward(*arrays: Any) -> tuple[Any, ...]:
             env = {-1 - i: arrays[p] for i, p in enumerate(self._leaf_places)}
             numbers = iter(self._number_places)
+            traced = any(is_tracer(a) for a in arrays)
             for step in self._steps:
                 sig = step.signature
                 assert sig is not None
-                outs = sig.function(*[env[a] if type(a) is int else arrays[next(numbers)] for a in step.args])
+                run = sig.function if traced else sig.stepwise
+                outs = run(*[env[a] if type(a) is int else arrays[next(numbers)] for a in step.args])
                 for i, out in enumerate(outs):
                     env[step.slot + i] = out
             return tuple(env[s] for s in self._slots)

@@ -20,6 +20,7 @@ from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.inplace import overwrite
+from torchgrad_jax.tensor.reductions import clamp_min, vector_norm
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
 
@@ -239,10 +240,7 @@ def _repeat(p: Tensor, times: int) -> Tensor:
 
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """The input over the larger of its p-norm along `dim` and `eps`. IndexError for a dimension out of range."""
-    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (int(dim),)
-    norm = apply(registry["_norm_kept"].bind((ARRAY, Static(float(p)), Static(dims))), (input,))
-    bounded = apply(registry["_at_least"].bind((ARRAY, Static(float(eps)))), (norm,))
-    made = input / expand(bounded, tuple(input._aval.shape))
+    made = input / expand(clamp_min(vector_norm(input, p, dim, keepdim=True), eps), tuple(input._aval.shape))
     if out is None:
         return made
     from torchgrad_jax.tensor.generate import write_out

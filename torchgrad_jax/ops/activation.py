@@ -15,7 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import op, wide
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -23,11 +23,6 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 SIXTH = float(np.float32(1 / 6))
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
-
-
-def wide(x: Any) -> Any:
-    """`x` in the precision PyTorch computes in: half precision in float32."""
-    return lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
 
 
 def floating_only(kernel: str, complex_too: bool = False) -> Callable[..., None]:
@@ -50,6 +45,11 @@ def _narrow(function: Callable[..., Any]) -> Callable[..., Any]:
 
     rounded.__doc__ = function.__doc__
     return rounded
+
+
+def sigmoid_of(x: Any) -> Any:
+    """1 / (1 + exp(-x)), rounded once: XLA makes several operations of it."""
+    return lax.logistic(wide(x)).astype(x.dtype)
 
 
 def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict[str, Any], **options: Any) -> Any:
@@ -242,7 +242,12 @@ def _softplus_grad(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
 
 
 _declare("softplus(Tensor self, float beta, float threshold)", _softplus, "softplus_cpu", {"self": _softplus_grad})
-_declare("log_sigmoid(Tensor self)", lambda x: -_log_one_plus_exp(-x), "log_sigmoid_cpu",
+def log_sigmoid_of(x: Any) -> Any:
+    """log(sigmoid(x)), rounded once."""
+    return (-_log_one_plus_exp(-wide(x))).astype(x.dtype)
+
+
+_declare("log_sigmoid(Tensor self)", log_sigmoid_of, "log_sigmoid_cpu",
          {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))})  # fmt: skip
 
 
@@ -294,8 +299,11 @@ _declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"sel
 
 def _log_softmax(x: Any, dim: int) -> Any:
     """self minus the logarithm of the sum of exp(self) along `dim`."""
-    shifted = _shifted(x, dim)
-    return shifted - lax.log(jnp.sum(lax.exp(shifted), axis=_along(x, dim), keepdims=True))
+    shifted = _shifted(wide(x), dim)
+    total = jnp.sum(lax.exp(shifted), axis=_along(x, dim), keepdims=True)
+    if dim % max(x.ndim, 1) == x.ndim - 1:  # where PyTorch rounds the sum and its logarithm too
+        return (shifted - wide(lax.log(wide(total.astype(x.dtype))).astype(x.dtype))).astype(x.dtype)
+    return (shifted - lax.log(total)).astype(x.dtype)
 
 
 def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
@@ -303,4 +311,5 @@ def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return g - lax.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=True)
 
 
-_declare("log_softmax(Tensor self, int dim)", _log_softmax, "log_softmax_kernel_impl", {"self": _log_softmax_grad})
+op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),
+   grads={"self": _log_softmax_grad})(_log_softmax)  # fmt: skip

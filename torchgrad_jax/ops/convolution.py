@@ -11,8 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.activation import wide
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
 
@@ -291,7 +290,7 @@ def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints
 @op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
     "int groups)",
-    validate=_check_convolution, method=False, toplevel=False,
+    validate=_check_convolution, method=False, toplevel=False, multilinear=True,
     grads={"input": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
 )  # fmt: skip
 def convolution(

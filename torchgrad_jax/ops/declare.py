@@ -54,7 +54,9 @@ class Operator:
         self.function = function
         self.promote: str | None = options.get("promote")
         self.grads: dict[str, Any] | None = options.get("grads")
+        self.opmath: bool = options.get("opmath", False)
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
+        self.multilinear: bool = options.get("multilinear", False)
         self.differentiable: bool = options.get("differentiable", True)
         self.node: str | Callable[..., str] = options.get("node") or _camel(self.name) + "Backward0"
         self.constants: dict[str, str] = options.get("constants", {})
@@ -182,10 +184,16 @@ class BoundOperator:
         if operator.validate is not None:
             operator.validate(*self._arguments(specs), **self._keywords())
         prepare = _PREPARE[operator.promote](self, specs)
-        function, keywords, single = operator.function, self._keywords(), tuple(self.layout) == (ARRAY,) * len(self.layout)
+        function, keywords, single = self._function(specs), self._keywords(), tuple(self.layout) == (ARRAY,) * len(self.layout)
         if single:
             return lambda *arrays: function(*prepare(arrays))
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
+
+    def _function(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        function = self.operator.function
+        if not self.operator.opmath or not is_half(target := _common_dtype(self, specs)):
+            return function
+        return lambda *arrays, **keywords: convert(function(*arrays, **keywords), target)
 
     def check(self, specs: Sequence[ArgSpec]) -> Callable[..., Exception] | None:
         """See the runtime's BoundOp."""
@@ -261,9 +269,11 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
 
     promote: "common" brings all operands to one dtype and shape by PyTorch's rules; "float" also makes integers floating
         point; "same" demands equal dtypes of the tensors; None leaves them alone.
+    opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
+    multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.
     constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
     differentiable: False for results that carry no gradient (comparisons, indices).
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
@@ -376,18 +386,37 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(squeezed, shape, tuple(offset + i for i in kept))
 
 
-def _common(bound: BoundOperator, specs: Sequence[ArgSpec], lift: Callable[[np.dtype], np.dtype]) -> Callable[..., list[Any]]:
-    promoting = [s for s, role in zip(specs, bound.number_roles(), strict=True) if role or not isinstance(s, type)]
-    target = lift(promotion.result_type(promoting))
+def _common_dtype(bound: BoundOperator, specs: Sequence[ArgSpec]) -> np.dtype:
+    found = promotion.result_type([s for s, role in zip(specs, bound.number_roles(), strict=True) if role or not isinstance(s, type)])
+    return promotion.to_float(found) if bound.operator.promote == "float" else found
+
+
+def _common(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
+    target = _common_dtype(bound, specs)
     shape = broadcast_shapes(*(s.shape for s in specs if isinstance(s, Aval)))
     # A number stays 0-dim where the function takes it beside the tensors, and is expanded where it stands for one.
     expand = [not isinstance(s, type) or role for s, role in zip(specs, bound.number_roles(), strict=True)]
+    opmath = bound.operator.opmath and is_half(target)
+
+    def cast(x: Any) -> Any:
+        if opmath:
+            return convert(x if x.ndim == 0 and dtypes.category(np.dtype(x.dtype)) == dtypes.FLOAT else convert(x, target), np.dtype(np.float32))
+        return convert(x, target)
 
     def prepare(arrays: Sequence[Any]) -> list[Any]:
-        cast = [convert(a, target) for a in arrays]
-        return [broadcast_to(a, shape) if e else a for a, e in zip(cast, expand, strict=True)]
+        return [broadcast_to(cast(a), shape) if e else cast(a) for a, e in zip(arrays, expand, strict=True)]
 
     return prepare
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Whether this is float16 or bfloat16."""
+    return dtype.itemsize == 2 and dtype.kind not in "iu"
+
+
+def wide(x: Any) -> Any:
+    """`x` in the precision PyTorch computes in: half precision in float32."""
+    return convert(x, np.dtype(np.float32)) if is_half(x.dtype) else x
 
 
 def convert(x: Any, target: np.dtype) -> Any:
@@ -457,7 +486,7 @@ def _zero_dims(array_type: np.dtype) -> Aval:
 
 _PREPARE: dict[str | None, Callable[..., Callable[..., Any]]] = {
     None: _as_is,
-    "common": lambda b, s: _common(b, s, lambda d: d),
-    "float": lambda b, s: _common(b, s, promotion.to_float),
+    "common": _common,
+    "float": _common,
     "same": _same,
 }

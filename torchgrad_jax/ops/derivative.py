@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, ZEROS, BoundOperator, _bound, broadcast_to, convert
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, ZEROS, BoundOperator, _bound, broadcast_to, convert, is_half
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -245,9 +247,10 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
                 env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
             main = env[grad_names[0]]
             env.setdefault("grad", main)
+            precision = np.dtype(np.float32) if is_half(main.dtype) else main.dtype
             for name, x, spec in zip(plan.saved_names, at, specs[sum(defined) :], strict=True):
                 # A Python number takes part in the tensors' precision, not in its own.
-                x = convert(x, main.dtype) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
+                x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
                 env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
             grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
             return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])

@@ -1,19 +1,20 @@
 """The forward derivative of a recorded operation, as an operation of its own: tangents of the inputs in, tangents of the results out.
 
 An operator with gradient formulas is pushed forward by the transpose of its backward operation, which is linear in the gradients: so both
-directions follow PyTorch's subgradients, and nothing is declared twice. The others use JAX's own derivative of their function.
+directions follow PyTorch's subgradients, and nothing is declared twice. The others, and products, use JAX's own derivative of their function.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import BoundOperator, convert
 from torchgrad_jax.ops.derivative import Plan, Vjp, _conj, _single
-from torchgrad_jax.runtime.operation import ArgSpec, Signature
-from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 
 NO_FORWARD = (
     "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an issue to PyTorch at "
@@ -34,7 +35,7 @@ def jvp_of(sig: Signature, plan: Plan) -> Jvp:
     found: Jvp | None = plan.jvp
     if found is None:
         bound: Any = sig.bop
-        by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None
+        by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
         found = plan.jvp = Jvp(plan.name, made)
     return found
@@ -52,18 +53,28 @@ def _transposed_backward(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSp
 
     count, carried = len(plan.saves), [a for a, there in zip(plan.avals, plan.outputs, strict=True) if there]
 
-    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
-        pull = plan.vjp_of(plan.outputs).specialize([*carried, *specs[:count]])
+    def transposed(one: Plan, specs: Sequence[ArgSpec], saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        pull = one.vjp_of(one.outputs).specialize([*carried, *specs])
+        # Backward is linear in the gradients, so its derivative may be taken anywhere. The conjugates are PyTorch's convention.
+        _, transpose = jax.vjp(lambda *grads: pull(*grads, *saved), *[jnp.zeros(a.shape, a.dtype) for a in carried])
+        return [_conj(t) for t in transpose(_single([_conj(t) for t in tangents]))]
 
+    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         def push(*arrays: Any) -> Any:
             saved, tangents = arrays[:count], _given(sig, plan, arrays[count:])
-            # Backward is linear in the gradients, so its derivative may be taken anywhere. The conjugates are PyTorch's convention.
-            _, transpose = jax.vjp(lambda *grads: pull(*grads, *saved), *[jnp.zeros(a.shape, a.dtype) for a in carried])
-            return _single([_conj(t) for t in transpose(_single([_conj(t) for t in tangents]))])
+            if not sig.half:
+                return _single(transposed(plan, specs[:count], saved, tangents))
+            parts = zip(plan.apart(), tangents, strict=True)
+            return _rounded_sum([transposed(one, [specs[i] for i in at], [saved[i] for i in at], [t]) for (one, at), t in parts])
 
         return _or_refused(sig, push)
 
     return specialize
+
+
+def _rounded_sum(parts: list[list[Any]]) -> Any:
+    """What each operand's tangent contributes, added up. In half precision PyTorch rounds it before."""
+    return _single([functools.reduce(operator.add, terms) for terms in zip(*parts, strict=True)])
 
 
 def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
@@ -74,19 +85,25 @@ def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callabl
 
     def push(*arrays: Any) -> Any:
         # What is not saved is what the function is linear in.
-        primals: list[Any] = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) and i not in plan.saves else None for i, s in enumerate(sig.specs)]
+        primals: list[Any] = [jnp.zeros((), NUMBER_DTYPES[s]) if isinstance(s, type) else jnp.zeros(s.shape, s.dtype) for s in sig.specs]
         for i, x in zip(plan.saves, arrays[:count], strict=True):
-            primals[i] = x
+            if i >= 0:
+                primals[i] = x
 
-        def of_inputs(*chosen: Any) -> list[Any]:
-            filled = list(primals)
-            for i, x in zip(plan.inputs, chosen, strict=True):
-                filled[i] = x
-            outs = sig.function(*filled)
-            return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+        def pushed(inputs: Sequence[int], tangents: list[Any]) -> list[Any]:
+            def of_inputs(*chosen: Any) -> list[Any]:
+                filled = list(primals)
+                for i, x in zip(inputs, chosen, strict=True):
+                    filled[i] = x
+                outs = sig.function(*filled)
+                return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
 
-        _, found = jax.jvp(of_inputs, [primals[i] for i in plan.inputs], _given(sig, plan, arrays[count:]))
-        return _single(found)
+            return jax.jvp(of_inputs, [primals[i] for i in inputs], tangents)[1]
+
+        tangents = _given(sig, plan, arrays[count:])
+        if not sig.half:
+            return _single(pushed(plan.inputs, tangents))
+        return _rounded_sum([pushed([i], [t]) for i, t in zip(plan.inputs, tangents, strict=True)])
 
     return lambda specs: _or_refused(sig, push)
 

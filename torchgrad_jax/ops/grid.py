@@ -16,8 +16,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.activation import wide
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
 

@@ -292,7 +292,7 @@ def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 @_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, node="IndexFillBackward1",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim),
-                 "value": lambda grad, index, dim: jnp.sum(select_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
+                 "value": lambda grad, index, dim: jnp.sum(grad - _clear_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
 def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A 0-dim tensor written to the slices at `index`."""
     return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")

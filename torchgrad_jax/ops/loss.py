@@ -9,6 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.activation import log_sigmoid_of, sigmoid_of
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.embedding import first_outside
 from torchgrad_jax.ops.norm import norm_grad, norm_over
@@ -136,19 +137,17 @@ def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
 
 
 def _with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
-    # log(1 + exp(-|x|)) + max(-x, 0) is -log(sigmoid(x)).
-    softplus = jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(-x, 0)
-    factor = softplus if pos_weight is None else (1 + (pos_weight - 1) * y) * softplus
-    loss = (1 - y) * x + factor
+    minus = -log_sigmoid_of(x)
+    loss = (1 - y) * x + (minus if pos_weight is None else (1 + (pos_weight - 1) * y) * minus)
     return reduce(loss if weight is None else loss * weight, reduction)
 
 
 def _with_logits_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     if pos_weight is None:
-        slope = lax.logistic(self) - target
+        slope = sigmoid_of(self) - target
     else:
         t = pos_weight * target
-        slope = (t + 1 - target) * lax.logistic(self) - t
+        slope = (t + 1 - target) * sigmoid_of(self) - t
     found = spread(grad, self, reduction) * slope
     return found if weight is None else found * weight
 
@@ -156,7 +155,7 @@ def _with_logits_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight
 def _with_logits_target_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     slope = -self
     if pos_weight is not None:
-        slope = (pos_weight - 1) * (jnp.log1p(jnp.exp(-jnp.abs(self))) + jnp.maximum(-self, 0)) - self
+        slope = log_sigmoid_of(-self) - pos_weight * log_sigmoid_of(self)
     found = spread(grad, self, reduction) * slope
     return found if weight is None else found * weight
 
@@ -173,7 +172,7 @@ def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: An
 
 @op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False,
     constants={"target": "soft_margin_loss"},
-    grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * lax.logistic(-target * self)})  # fmt: skip
+    grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * sigmoid_of(-target * self)})  # fmt: skip
 def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
     """log(1 + exp(-target * self))."""
     return reduce(jnp.log1p(jnp.exp(-y * x)), reduction)

@@ -33,7 +33,7 @@ def _mm_shapes(a: Aval, b: Aval) -> None:
         )  # fmt: skip
 
 
-@op("mm(Tensor self, Tensor mat2)", promote="same", validate=_mm_shapes,
+@op("mm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_mm_shapes,
     grads={"self": lambda grad, mat2: dot(grad, mat2.T.conj()), "mat2": lambda grad, self: dot(self.T.conj(), grad)})  # fmt: skip
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices."""
@@ -57,7 +57,7 @@ def batched_dot(x: Any, y: Any) -> Any:
     return jnp.matmul(x, y, precision=PRECISION)
 
 
-@op("bmm(Tensor self, Tensor mat2)", promote="same", validate=_bmm_shapes,
+@op("bmm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_bmm_shapes,
     grads={"self": lambda grad, mat2: batched_dot(grad, mat2.mT.conj()), "mat2": lambda grad, self: batched_dot(self.mT.conj(), grad)})  # fmt: skip
 def bmm(x: Any, y: Any) -> Any:
     """The products of two batches of matrices."""
@@ -71,7 +71,7 @@ def _mv_shapes(a: Aval, b: Aval) -> None:
         raise RuntimeError(f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})")
 
 
-@op("mv(Tensor self, Tensor vec)", promote="same", validate=_mv_shapes,
+@op("mv(Tensor self, Tensor vec)", multilinear=True, promote="same", validate=_mv_shapes,
     grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()),
            "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
 def mv(x: Any, y: Any) -> Any:
@@ -101,7 +101,7 @@ def _check_dot_dtypes(a: Aval, b: Aval) -> None:
     _dot_shapes(a, b)
 
 
-@op("dot(Tensor self, Tensor tensor)", promote=None, validate=_check_dot_dtypes,
+@op("dot(Tensor self, Tensor tensor)", multilinear=True, promote=None, validate=_check_dot_dtypes,
     grads={"self": lambda grad, tensor: grad * tensor.conj(), "tensor": lambda grad, self: grad * self.conj()})  # fmt: skip
 def dot_(x: Any, y: Any) -> Any:
     """The inner product of two vectors, without conjugation."""
@@ -170,7 +170,7 @@ def _grad_self(grad: Any, beta: Any) -> Any:
     return jnp.zeros_like(grad) if beta == 0 else _times(grad, _conjugate(beta))
 
 
-@op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_addmm_shapes,
+@op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True, validate=_addmm_shapes,
     grads={"self": _grad_self, "mat1": lambda grad, mat2, alpha: _times(dot(grad, mat2.T.conj()), _conjugate(alpha)),
            "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -185,7 +185,8 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
     _fits(a, (x.shape[0], x.shape[1], y.shape[2]))
 
 
-@op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_baddbmm_shapes,
+@op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
+    validate=_baddbmm_shapes,
     grads={"self": _grad_self, "batch1": lambda grad, batch2, alpha: _times(batched_dot(grad, batch2.mT.conj()), _conjugate(alpha)),
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -211,7 +212,8 @@ def _spread(grad: Any, batch: Any) -> Any:
     return jnp.broadcast_to(grad, (batch.shape[0], *grad.shape))
 
 
-@op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", promote="same", inplace=True, validate=_addbmm_shapes,
+@op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True,
+    validate=_addbmm_shapes,
     grads={"self": _grad_self,
            "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread(grad, batch2), batch2.mT.conj()), _conjugate(alpha)),
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread(grad, batch1)), _conjugate(alpha))})  # fmt: skip
@@ -228,7 +230,7 @@ def _addmv_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         raise RuntimeError(f"size mismatch, got input ({a.size}), mat ({x.shape[0]}x{x.shape[1]}), vec ({y.shape[0]})")
 
 
-@op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", promote="same", inplace=True, validate=_addmv_shapes,
+@op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True, validate=_addmv_shapes,
     grads={"self": _grad_self, "mat": lambda grad, vec, alpha: _times(jnp.outer(grad, vec.conj()), _conjugate(alpha)),
            "vec": lambda grad, mat, alpha: _times(jnp.matmul(mat.T.conj(), grad, precision=PRECISION), _conjugate(alpha))})  # fmt: skip
 def addmv(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -247,7 +249,7 @@ def _against(grad: Any, vector: Any) -> Any:
     return jnp.matmul(grad, convert(vector, grad.dtype).conj(), precision=PRECISION)
 
 
-@op("addr(Tensor self, Tensor vec1, Tensor vec2, *, any beta=1, any alpha=1)", promote=None, inplace=True, validate=_addr_shapes,
+@op("addr(Tensor self, Tensor vec1, Tensor vec2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True, validate=_addr_shapes,
     grads={"self": _grad_self,
            "vec1": lambda grad, vec2, alpha: _times(_against(grad, vec2), _conjugate(alpha)),
            "vec2": lambda grad, vec1, alpha: _times(_against(grad.T, vec1), _conjugate(alpha))})  # fmt: skip
@@ -258,7 +260,7 @@ def addr(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     return _plus(jnp.broadcast_to(x, (a.shape[0], b.shape[0])), a[:, None] * b[None, :], beta, alpha)
 
 
-@op("vdot(Tensor self, Tensor other)", promote=None, validate=_check_dot_dtypes,
+@op("vdot(Tensor self, Tensor other)", multilinear=True, promote=None, validate=_check_dot_dtypes,
     grads={"self": lambda grad, other: grad.conj() * other, "other": lambda grad, self: grad * self})  # fmt: skip
 def vdot(x: Any, y: Any) -> Any:
     """The inner product of two vectors, the first conjugated."""
@@ -305,7 +307,8 @@ def _cross(x: Any, y: Any, dim: int) -> Any:
     return jnp.cross(x, y, axis=dim)
 
 
-@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", method=False, toplevel=False, promote="common", validate=_cross_shapes,
+@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", multilinear=True, method=False, toplevel=False, promote="common",
+    validate=_cross_shapes,
     grads={"self": lambda grad, other, dim: _cross(other.conj(), grad, dim),
            "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)})  # fmt: skip
 def linalg_cross(x: Any, y: Any, dim: int) -> Any:

@@ -10,9 +10,9 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import convert, op
+from torchgrad_jax.ops.declare import convert, op, wide
 from torchgrad_jax.ops.matrix import batched_dot
-from torchgrad_jax.ops.reduction import keep, title, unreduced, wide, wrap_dims
+from torchgrad_jax.ops.reduction import keep, title, unreduced, wrap_dims
 
 
 def _sgn(x: Any) -> Any:
@@ -50,7 +50,7 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
     if order == 1:
         return _sgn(x) * grad
     if order == 2:
-        return x * jnp.where(flat, 0, grad / jnp.where(flat, 1, norm)).astype(grad.dtype)
+        return jnp.where(flat, 0, x / jnp.where(flat, 1, norm)).astype(x.dtype) * grad
     size = jnp.abs(x)
     if math.isinf(order):
         best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))

@@ -1,4 +1,4 @@
-"""Normalization by mean and variance, and by a norm.
+"""Normalization by mean and variance.
 
 Forward gives the mean and the reciprocal deviation beside the result; backward uses them (Ba et al. 2016, Ioffe and Szegedy 2015).
 With xhat = (x - mean) * rstd and g the gradient of xhat, the gradient of x is rstd * (g - mean(g) - xhat * mean(g * xhat)); the
@@ -7,17 +7,15 @@ gradients of mean and rstd, which only a second derivative has, join the two mea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.activation import floating_only, wide
-from torchgrad_jax.ops.declare import broadcast_to, op
-from torchgrad_jax.ops.reduction import wrap_dims
+from torchgrad_jax.ops.activation import floating_only
+from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, wide
 
 _RESULTS = ("result0", "result1", "result2")
 
@@ -39,9 +37,21 @@ def _standardized(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, 
 
 def _standardized_grad(g: Any, xhat: Any, rstd: Any, dims: tuple[int, ...], grad_mean: Any, grad_rstd: Any) -> Any:
     count = int(np.prod([g.shape[d] for d in dims], dtype=np.int64)) or 1
+    rstd, grad_mean, grad_rstd = wide(rstd), wide(grad_mean), wide(grad_rstd)
     first = _mean(g, dims) - grad_mean / (rstd * count)
     second = _mean(g * xhat, dims) + grad_rstd * rstd / count
     return rstd * (g - first - xhat * second)
+
+
+def _rounded(x: Any, like: Any) -> Any:
+    """`x` to the digits of `like`."""
+    return wide(x.astype(like.dtype))
+
+
+def _kept(statistics: Sequence[Any], x: Any, *parameters: Any) -> list[Any]:
+    """Mean and reciprocal deviation as backward finds them: in half precision where input and parameters are."""
+    dtype = next((p.dtype for p in parameters if p is not None and p.dtype != x.dtype), x.dtype)
+    return [convert(s, dtype) for s in statistics]
 
 
 def check_parameter_types(input: Any, *parameters: Any) -> None:
@@ -85,7 +95,7 @@ def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[in
     """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""
     y, mean, rstd, _ = _standardized(wide(x), _last(x, normalized_shape), eps)
     y = y if weight is None else y * wide(weight)
-    return (y if bias is None else y + wide(bias)).astype(x.dtype), mean, rstd
+    return (y if bias is None else y + wide(bias)).astype(x.dtype), *_kept((mean, rstd), x, weight, bias)
 
 
 # ---------------------------------------------------------------------- over groups of channels
@@ -128,7 +138,7 @@ def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) ->
     y = lax.reshape(y, x.shape)
     y = y if weight is None else y * _of_channels(weight, x.ndim)
     y = y if bias is None else y + _of_channels(bias, x.ndim)
-    return y.astype(x.dtype), lax.squeeze(mean, (2,)), lax.squeeze(rstd, (2,))
+    return y.astype(x.dtype), *_kept((lax.squeeze(mean, (2,)), lax.squeeze(rstd, (2,))), x, weight, bias)
 
 
 # ---------------------------------------------------------------------- over the batch
@@ -161,11 +171,16 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running
     statistics moved towards this batch's mean and unbiased variance by `momentum`."""
     dims = _not_channels(x.ndim)
     y, mean, rstd, variance = _standardized(wide(x), dims, eps)
+    kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)
+    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+    if is_half(kept[0].dtype):  # PyTorch makes the result of these, and rounds each step of the variance
+        biased = _rounded(_rounded(variance * count, x) / _rounded(jnp.asarray(count, variance.dtype), x), x)
+        kept[1] = lax.rsqrt(biased + eps).astype(x.dtype)
+        y = (wide(x) - wide(kept[0])) * wide(kept[1])
     y = y if weight is None else y * _of_channels(weight, x.ndim)
     y = (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
-    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
     unbiased = variance * (count / (count - 1) if count > 1 else float("nan"))
-    outs = [y, lax.squeeze(mean, dims), lax.squeeze(rstd, dims)]
+    outs = [y, *(lax.squeeze(k, dims) for k in kept)]
     for old, new in ((running_mean, mean), (running_var, unbiased)):
         if old is not None:
             step = momentum.astype(wide(old).dtype)
@@ -190,73 +205,6 @@ def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, ru
     scale = scale if weight is None else scale * wide(weight)
     y = (wide(x) - _channel_stats(wide(running_mean), x.ndim)) * _channel_stats(scale, x.ndim)
     return (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
-
-
-# ---------------------------------------------------------------------- by a norm
-
-
-def _norm_dims(x: Any, dim: tuple[int, ...]) -> tuple[int, ...]:
-    """Dimensions of which a 0-dim tensor has none, though PyTorch lets it be asked for one."""
-    return (dim or tuple(range(x.ndim))) if x.ndim else ()
-
-
-def _direction(x: Any) -> Any:
-    """x / |x|, 0 at 0: the sign, whose derivative JAX takes to be 0 for complex numbers too."""
-    if x.dtype.kind != "c":
-        return jnp.sign(x)
-    magnitude = jnp.abs(x)
-    return jnp.where(magnitude == 0, 0, x / jnp.where(magnitude == 0, 1, magnitude))
-
-
-def _norm_grad(grad: Any, self: Any, result: Any, p: Any, dim: Any) -> Any:
-    """The norm's gradient; 0 where the norm is 0."""
-    dim = _norm_dims(self, dim)
-    x, n = wide(self), wide(result)
-    magnitude = jnp.abs(x)
-    safe = jnp.where(n == 0, jnp.ones_like(n), n)
-    if p == 0:
-        return jnp.zeros_like(x)
-    if abs(p) == float("inf"):
-        hit = (magnitude == n).astype(n.dtype)
-        return wide(grad) * _direction(x) * hit / jnp.sum(hit, axis=dim, keepdims=True)
-    if p == 1:
-        return wide(grad) * _direction(x)
-    if p == 2:
-        return jnp.where(n == 0, 0, x * (wide(grad) / safe))
-    kept = jnp.where(magnitude == 0, jnp.ones_like(magnitude), magnitude)
-    power = jnp.where(magnitude == 0, 0, _direction(x) * kept ** (p - 1))
-    return jnp.where(n == 0, 0, power * (wide(grad) / safe ** (p - 1)))
-
-
-def _floating_norm(self: Any, p: float, dim: Any) -> None:
-    if not dtypes.is_float(self.dtype):
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtypes.of(self.dtype).title}")
-    wrap_dims(dim, len(self.shape))
-
-
-@op("_norm_kept(Tensor self, float p, int[] dim)", method=False, toplevel=False, node="LinalgVectorNormBackward0", validate=_floating_norm,
-    grads={"self": _norm_grad})  # fmt: skip
-def norm_kept(x: Any, p: float, dim: tuple[int, ...]) -> Any:
-    """The p-norm over `dim`, kept with size 1."""
-    dim = _norm_dims(x, dim)
-    a = jnp.abs(wide(x))
-    if p == 0:
-        n = jnp.sum((a != 0).astype(a.dtype), axis=dim, keepdims=True)
-    elif abs(p) == float("inf"):
-        n = (jnp.max if p > 0 else jnp.min)(a, axis=dim, keepdims=True)
-    elif p == 2:
-        n = lax.sqrt(jnp.sum(a * a, axis=dim, keepdims=True))
-    else:
-        n = jnp.sum(a if p == 1 else a**p, axis=dim, keepdims=True)
-        n = n if p == 1 else n ** (1 / p)
-    return n.astype(x.real.dtype)
-
-
-@op("_at_least(Tensor self, float minimum)", method=False, toplevel=False, node="ClampMinBackward0",
-    grads={"self": lambda grad, self, minimum: jnp.where(self >= minimum, grad, jnp.zeros_like(grad))})  # fmt: skip
-def at_least(x: Any, minimum: float) -> Any:
-    """self, kept from falling below `minimum`."""
-    return lax.max(x, jnp.full_like(x, minimum))
 
 
 @op("_tiled(Tensor self, int times)", method=False, toplevel=False, linear=True, node="RepeatBackward0")

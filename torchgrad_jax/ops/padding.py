@@ -8,8 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.activation import wide
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op, wide
 from torchgrad_jax.ops.pooling import along
 
 Ints = tuple[int, ...]

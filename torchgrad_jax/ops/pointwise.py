@@ -9,8 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import SAME, ZEROS, broadcast_shapes, convert, kernel, not_implemented, op, refusing
-from torchgrad_jax.ops.reduction import wide
+from torchgrad_jax.ops.declare import SAME, ZEROS, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -54,8 +53,7 @@ def add(x: Any, y: Any) -> Any:
     node="AddBackward0", grads={"self": SAME, "other": lambda grad, alpha: grad * alpha},
 )  # fmt: skip
 def add_scaled(x: Any, y: Any, alpha: Any) -> Any:
-    y = mul.function(y, jnp.broadcast_to(alpha, y.shape))
-    return lax.bitwise_or(x, y) if x.dtype == np.bool_ else lax.add(x, y)
+    return x | (y & alpha) if x.dtype == np.bool_ else (wide(x) + wide(alpha) * wide(y)).astype(x.dtype)
 
 
 @op("sub(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, validate=_refuse_bool_sub,
@@ -70,7 +68,7 @@ def sub(x: Any, y: Any) -> Any:
     node="SubBackward0", validate=lambda a, b, c: _refuse_bool_sub(a, b), grads={"self": SAME, "other": lambda grad, alpha: -grad * alpha},
 )  # fmt: skip
 def sub_scaled(x: Any, y: Any, alpha: Any) -> Any:
-    return lax.sub(x, lax.mul(y, jnp.broadcast_to(alpha, y.shape)))
+    return (wide(x) - wide(alpha) * wide(y)).astype(x.dtype)
 
 
 @op("rsub(Tensor self, Tensor|Scalar other)", promote="common", method=False, validate=_refuse_bool_sub, number_node="RsubBackward1",
@@ -84,10 +82,10 @@ def rsub(x: Any, y: Any) -> Any:
     node="RsubBackward0", number_node="RsubBackward1", grads={"self": lambda grad, alpha: -grad * alpha.conj(), "other": SAME})  # fmt: skip
 def rsub_scaled(x: Any, y: Any, alpha: Any) -> Any:
     """other - alpha * self, element by element."""
-    return lax.sub(y, lax.mul(x, jnp.broadcast_to(alpha, x.shape)))
+    return (wide(y) - wide(alpha) * wide(x)).astype(x.dtype)
 
 
-@op("mul(Tensor|Scalar self, Tensor|Scalar other)", promote="common", inplace=True, aliases=("multiply",),
+@op("mul(Tensor|Scalar self, Tensor|Scalar other)", promote="common", opmath=True, inplace=True, aliases=("multiply",),
     grads={"self": lambda grad, other: grad * other.conj(), "other": lambda grad, self: grad * self.conj()})  # fmt: skip
 def mul(x: Any, y: Any) -> Any:
     """self * other, element by element."""
@@ -95,7 +93,7 @@ def mul(x: Any, y: Any) -> Any:
 
 
 @op(
-    "div(Tensor|Scalar self, Tensor|Scalar other)", promote="float", inplace=True, aliases=("divide", "true_divide"),
+    "div(Tensor|Scalar self, Tensor|Scalar other)", promote="float", opmath=True, inplace=True, aliases=("divide", "true_divide"),
     grads={"self": lambda grad, other: grad / other.conj(), "other": lambda grad, self, other: -grad * ((self / other) / other).conj()},
 )  # fmt: skip
 def div(x: Any, y: Any) -> Any:
@@ -104,7 +102,7 @@ def div(x: Any, y: Any) -> Any:
 
 
 # PyTorch's name for it where a rounding mode is given, None included.
-op("_div_unrounded(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node="DivBackward2",
+op("_div_unrounded(Tensor|Scalar self, Tensor|Scalar other)", promote="float", opmath=True, method=False, toplevel=False, node="DivBackward2",
    grads=div.grads)(div.function)  # fmt: skip
 
 
@@ -130,26 +128,31 @@ def square(x: Any) -> Any:
     return lax.mul(x, x)
 
 
+def like(x: Any, y: Any) -> Any:
+    """`y`, rounded to the precision of `x`: a number makes it float32 where x is half."""
+    return convert(y, x.dtype)
+
+
 @op(
-    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (tensor2 * value).conj(),
-           "tensor2": lambda grad, tensor1, value: grad * (tensor1 * value).conj()},
+    "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * like(tensor2, tensor2 * value).conj(),
+           "tensor2": lambda grad, tensor1, value: grad * like(tensor1, tensor1 * value).conj()},
 )  # fmt: skip
 @kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 * tensor2."""
-    return (wide(x) + wide(value) * wide(a) * wide(b)).astype(x.dtype)
+    return x + value * a * b
 
 
 @op(
-    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", inplace=True,
+    "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
     validate=_refuse_integer_division,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (value / tensor2).conj(),
-           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (value * tensor1 / (tensor2 * tensor2)).conj()},
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (like(tensor2, value) / tensor2).conj(),
+           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (like(tensor1, value * tensor1) / (tensor2 * tensor2)).conj()},
 )  # fmt: skip
 def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 / tensor2."""
-    return (wide(x) + wide(value) * (wide(a) / wide(b))).astype(x.dtype)
+    return x + value * (a / b)
 
 
 # ---------------------------------------------------------------------- arithmetic with a number within PyTorch's own functions
@@ -286,8 +289,9 @@ for _name, _function, _gradient, _inverted in (
     _float_unary(f"{_name}_written", _function, not_implemented(f"inplace version of {_name}"), f"{_name} in place.", inplace=False, method=False,
                  toplevel=False, node=f"{_name.capitalize()}Backward1")  # fmt: skip
 sigmoid = _float_unary(
-    "sigmoid", lax.logistic, lambda grad, result: grad * ((1 - result) * result).conj(), "1 / (1 + exp(-self)).", aliases=("special_expit",)
-)
+    "sigmoid", lax.logistic, lambda grad, result: wide(grad) * ((1 - wide(result)) * wide(result)).conj(), "1 / (1 + exp(-self)).",
+    aliases=("special_expit",),
+)  # fmt: skip
 erf = _real_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
 erfc = _real_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
 erfinv = _real_unary(

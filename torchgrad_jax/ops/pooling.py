@@ -10,9 +10,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.activation import wide
 from torchgrad_jax.ops.convolution import shifted
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 
 Ints = tuple[int, ...]

@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import broadcast_to, convert, op
+from torchgrad_jax.ops.declare import broadcast_to, convert, op, wide
 
 _INT64 = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -55,11 +55,6 @@ def unreduced(x: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
 def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     """How many elements are reduced into one."""
     return int(np.prod([shape[d] for d in dims], dtype=np.int64))
-
-
-def wide(x: Any) -> Any:
-    """Half precision as float32, in which PyTorch accumulates it; other types as they are."""
-    return lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 and jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 def title(x: Any) -> str:

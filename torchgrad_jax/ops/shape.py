@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, wide
 from torchgrad_jax.runtime.value import aval_of
 
 
@@ -157,8 +157,9 @@ def repeat(x: Any, repeats: tuple[int, ...]) -> Any:
     """`repeats` copies of the whole tensor along each dimension, counted from the last."""
     shape = (1,) * (len(repeats) - x.ndim) + x.shape
     pairs = [(r, n) for r, n in zip(repeats, shape, strict=True)]
-    wide = lax.broadcast_in_dim(x.reshape(shape), tuple(m for pair in pairs for m in pair), tuple(range(1, 2 * len(pairs), 2)))
-    return lax.reshape(wide, tuple(r * n for r, n in pairs))
+    # The gradient adds in the wide precision.
+    copies = lax.broadcast_in_dim(wide(x).reshape(shape), tuple(m for pair in pairs for m in pair), tuple(range(1, 2 * len(pairs), 2)))
+    return lax.reshape(copies, tuple(r * n for r, n in pairs)).astype(x.dtype)
 
 
 # ---------------------------------------------------------------------- triangles and diagonals

@@ -12,9 +12,9 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing, wide
 from torchgrad_jax.ops.pointwise import sign
-from torchgrad_jax.ops.reduction import title, wide
+from torchgrad_jax.ops.reduction import title
 
 # The grad_fn of an operation that PyTorch has no derivative for.
 
@@ -69,7 +69,7 @@ def _zero_division(_: int) -> Exception:
     return RuntimeError("ZeroDivisionError")
 
 
-def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str) -> None:
+def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, str], grads: dict[str, Any], doc: str, opmath: bool = False) -> None:
     refuse = refusing(kernel, "cb")
 
     def checked(x: Any, y: Any) -> Any:
@@ -81,7 +81,7 @@ def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, st
 
     plain.__doc__ = doc
     schema = "(Tensor|Scalar self, Tensor|Scalar other)"
-    options = {"promote": "common", "method": False, "toplevel": False}
+    options = {"promote": "common", "opmath": opmath, "method": False, "toplevel": False}
     for suffix, node in nodes.items():
         edges = ("self",) if suffix == "_number" else None
         op(f"{name}{suffix}{schema}", node=node, grads=grads, edges=edges, **options)(plain)
@@ -98,7 +98,7 @@ _declare_division(
 )  # fmt: skip
 _declare_division(
     "floor_divide", "div_floor_cpu", _floor_divide, {"_tensor": NOT_IMPLEMENTED}, {n: no_derivative("floor_divide") for n in ("self", "other")},
-    "self / other, rounded down.",
+    "self / other, rounded down.", opmath=True,
 )  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
     return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)
 
 
-@op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", method=False, toplevel=False, node="DivBackward2",
-    grads={"self": _zero, "other": _zero})  # fmt: skip
+@op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
+    node="DivBackward2", grads={"self": _zero, "other": _zero})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)
@@ -166,10 +166,8 @@ def logaddexp2(x: Any, y: Any) -> Any:
 @kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
-    kind = x.dtype
-    x, end, weight = wide(x), wide(end), wide(weight)
     near = jnp.abs(weight) < 0.5
-    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight)).astype(kind)
+    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight))
 
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
@@ -179,9 +177,9 @@ def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
 
 
 _LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": lambda grad, weight: grad * weight.conj()}
-op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", method=False, toplevel=False, node="LerpBackward0",
+op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
-op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", method=False, toplevel=False, node="LerpBackward1",
+op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward1",
    validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
@@ -260,14 +258,6 @@ def _zeta(x: Any, q: Any) -> Any:
     return jnp.where(pole, jnp.inf, special.zeta(x, jnp.where(pole, 1, q))).astype(x.dtype)
 
 
-def _logit(x: Any, eps: Any) -> Any:
-    refusing("logit_cpu", "c")(x)
-    if eps is not None:
-        low, high = jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype)
-        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
-    return lax.log(x / (1 - x))
-
-
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
     low, high = (0, 1) if eps is None else (eps, 1 - eps)
     inside = (self >= low) & (self <= high)
@@ -275,7 +265,23 @@ def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
     return jnp.where(inside, grad / (safe * (1 - safe)), jnp.nan if eps is None else 0).astype(grad.dtype)
 
 
-_unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", inplace=True, aliases=("special_sinc",))
+@op("logit(Tensor self, float? eps=None)", promote="float", inplace=True, aliases=("special_logit",), grads={"self": _logit_grad})
+def logit(x: Any, eps: Any) -> Any:
+    """log(self / (1 - self)); self kept in [eps, 1 - eps]."""
+    refusing("logit_cpu", "c")(x)
+    if eps is not None:
+        low, high = jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype)
+        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
+    return lax.log(x / (1 - x))  # PyTorch rounds half precision after each of the three steps
+
+
+def _sinc_grad(grad: Any, self: Any) -> Any:
+    at = convert(wide(self) * math.pi, self.dtype)
+    slope = (at * lax.cos(at) - lax.sin(at)) / convert(wide(self * self) * math.pi, self.dtype)
+    return jnp.where(at == 0, jnp.zeros_like(slope), grad * slope.conj())
+
+
+_unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", _sinc_grad, inplace=True, aliases=("special_sinc",))
 _unary("deg2rad(Tensor self)", lambda x: x * jnp.asarray(math.pi / 180, x.dtype), "Degrees as radians.",
        lambda grad: grad * jnp.asarray(math.pi / 180, grad.dtype), inplace=True, node="Deg2RadBackward0",
        validate=lambda x: _refuse_complex("deg2rad", x))  # fmt: skip
@@ -291,8 +297,6 @@ for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written"
            lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node)  # fmt: skip
 _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
        aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
-_unary("logit(Tensor self, float? eps=None)", _logit, "log(self / (1 - self)); self kept in [eps, 1 - eps].", _logit_grad, inplace=True,
-       aliases=("special_logit",))  # fmt: skip
 
 
 def _erfcx(x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.strides import contiguous_strides
 
 # What a view's strides and offset are: (shape, strides, offset, *arguments in the schema's order) -> (strides, offset).
@@ -208,7 +208,7 @@ def _expand_write(x: Any, src: Any, size: tuple[int, ...]) -> Any:
 @_view("expand(Tensor self, int[] size)", _expand_write, _expand_strides)
 def expand(x: Any, size: tuple[int, ...]) -> Any:
     """Dimensions of size 1 repeated without memory."""
-    return jnp.broadcast_to(x, size)
+    return jnp.broadcast_to(wide(x), size).astype(x.dtype)  # the gradient adds in the wide precision
 
 
 def _diagonal_index(x: Any, offset: int, dim1: int, dim2: int) -> tuple[Any, Any, int]:

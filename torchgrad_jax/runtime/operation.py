@@ -40,8 +40,8 @@ class BoundOp(Protocol):
         ...
 
 
-# XLA keeps float32 between operations of half precision; PyTorch rounds after each.
-ROUNDED = {"xla_allow_excess_precision": False}
+# XLA keeps float32 between operations of half precision, and so do the kernels of YNNPACK; PyTorch rounds after each.
+ROUNDED: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_experimental_ynn_fusion_type": ""}
 
 
 class Signature:

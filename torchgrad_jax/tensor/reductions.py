@@ -257,6 +257,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, input._aval.ndim)
+    if n == 0:  # what would be joined to it is left out too
+        return _finish("diff", out, zeros_like(input).copy_(input))
     if prepend is not None or append is not None:
         from torchgrad_jax.tensor.methods import namespace
 
@@ -265,8 +267,6 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         size = input._aval.shape[dim]
         late, early = narrow(input, dim, 1, size - 1), narrow(input, dim, 0, size - 1)
         input = late.logical_xor(early) if input._aval.dtype == np.bool_ else late - early
-    if n == 0:
-        input = zeros_like(input).copy_(input)
     return _finish("diff", out, input)
 
 
