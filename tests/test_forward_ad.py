@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 
@@ -10,6 +11,8 @@ torch = pytest.importorskip("torch")
 
 from dual_tensors import both, both_modes, dual, errors, inside, positive, tangent, values  # noqa: E402, F401 - needs torch; a fixture
 from side_by_side import like_pytorch  # noqa: E402
+
+import torchgrad_jax as tj  # noqa: E402
 
 pytestmark = pytest.mark.operators
 
@@ -433,3 +436,21 @@ def test_random_numbers(m):
     z = x * 2
     z.bernoulli_(0.5)
     return [*found, y, z, m.nn.functional.rrelu(x, training=True)]
+
+
+def test_a_level_belongs_to_the_thread_that_opened_it():
+    refused = []
+
+    def elsewhere():
+        for call in (lambda: fwd.make_dual(tj.ones(2), tj.ones(2)), fwd.exit_dual_level):
+            with pytest.raises(RuntimeError, match="opened by another thread") as error:
+                call()
+            refused.append(error)
+
+    fwd = tj.autograd.forward_ad
+    with fwd.dual_level():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert fwd.unpack_dual(fwd.make_dual(tj.ones(2), tj.ones(2))).tangent is not None
+    assert len(refused) == 2

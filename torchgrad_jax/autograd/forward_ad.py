@@ -49,11 +49,21 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported.")
     if number < 0:
         raise RuntimeError("Dual level must be a positive number.")
-    rec = per_thread.recorder
+    rec = _opener()
     rec.flags.pop(OPEN).close()
     rec.flags[LEVEL] = None
     rec.rare -= 1
     _current_level = -1
+
+
+def _opener() -> Recorder:
+    """This thread's recorder. RuntimeError where another thread opened the level: its tangents are not seen here."""
+    rec = per_thread.recorder
+    if OPEN not in rec.flags:
+        raise RuntimeError(
+            "The forward AD level was opened by another thread, and tensors carry tangents in that thread alone: open one here after it is closed."
+        )
+    return rec
 
 
 def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -76,13 +86,14 @@ def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> 
             if number
             else "Trying to access a forward AD level with an invalid index. This index was either not created or is already deleted."
         )
+    rec = _opener()
     if tangent_of(tensor) is not None:
         raise RuntimeError(
             f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not supported."
         )
-    with without_duals(per_thread.recorder):
+    with without_duals(rec):
         dual = _view("view", tensor, tuple(tensor._aval.shape))
-    if not per_thread.recorder.inference:
+    if not rec.inference:
         set_tangent(dual, tangent)
     return dual
 
