@@ -169,6 +169,18 @@ def dist(x: Any, y: Any, p: float) -> Any:
     return norm_over(x - y, float(p), tuple(range(x.ndim)))
 
 
+def _pairwise_norm_grad(grad: Any, self: Any, result: Any, p: float, keepdim: bool) -> Any:
+    grad, result = (unreduced(x, self.shape, (-1,), keepdim) for x in (grad, result))
+    return norm_grad(grad, self, result, p, wrap_dims((-1,), self.ndim))
+
+
+@op("_pairwise_norm(Tensor self, float p, bool keepdim)", method=False, toplevel=False, node="NormBackward1", grads={"self": _pairwise_norm_grad})
+def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
+    """The `p`-norm of the last dimension."""
+    dims = wrap_dims((-1,), x.ndim)
+    return keep(norm_over(wide(x), p, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+
+
 def _differences(x: Any, y: Any) -> Any:
     return lax.sub(*jnp.broadcast_arrays(x[..., :, None, :], y[..., None, :, :]))
 
