@@ -50,6 +50,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested: a tensor's NumPy array is always a copy.")
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -157,7 +159,8 @@ def moved_value(value: Any, where: device) -> Any:
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies."""
+    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies, `non_blocking`
+    changes nothing."""
     dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
     kwargs.pop("non_blocking", None)  # every copy is asynchronous
     layout = kwargs.pop("memory_format", None)

@@ -90,7 +90,7 @@ def _is_int(index: Tensor) -> bool:
     return index._aval.dtype in (np.int32, np.int64)
 
 
-def _fits_index(name: str, input: Tensor, dim: int, index: Tensor, what: str) -> None:
+def _fits_index(name: str, input: Tensor, index: Tensor, what: str) -> None:
     if not _is_int(index):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if max(index._aval.ndim, 1) != max(input._aval.ndim, 1):
@@ -103,10 +103,13 @@ def _larger(index: Tensor, other: Tensor, dim: int | None) -> int | None:
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
-    """The elements that `index` picks along `dim`. RuntimeError for an index out of range, or larger than input elsewhere."""
+    """The elements that `index` picks along `dim`. The gradient is strided, also with `sparse_grad`.
+
+    RuntimeError for an index out of range, or larger than input elsewhere.
+    """
     dim = wrap_dim(dim, input._aval.ndim)
     if index._aval.size:
-        _fits_index("gather", input, dim, index, "input")
+        _fits_index("gather", input, index, "input")
         bad = _larger(index, input, dim)
         if bad is not None:
             raise RuntimeError(

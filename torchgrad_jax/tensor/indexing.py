@@ -75,7 +75,7 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Write `src`, broadcast and converted, into this tensor."""
+    """Write `src`, broadcast and converted, into this tensor. `non_blocking` changes nothing: every copy is asynchronous."""
     from torchgrad_jax.tensor.conversion import move
 
     if not isinstance(src, Tensor):
