@@ -12,8 +12,6 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.operators
-
 A = "a = m.arange(6.0).reshape(2, 3)"
 # name: (statements that prepare, the statement that is wrong). `m` is the library, `F` its nn.functional.
 CASES = {

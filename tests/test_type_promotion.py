@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from side_by_side import like_pytorch
 
-pytestmark = pytest.mark.operators
-
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
 
