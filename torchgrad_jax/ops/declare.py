@@ -30,8 +30,7 @@ NUMBERS = (float, int, bool, complex)
 SAME: Any = object()
 
 
-
-def ZEROS(grad: Any) -> Any:
+def zeros_like_grad(grad: Any) -> Any:
     """The gradient of an input that the result does not depend on: under `create_graph` no graph leads to it."""
     from jax import numpy as jnp
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, ZEROS, BoundOperator, _bound, broadcast_to, convert
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -135,7 +135,7 @@ class Plan:
                 saves.append(RESULT - i)
         self.saves = tuple(saves)
         self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
-        self.zeros = all(f is ZEROS for f in wanted)
+        self.zeros = all(f is zeros_like_grad for f in wanted)
         self.passes = all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
 

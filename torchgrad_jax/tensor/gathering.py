@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
-from torchgrad_jax.tensor.indexing import _check_indices, _gathered_shape, _index_tensors, known_bounds
+from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
@@ -378,17 +378,7 @@ def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         for one in _index_tensors(index, self, dim):
             found[dim] = one
             dim += 1
-    shape = _gathered_shape(self._aval.shape, found)
-    try:
-        fits = broadcast_shapes(shape, values._aval.shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
-        )
-    name = "index_put" if _check_indices(self._aval.shape, found) else "index_put_checked"
-    dims = tuple(sorted(found))
+    name, dims = put_at(self, found, values), tuple(sorted(found))
     return name, (self, values, [found[d] for d in dims], dims, bool(accumulate))
 
 
