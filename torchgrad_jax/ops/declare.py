@@ -26,6 +26,18 @@ from torchgrad_jax.runtime.value import Aval
 
 NUMBERS = (float, int, bool, complex)
 
+
+def plain_number(x: Any) -> Any:
+    """A number whose class is not Python's own (NumPy's scalars, enums) as one whose class is; anything else as it is."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if type(x) in NUMBERS:
+        return x
+    kind: Any = next((k for k in NUMBERS if isinstance(x, k)), None)
+    return x if kind is None else kind(x)
+
+
+
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
 
@@ -146,8 +158,8 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
         if type(value) in NUMBERS:
             operands.append(value)
             return ARRAY
-        if isinstance(value, (np.number, np.bool_)):
-            operands.append(value.item())
+        if isinstance(value, (*NUMBERS, np.number, np.bool_)):
+            operands.append(plain_number(value))
             return ARRAY
         if p.is_number and is_tensor(value) and value.numel() == 1:
             operands.append(value.item())

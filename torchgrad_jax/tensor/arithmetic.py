@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion, special  # noqa: F401 - declares operators
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, plain_number, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
@@ -24,10 +24,10 @@ _BOTH = (ARRAY, ARRAY)
 
 
 def _operand(name: str, x: Any) -> Any:
-    if isinstance(x, (Tensor, *NUMBERS)):
+    if isinstance(x, Tensor) or type(x) in NUMBERS:
         return x
-    if isinstance(x, (np.number, np.bool_)):
-        return x.item()
+    if isinstance(x, (*NUMBERS, np.number, np.bool_)):
+        return plain_number(x)
     raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
 
 

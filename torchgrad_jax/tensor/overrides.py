@@ -363,8 +363,8 @@ def _names(text: str) -> frozenset[str]:
 _IN_PYTHON = {
     "torch": _names("""atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid norm split
         tensordot unique unique_consecutive"""),
-    "torch.Tensor": _names("""__array__ __contains__ __deepcopy__ __floordiv__ __format__ __ipow__ __len__ __pow__ __reduce_ex__ __repr__ __reversed__
-        __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
+    "torch.Tensor": _names("""__array__ __array_wrap__ __contains__ __deepcopy__ __floordiv__ __format__ __ipow__ __len__ __pow__ __reduce_ex__
+        __repr__ __reversed__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
         register_post_accumulate_grad_hook split unflatten unique unique_consecutive"""),
 }  # fmt: skip
 _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d
