@@ -71,6 +71,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
+        self.undefined: Callable[..., bool] | None = options.get("undefined")
         self.once: tuple[str, Callable[..., bool], str] | None = options.get("once")
         self.view: Callable[..., Any] | None = options.get("view")
         self.validate: Callable[..., None] | None = options.get("validate")
@@ -234,6 +235,11 @@ class BoundOperator:
         grads = self.operator.grads
         return None if grads is None else [grads.get(n) for n in self.names]
 
+    def undefined(self) -> bool:
+        """Whether backward gives no gradient."""
+        found = self.operator.undefined
+        return found is not None and found(**self._keywords())
+
     def node(self, specs: Sequence[ArgSpec]) -> str:
         """The name of its node."""
         found = self.operator.node
@@ -280,6 +286,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
     edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
+    undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
