@@ -89,6 +89,8 @@ class DisableTorchFunction:
 
 def _disabled_torch_function_impl(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """As a class's `__torch_function__`: the class never answers, and results of its tensors are plain Tensors."""
+    if is_pytorchs(func):
+        return NotImplemented
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
@@ -101,7 +103,17 @@ def overrides(kind: type) -> bool:
     if kind in _PLAIN:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and found is not _disabled_torch_function_impl
+    return found is not None and found is not _disabled_torch_function_impl and not _is_tensor_of_pytorchs(kind)
+
+
+def is_pytorchs(func: Any) -> bool:
+    """Whether a function is PyTorch's own, which cannot take our tensors: it asked them only since they have a `__torch_function__`."""
+    home = getattr(func, "__module__", None) or getattr(getattr(func, "__objclass__", None), "__module__", None) or ""
+    return home.partition(".")[0] == "torch" and func not in publics
+
+
+def _is_tensor_of_pytorchs(kind: type) -> bool:
+    return any(k.__name__ == "TensorBase" and k.__module__ == "torch._C" for k in kind.__mro__)
 
 
 def overloaded(arguments: Iterable[Any], tensors_too: bool = False) -> list[Any]:
