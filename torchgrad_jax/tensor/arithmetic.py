@@ -18,6 +18,7 @@ from torchgrad_jax.tensor.functions import pow as power
 from torchgrad_jax.tensor.functions import pow_ as write_power
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.overrides import is_tensor_of_pytorchs
 from torchgrad_jax.tensor.tensor import Tensor
 
 _BOTH = (ARRAY, ARRAY)
@@ -80,7 +81,8 @@ def _dunder(function: Callable[..., Any], reflected: bool = False) -> Callable[.
 
     def dunder(self: Tensor, other: Any) -> Any:
         if not isinstance(other, (Tensor, *NUMBERS)):
-            if not (hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0):
+            one = hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0
+            if not one or is_tensor_of_pytorchs(type(other)):
                 return NotImplemented
             other = other.item()
         return function(other, self) if reflected else function(self, other)

@@ -36,7 +36,7 @@ from torchgrad_jax.tensor import (
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import fill_
-from torchgrad_jax.tensor.overrides import announce, is_declined, overrides, publics
+from torchgrad_jax.tensor.overrides import announce, is_declined, is_tensor_of_pytorchs, overrides, publics
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -210,7 +210,7 @@ def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
             if is_declined(error):
                 return NotImplemented
             raise
-        if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
+        if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0 and not is_tensor_of_pytorchs(kind):
             return function(self, other.item())
         return function(self, creation.as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
 

@@ -103,7 +103,7 @@ def overrides(kind: type) -> bool:
     if kind in _PLAIN:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and found is not _disabled_torch_function_impl and not _is_tensor_of_pytorchs(kind)
+    return found is not None and found is not _disabled_torch_function_impl and not is_tensor_of_pytorchs(kind)
 
 
 def is_pytorchs(func: Any) -> bool:
@@ -112,7 +112,8 @@ def is_pytorchs(func: Any) -> bool:
     return home.partition(".")[0] == "torch" and func not in publics
 
 
-def _is_tensor_of_pytorchs(kind: type) -> bool:
+def is_tensor_of_pytorchs(kind: type) -> bool:
+    """Whether it is PyTorch's own Tensor: none of ours, nor a number, since its graph would be lost."""
     return any(k.__name__ == "TensorBase" and k.__module__ == "torch._C" for k in kind.__mro__)
 
 
