@@ -45,6 +45,8 @@ def ours(value: Any) -> Any:
         return {k: ours(v) for k, v in value.items()}
     if isinstance(value, types.FunctionType):
         return rebound(value)
+    if isinstance(value, torch.nn.PairwiseDistance):
+        return lambda x, y: tj.nn.functional.pairwise_distance(x, y, value.norm, value.eps, value.keepdim)
     return value
 
 

@@ -351,3 +351,25 @@ def test_a_single_element_viewed_as_strided_passes_its_gradient_on(m):
     parts = x.as_strided((3,), (0,)).unbind(0)
     y = parts[1].as_strided((2, 2), (1, 2), 0)
     return m.autograd.grad(y.square().sum(), [parts[0], parts[1]], allow_unused=True)
+
+
+@like_pytorch
+def test_a_gradient_that_is_none_is_none_all_the_way(m):
+    """A norm that counts has no gradient at all: not even zeros reach what is before it."""
+    seen, found = [], []
+    distance = m.nn.functional.pairwise_distance
+    norms = [lambda t: m.linalg.vector_norm(t, 0), lambda t: m.norm(t, 0, 1).sum(), lambda t: distance(t, t.detach(), 0).sum()]
+    for norm in norms:
+        for create_graph in (False, True):
+            x = m.tensor([[1.0, 2.0, 0.0]], requires_grad=True)
+            h = x * 2
+            h.register_hook(lambda g: seen.append(g is None))
+            found += m.autograd.grad(norm(h), [x, h], create_graph=create_graph, allow_unused=True)
+            for _ in range(4):
+                norm(x).backward(retain_graph=create_graph)
+                found.append(x.grad)
+            for _ in range(4):
+                (norm(x) * x.sum() + norm(x * x)).backward()
+                found.append(x.grad.clone())
+    y = m.linalg.vector_norm(x, 0)
+    return [found, seen, y.grad_fn.name(), y.grad_fn._saved_self, y.grad_fn._saved_ord, error_of(lambda: m.autograd.grad(y, x))]

@@ -12,8 +12,6 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.operators
-
 A = "a = m.arange(6.0).reshape(2, 3)"
 # name: (statements that prepare, the statement that is wrong). `m` is the library, `F` its nn.functional.
 CASES = {
@@ -54,6 +52,15 @@ CASES = {
     "inplace_broadcast": (A, "m.ones(3).add_(a)"),
     "copy_": (A, "a.copy_(m.ones(4))"),
     "setitem": (A, "a[0] = m.ones(4)"),
+    # arguments that cannot be honoured
+    "svd_driver": (A, "m.linalg.svd(a, driver='gesvd')"),
+    "svdvals_driver": (A, "m.linalg.svdvals(a, driver='gesvd')"),
+    "output_size_counts": (A, "m.repeat_interleave(a[0], m.tensor([1, 2, 1]), output_size=5)"),
+    "output_size_number": (A, "m.repeat_interleave(a[0], 2, output_size=5)"),
+    "output_size_alone": (A, "m.repeat_interleave(m.tensor([1, 2]), output_size=5)"),
+    "resize_preserve": (A, "a.resize_(3, 2, memory_format=m.preserve_format)"),
+    "resize_format": (A, "a.resize_(3, 2, memory_format=1)"),
+    "resize_as_rank": (A, "m.ones(3).resize_as_(a, memory_format=m.channels_last)"),
     # dtypes
     "matmul_dtype": (A, "a @ m.ones(3, 2, dtype=m.float64)"),
     "matmul_int": (A, "a @ m.ones(3, 2, dtype=m.int64)"),
@@ -308,3 +315,34 @@ def test_an_index_found_wrong_only_in_the_program_is_raised_at_the_look_with_the
     assert x.tolist() == [0.0, 1.0, 2.0]
     assert tj.ones(2).tolist() == [1.0, 1.0]
     assert caught.value.__notes__ and __file__ in caught.value.__notes__[0] or any(f.path == __file__ for f in caught.traceback)
+
+
+FACTORIES = [
+    "m.zeros(3", "m.ones(3", "m.full((3,), 1.0", "m.empty(3", "m.zeros_like(x", "m.ones_like(x", "m.full_like(x, 1.0", "m.empty_like(x",
+    "x.new_zeros(3", "x.new_ones(3", "x.new_full((3,), 1.0", "x.new_empty(3", "x.new_tensor([1.0]", "m.tensor([1.0]", "m.arange(3", "m.eye(3",
+    "m.linspace(0, 1, 3", "m.logspace(0, 1, 3", "m.empty_strided((3,), (1,)", "m.tril_indices(2, 2", "m.rand(3", "m.randn(3", "m.randint(3, (2,)",
+    "m.randperm(3", "m.normal(0.0, 1.0, (2,)", "m.rand_like(x", "m.randn_like(x", "m.randint_like(x, 3",
+]  # fmt: skip
+OPTIONS = [
+    "pin_memory=True", "pin_memory=1", "layout='a'", "layout=m.strided", "requires_grad=1", "device=1.5", "out=x", "bad=1",
+    "memory_format=m.contiguous_format",
+]  # fmt: skip
+
+
+def test_a_factory_honours_what_it_is_asked_for_or_refuses_it():
+    """PyTorch has one text for options that do not fit for some factories, and a list of signatures for others."""
+    wrong = []
+    for call in (f"{factory}, {option})" for factory in FACTORIES for option in OPTIONS):
+        ours, theirs = (attempt(m, "x = m.ones(3)", call)[0] for m in (tj, torch))
+        kinds = [None if error is None else type(error).__name__ for error in (ours, theirs)]
+        listed = theirs is not None and "invalid combination" in str(theirs)
+        if kinds[0] != kinds[1] or (theirs is not None and not listed and str(ours) != first_line(theirs)):
+            wrong.append((call, ours, theirs))
+    assert not wrong, wrong
+
+
+def test_there_are_strided_tensors_only():
+    sparse = tj.layout("sparse_coo")
+    for make in (tj.zeros, tj.rand, tj.tensor([1.0]).new_zeros, tj.eye, lambda n, layout: tj.zeros_like(tj.ones(n), layout=layout)):
+        with pytest.raises(RuntimeError, match="has strided tensors only, not torch.sparse_coo"):
+            make(3, layout=sparse)

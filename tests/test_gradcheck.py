@@ -19,8 +19,6 @@ from torchgrad_jax.runtime.counters import counters
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.operators
-
 MODES = pytest.mark.parametrize("fast_mode", [False, True], ids=["slow", "fast"])
 
 

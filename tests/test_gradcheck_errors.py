@@ -14,8 +14,6 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.operators
-
 # Behind their first sentences these messages give advice: PyTorch's to its developers, ours to the user.
 ADVICE = (
     "\n\nNOTE: If your op", "\n\nIf the function is meant", "\ngradcheck or gradgradcheck failed", "\nIf you are adding",

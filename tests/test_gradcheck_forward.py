@@ -13,8 +13,6 @@ from test_gradcheck_errors import check_same, complex_leaf  # noqa: E402
 
 import torchgrad_jax as tj  # noqa: E402
 
-pytestmark = pytest.mark.operators
-
 X, Z = (1.0, 2.0), (1 + 1j, 2 + 0j)
 
 

@@ -9,8 +9,6 @@ from side_by_side import agree, error_of, like_pytorch, plain, torch
 
 import torchgrad_jax as tj
 
-pytestmark = pytest.mark.operators
-
 
 def indices(m, *shape):
     return m.arange(2 * 3).remainder(4).reshape(*shape)

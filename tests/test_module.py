@@ -10,8 +10,6 @@ from side_by_side import like_pytorch, plain, torch
 
 import torchgrad_jax as tj
 
-pytestmark = pytest.mark.operators
-
 BOTH = pytest.mark.parametrize("m", [tj, torch], ids=["ours", "theirs"])
 
 

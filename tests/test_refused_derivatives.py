@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from side_by_side import leaf, like_pytorch
 
-pytestmark = pytest.mark.operators
-
 
 @pytest.mark.parametrize("name", ["asinh", "acosh", "atanh", "arcsinh", "arccosh", "arctanh"])
 def test_inverse_hyperbolic_functions_in_place_have_no_derivative(name):

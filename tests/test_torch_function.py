@@ -486,3 +486,13 @@ def test_every_overridable_function_asks_its_first_argument():
         for function in functions:
             if function.__name__ not in ("__set__", "__delete__"):
                 assert function(Duck(), 1) is function, function
+
+
+@pytest.mark.parametrize("call", [
+    "torch.add(x, x)", "torch.nn.functional.relu(x)", "torch.ones(2) + x", "x + torch.ones(2)", "torch.stack([x, x])", "torch.nn.Linear(2, 2)(x)",
+    "tj.add(x, torch.ones(2))", "x.mul(torch.ones(2))", "x * torch.tensor(2.0)", "x % torch.tensor(2.0)",
+])  # fmt: skip
+def test_pytorch_itself_is_no_function_of_our_tensors_nor_its_tensors_arguments_of_ours(call):
+    x = tj.ones(2)
+    with pytest.raises(TypeError):
+        eval(call, {"torch": torch, "tj": tj, "x": x})

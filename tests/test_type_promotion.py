@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import enum
+import warnings
+
 import numpy as np
 import pytest
 from side_by_side import like_pytorch
 
-pytestmark = pytest.mark.operators
+import torchgrad_jax as tj
 
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
@@ -64,3 +67,45 @@ def test_half_precision_is_rounded_after_each_operation(m):
     z = (x * y + x) / y - x
     z.backward(m.ones_like(z))
     return z.detach().float().tolist(), x.grad.float().tolist()
+
+
+REFLECTED = ["radd", "rmul", "rsub", "rtruediv", "rpow", "rfloordiv", "rmod", "rmatmul", "rand", "ror", "rxor", "rlshift", "rrshift"]
+
+
+@like_pytorch
+def test_operators_leave_what_is_no_operand_to_the_other_side(m):
+    x, others = m.tensor([1, 2]), ([1, 2], (1, 2), "a", None, {}, object())
+    return [getattr(x, f"__{name}__")(other) is NotImplemented for name in (*REFLECTED, *(n[1:] for n in REFLECTED)) for other in others]
+
+
+@like_pytorch
+def test_numbers_of_numpy_and_of_enums_are_numbers(m):
+    x, i = m.tensor([2.0, 4.0], requires_grad=True), m.tensor([1, 2])
+    three = enum.IntEnum("Count", {"THREE": 3}).THREE
+    found = []
+    for number in (np.float64(3), np.float32(3), np.int64(3), np.int32(3), three):
+        found += [x + number, x / number, i // number, x % number, x**number, m.add(x, number), x.detach().clone().add_(number)]
+        found += [x.detach().clone().fill_(number), m.where(x > 2, x, number), m.remainder(x, number), x < number, m.pow(number, x), i * number]
+        found += [number + x, number * x, number / x, number**x, number // i, number % i, number < x, number == x, number + i]
+    (gradient,) = m.autograd.grad(sum(t.sum() for t in found if t.requires_grad), x)
+    return [*found, gradient]
+
+
+@like_pytorch
+def test_what_numpy_computes_of_a_tensor_is_a_tensor(m):
+    x, array = m.tensor([2.0, 4.0]), np.array([1.0, 4.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's of PyTorch's __array_wrap__
+        found = [x * array, x + array, x / array, array / x, x**array, x == array, array == x]
+        return [*found, np.sin(x), np.add(array, x), np.maximum(x, 3), np.exp(x[0])]
+
+
+@pytest.mark.parametrize("other", ["np.float64(2) * x", "x + np.float64(2)", "np.sqrt(2) / x"])
+def test_a_number_of_numpy_keeps_the_graph(other):
+    x = tj.ones(2, requires_grad=True)
+    assert eval(other, {"np": np, "x": x}).grad_fn is not None
+
+
+def test_an_array_times_a_tensor_that_needs_a_gradient_is_refused():
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        tj.ones(2, requires_grad=True) * np.ones(2)

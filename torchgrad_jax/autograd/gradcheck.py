@@ -75,18 +75,12 @@ def gradcheck(
     count as outputs with a zero one. check_grad_dtypes: a gradient must have its input's dtype. check_batched_grad: gradients must be
     the same when `grad` computes several at once. check_backward_ad, check_forward_ad: which mode is checked. check_batched_forward_grad: two
     tangents of an input at once must lead to what they lead to one by one. fast_mode: compare ``v @ J @ u`` for fixed random unit vectors instead
-    of every
-    element of the Jacobian J. masked concerns sparse tensors only, of which there are none.
+    of every element of the Jacobian J. masked concerns sparse tensors only, of which there are none.
 
     Raises GradcheckError where a check fails, or returns False if `raise_exception` is False. ValueError where no input requires grad,
     RuntimeError for an expanded input; errors of `func` itself are passed on.
     """
-    if not (check_forward_ad or check_backward_ad):
-        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_batched_grad and not check_backward_ad:
-        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
-    if check_batched_forward_grad and not check_forward_ad:
-        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    _check_modes(check_forward_ad, check_backward_ad, check_batched_grad, check_batched_forward_grad)
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     _check_inputs(arguments)
     try:
@@ -179,6 +173,15 @@ def _random_gradient(output: Tensor, noncontiguous: bool) -> Tensor:
 
 
 # ---------------------------------------------------------------------- the single checks
+
+
+def _check_modes(forward: bool, backward: bool, batched: bool, batched_forward: bool) -> None:
+    if not (forward or backward):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if batched and not backward:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if batched_forward and not forward:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
 
 
 def _check_inputs(arguments: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.tensor.factory_options import NO_PINNED
 from torchgrad_jax.tensor.saved import CALLABLE, HOOKS, incompatible
 from torchgrad_jax.tensor.storage import outdated
 from torchgrad_jax.tensor.tensor import Tensor, wrap
@@ -68,9 +69,7 @@ class save_on_cpu(saved_tensors_hooks):
 
         def pack_to_cpu(tensor: Tensor) -> tuple[device, Tensor]:
             if pinned_host:
-                raise RuntimeError(
-                    "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on this system."
-                )
+                raise RuntimeError(NO_PINNED)
             return tensor.device, tensor.cpu()
 
         def unpack_from_cpu(packed: tuple[device, Tensor]) -> Tensor:

@@ -83,7 +83,7 @@ def _mismatch(input: Tensor, weight: Tensor, gap: str) -> str:
     )
 
 
-def _same(name: str, count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+def _same(count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
     """The input and the padding that make the result as large as the input."""
     if weight._aval.ndim < 3:
         raise RuntimeError("weight should have at least three dimensions")
@@ -113,7 +113,7 @@ def _conv(
             raise RuntimeError(f"Invalid padding string: '{padding}'")
         pads = (0,) * count
         if padding == "same":
-            input, pads = _same(name, count, input, weight, stride, dilation)
+            input, pads = _same(count, input, weight, stride, dilation)
     else:
         pads = _numbers("padding", padding, count)
     return _convolve(name, count, input, weight, bias, stride, pads, dilation, (0,) * count, groups, False)

@@ -3,6 +3,7 @@
 from torchgrad_jax.nn.activation import *
 from torchgrad_jax.nn.attention import *
 from torchgrad_jax.nn.convolution import *
+from torchgrad_jax.nn.distance import *
 from torchgrad_jax.nn.dropout import *
 from torchgrad_jax.nn.grid import *
 from torchgrad_jax.nn.linear import *

@@ -1,4 +1,4 @@
-"""Losses and distances of torch.nn.functional."""
+"""Losses of torch.nn.functional."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.nn.distance import pairwise_distance
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops import norm as _norms  # noqa: F401 - declares pdist
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import where, with_number
-from torchgrad_jax.tensor.generate import function_of
-from torchgrad_jax.tensor.reductions import vector_norm
-from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
+from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy",
     "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
-    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "pairwise_distance", "pdist", "poisson_nll_loss", "smooth_l1_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss",
     "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
-pdist = function_of(registry["pdist"])
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -210,13 +206,9 @@ def kl_div(
         loss = t.exp() * (t - x)
     else:
         product = t * x  # before xlogy, as in PyTorch
-        loss = _xlogy(t) - product
+        loss = t.xlogy(t) - product
     reduced = _reduced(loss, kind)
     return reduced / x._aval.shape[0] if reduction == "batchmean" and x._aval.ndim else reduced
-
-
-def _xlogy(t: Any) -> Any:
-    return t.xlogy(t) if hasattr(t, "xlogy") else where(t == 0, t * 0, t * where(t == 0, t * 0 + 1, t).log())
 
 
 # ---------------------------------------------------------------------- two classes
@@ -533,31 +525,7 @@ def multilabel_soft_margin_loss(
     return _reduced(losses.sum(-1) / input._aval.shape[-1], reduction)
 
 
-# ---------------------------------------------------------------------- distances
-
-
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
-    return _call("_pairwise_norm", (with_number("add", x1 - x2, eps),), float(p), bool(keepdim))
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers."""
-    from torchgrad_jax.ops import promotion
-
-    common = dtypes.of(promotion.result_type([x1._aval, x2._aval]))
-    if not dtypes.is_float(common.np):
-        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.title}")
-    shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
-    axis = wrap_dim(dim, len(shape))
-    a, b = (_unit(cast(x if x1._aval.shape == x2._aval.shape else expand(x, shape), common), axis, eps) for x in (x1, x2))
-    return (a * b).sum(axis)
-
-
-def _unit(x: Any, axis: int, eps: float) -> Any:
-    norm = vector_norm(x, 2, axis, True).clone()
-    norm.detach().clamp_min_(eps)  # outside of the graph: the gradient stays that of the norm
-    return x / norm
+# ---------------------------------------------------------------------- triplets
 
 
 def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:
@@ -618,7 +586,6 @@ def _numbered(function: Any, *names: str) -> Any:
 
 
 TOPLEVEL: dict[str, Any] = {
-    "cosine_similarity": cosine_similarity, "pairwise_distance": pairwise_distance,
     "cosine_embedding_loss": _numbered(cosine_embedding_loss, "input1", "input2", "target", "margin", "reduction"),
     "hinge_embedding_loss": _numbered(hinge_embedding_loss, "input", "target", "margin", "reduction"),
     "margin_ranking_loss": _numbered(margin_ranking_loss, "input1", "input2", "target", "margin", "reduction"),

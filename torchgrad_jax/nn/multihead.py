@@ -59,7 +59,7 @@ def multi_head_attention_forward(
             "create this mask."
         )
     is_causal = is_causal and key_padding_mask is None and not need_weights
-    padding, mask = _float_masks(key_padding_mask, attn_mask, query, is_causal)
+    padding, mask = _float_masks(key_padding_mask, attn_mask, query)
     _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _projected(query, key, value, in_proj_weight, in_proj_bias, separate)
@@ -132,7 +132,7 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor, expected: Any, heads
 # ---------------------------------------------------------------------- masks
 
 
-def _float_masks(padding: Tensor | None, mask: Tensor | None, query: Tensor, is_causal: bool) -> tuple[Tensor | None, Tensor | None]:
+def _float_masks(padding: Tensor | None, mask: Tensor | None, query: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """Both masks as numbers to be added to the scores."""
     for name, m in (("key_padding_mask", padding), ("attn_mask", mask)):
         assert m is None or m._aval.dtype == np.bool_ or dtypes.category(m._aval.dtype) == dtypes.FLOAT, (

@@ -124,7 +124,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     shape = input.size()
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
-    _check_more_than_one("group_norm", (shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
+    _check_more_than_one((shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
     if shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and num_groups={num_groups}"
@@ -139,7 +139,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return apply(bound, _given(input, weight, bias))[0]
 
 
-def _check_more_than_one(name: str, size: Sequence[int], shown: Any) -> None:
+def _check_more_than_one(size: Sequence[int], shown: Any) -> None:
     if size[0] * math.prod(size[2:]) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {shown}")
 
@@ -198,7 +198,7 @@ def batch_norm(
     """
     if training:
         size = input.size()
-        _check_more_than_one("batch_norm", size, size)
+        _check_more_than_one(size, size)
     if not input._aval.size and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
         return input.clone()
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)

@@ -200,7 +200,7 @@ def max_pool3d_with_indices(
 
 
 def _avg_pool(
-    name: str, count: int, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor: int | None
+    count: int, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor: int | None
 ) -> Tensor:
     shape = input._aval.shape
     if input._aval.ndim < count:
@@ -229,7 +229,7 @@ def avg_pool1d(
     kernel = _numbers("avg_pool1d", "kernel_size", kernel_size, 1)
     strides = kernel if stride is None or stride == () else _numbers("avg_pool1d", "stride", stride, 1)
     pads = _numbers("avg_pool1d", "padding", padding, 1)
-    out = _avg_pool("avg_pool1d", 2, unsqueeze(input, -2), (1, *kernel), (1, *strides), (0, *pads), ceil_mode, count_include_pad, None)
+    out = _avg_pool(2, unsqueeze(input, -2), (1, *kernel), (1, *strides), (0, *pads), ceil_mode, count_include_pad, None)
     return squeeze(out, -2)
 
 
@@ -246,7 +246,7 @@ def _avg_pool_nd(name: str, count: int, input: Tensor, kernel_size: Any, stride:
     strides = kernel if stride is None or stride == () else _numbers(name, "stride", stride, count)
     if input._aval.ndim == count:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {-count - 1})")
-    return _avg_pool(name, count, input, kernel, strides, _numbers(name, "padding", padding, count), *rest)
+    return _avg_pool(count, input, kernel, strides, _numbers(name, "padding", padding, count), *rest)
 
 
 def avg_pool2d(

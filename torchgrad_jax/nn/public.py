@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.nn import activation, attention, convolution, dropout, grid, linear, loss, multihead, normalization, padding, pooling, sparse
+from torchgrad_jax.nn import (
+    activation,
+    attention,
+    convolution,
+    distance,
+    dropout,
+    grid,
+    linear,
+    loss,
+    multihead,
+    normalization,
+    padding,
+    pooling,
+    sparse,
+)
 from torchgrad_jax.tensor.overrides import guarded
 from torchgrad_jax.tensor.tensor import Tensor
 
-_MODULES: tuple[Any, ...] = (activation, attention, convolution, dropout, grid, linear, loss, multihead, normalization, padding, pooling, sparse)
+_MODULES: tuple[Any, ...] = (
+    activation, attention, convolution, distance, dropout, grid, linear, loss, multihead, normalization, padding, pooling, sparse,
+)  # fmt: skip
 
 
 def install() -> dict[str, Any]:

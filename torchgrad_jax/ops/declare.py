@@ -26,12 +26,23 @@ from torchgrad_jax.runtime.value import Aval
 
 NUMBERS = (float, int, bool, complex)
 
+
+def plain_number(x: Any) -> Any:
+    """A number whose class is not Python's own (NumPy's scalars, enums) as one whose class is; anything else as it is."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if type(x) in NUMBERS:
+        return x
+    kind: Any = next((k for k in NUMBERS if isinstance(x, k)), None)
+    return x if kind is None else kind(x)
+
+
+
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
 
 
-
-def ZEROS(grad: Any) -> Any:
+def zeros_like_grad(grad: Any) -> Any:
     """The gradient of an input that the result does not depend on: under `create_graph` no graph leads to it."""
     from jax import numpy as jnp
 
@@ -62,6 +73,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
+        self.undefined: Callable[..., bool] | None = options.get("undefined")
         self.once: tuple[str, Callable[..., bool], str] | None = options.get("once")
         self.view: Callable[..., Any] | None = options.get("view")
         self.validate: Callable[..., None] | None = options.get("validate")
@@ -149,8 +161,8 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
         if type(value) in NUMBERS:
             operands.append(value)
             return ARRAY
-        if isinstance(value, (np.number, np.bool_)):
-            operands.append(value.item())
+        if isinstance(value, (*NUMBERS, np.number, np.bool_)):
+            operands.append(plain_number(value))
             return ARRAY
         if p.is_number and is_tensor(value) and value.numel() == 1:
             operands.append(value.item())
@@ -231,6 +243,11 @@ class BoundOperator:
         grads = self.operator.grads
         return None if grads is None else [grads.get(n) for n in self.names]
 
+    def undefined(self) -> bool:
+        """Whether backward gives no gradient."""
+        found = self.operator.undefined
+        return found is not None and found(**self._keywords())
+
     def node(self, specs: Sequence[ArgSpec]) -> str:
         """The name of its node."""
         found = self.operator.node
@@ -279,6 +296,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
     edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
+    undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).

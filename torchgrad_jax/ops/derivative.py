@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, ZEROS, BoundOperator, _bound, broadcast_to, convert, is_half
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -22,14 +22,15 @@ class Plan:
     inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
     saves: what backward keeps: an operand's index, or -1, -2 ... for the first, second ... result. origins: for each of these, the index in
     `inputs`, or the result (-1, -2 ...), or None: where its own gradient
-    goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's. zeros: they are zeros.
+    goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one. zeros: they
+    are zeros.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
     lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `ops.forward`. node_class belongs to the layer above.
     """
 
     __slots__ = (
-        "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "zeros", "avals", "outputs", "arity", "single", "frees", "_make",
-        "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
+        "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
+        "_make", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -39,7 +40,7 @@ class Plan:
         self.single = sig.single
         self.places, self.arity = _laid_out(sig, bound, inputs, self.name)
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
-        self.passes = self.zeros = False
+        self.passes = self.zeros = self.undefined = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
         self._vjps: dict[Any, Vjp] = {}
@@ -137,8 +138,9 @@ class Plan:
                 saves.append(RESULT - i)
         self.saves = tuple(saves)
         self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
-        self.zeros = all(f is ZEROS for f in wanted)
-        self.passes = all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
+        self.zeros = all(f is zeros_like_grad for f in wanted)
+        self.undefined = bound.undefined()
+        self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
 
     def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:

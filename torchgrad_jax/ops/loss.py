@@ -12,8 +12,6 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.activation import log_sigmoid_of, sigmoid_of
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.embedding import first_outside
-from torchgrad_jax.ops.norm import norm_grad, norm_over
-from torchgrad_jax.ops.reduction import keep
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -269,47 +267,3 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     d = 1 - jnp.take_along_axis(x, at, -1, mode="clip")[..., None] + x[..., None, :]
     terms = jnp.where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
     return reduce(terms.sum((-1, -2)) / jnp.asarray(classes, x.dtype), reduction), first_outside(target, -1, classes)
-
-
-# ---------------------------------------------------------------------- distances
-
-
-@op("_pairwise_norm(Tensor self, float p, bool keepdim)", method=False, toplevel=False, node="NormBackward1",
-    grads={"self": lambda grad, self, result, p, keepdim: _norm_grad(grad if keepdim else grad[..., None], self,
-                                                                   result if keepdim else result[..., None], p)})  # fmt: skip
-def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
-    """The p-norm of the last dimension."""
-    if x.dtype.kind == "c":
-        return keep(norm_over(x, p, (x.ndim - 1,)), (x.ndim - 1,), keepdim)
-    size = jnp.abs(x)
-    if p == 2:
-        return jnp.sqrt((x * x).sum(-1, keepdims=keepdim))
-    if p == 1:
-        return size.sum(-1, keepdims=keepdim)
-    if p == 0:
-        return (x != 0).astype(x.dtype).sum(-1, keepdims=keepdim)
-    if np.isinf(p):
-        return size.max(-1, keepdims=keepdim) if p > 0 else size.min(-1, keepdims=keepdim)
-    return (size**p).sum(-1, keepdims=keepdim) ** (1.0 / p)
-
-
-def _norm_grad(grad: Any, x: Any, norm: Any, p: float) -> Any:
-    """0 where the norm is 0."""
-    if x.dtype.kind == "c":
-        return norm_grad(grad, x, norm, p, (x.ndim - 1,))
-    safe = jnp.where(norm == 0, 1, norm)
-    if p == 0:
-        return jnp.zeros_like(x)
-    if p == 1:
-        return grad * lax.sign(x)
-    if p == 2:
-        return jnp.where(norm == 0, 0, grad * (x / safe))
-    if np.isinf(p):
-        most = (jnp.abs(x) == norm).astype(x.dtype)
-        return lax.sign(x) * (most * grad / most.sum(-1, keepdims=True))
-    size = jnp.abs(x)
-    powers = jnp.where(size == 0, 0, jnp.where(size == 0, 1, size) ** (p - 2)) * x
-    return jnp.where(norm == 0, 0, powers * (grad / safe ** (p - 1)))
-
-
-# ---------------------------------------------------------------------- arithmetic with the node names of PyTorch's overloads for numbers

@@ -102,7 +102,8 @@ def _vector_norm_grad(grad: Any, self: Any, result: Any, ord: float, dim: Any, k
 
 
 @op("vector_norm(Tensor self, float ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
-    node="LinalgVectorNormBackward0", validate=_check_vector_norm, grads={"self": _vector_norm_grad})  # fmt: skip
+    node="LinalgVectorNormBackward0", validate=_check_vector_norm, grads={"self": _vector_norm_grad},
+    undefined=lambda ord, **_: ord == 0)  # fmt: skip
 def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The `ord`-norm over `dim`, all elements taken as one vector where None."""
     x = convert(x, dtype) if dtype is not None else x
@@ -167,6 +168,19 @@ def _dist_grad(grad: Any, self: Any, other: Any, result: Any, p: float) -> Any:
 def dist(x: Any, y: Any, p: float) -> Any:
     """The `p`-norm of self - other."""
     return norm_over(x - y, float(p), tuple(range(x.ndim)))
+
+
+def _pairwise_norm_grad(grad: Any, self: Any, result: Any, p: float, keepdim: bool) -> Any:
+    grad, result = (unreduced(x, self.shape, (-1,), keepdim) for x in (grad, result))
+    return norm_grad(grad, self, result, p, wrap_dims((-1,), self.ndim))
+
+
+@op("_pairwise_norm(Tensor self, float p, bool keepdim)", method=False, toplevel=False, node="NormBackward1", grads={"self": _pairwise_norm_grad},
+    undefined=lambda p, **_: p == 0)  # fmt: skip
+def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
+    """The `p`-norm of the last dimension."""
+    dims = wrap_dims((-1,), x.ndim)
+    return keep(norm_over(wide(x), p, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
 
 
 def _differences(x: Any, y: Any) -> Any:

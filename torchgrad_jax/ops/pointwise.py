@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import SAME, ZEROS, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide, zeros_like_grad
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -574,7 +574,7 @@ def fill(x: Any, value: Any) -> Any:
     return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)
 
 
-@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": ZEROS})
+@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad})
 def zero(x: Any) -> Any:
     """Zeros."""
     return jnp.zeros_like(x)

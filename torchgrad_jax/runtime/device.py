@@ -18,7 +18,7 @@ class device:
     """A device by PyTorch's name: ``device("cpu")``, ``device("cuda", 1)``, ``device("cuda:1")``.
 
     ``cuda`` is JAX's ``gpu`` platform and ``xla`` its ``tpu``. Equal devices are one object.
-    Raises RuntimeError for a type that does not exist or has no counterpart.
+    RuntimeError for a type that does not exist or has no counterpart, TypeError for what names none.
     """
 
     __slots__ = ("type", "index")
@@ -31,6 +31,8 @@ class device:
             return type
         if isinstance(type, int):
             type, index = "cuda", type
+        if not isinstance(type, str):
+            raise TypeError(f"device() received an invalid combination of arguments - got ({type.__class__.__name__})")
         kind, _, number = type.partition(":")
         if number:
             if index is not None:

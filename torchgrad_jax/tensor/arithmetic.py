@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion, special  # noqa: F401 - declares operators
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, plain_number, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
@@ -18,16 +18,17 @@ from torchgrad_jax.tensor.functions import pow as power
 from torchgrad_jax.tensor.functions import pow_ as write_power
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.overrides import is_tensor_of_pytorchs
 from torchgrad_jax.tensor.tensor import Tensor
 
 _BOTH = (ARRAY, ARRAY)
 
 
 def _operand(name: str, x: Any) -> Any:
-    if isinstance(x, (Tensor, *NUMBERS)):
+    if isinstance(x, Tensor) or type(x) in NUMBERS:
         return x
-    if isinstance(x, (np.number, np.bool_)):
-        return x.item()
+    if isinstance(x, (*NUMBERS, np.number, np.bool_)):
+        return plain_number(x)
     raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
 
 
@@ -80,7 +81,8 @@ def _dunder(function: Callable[..., Any], reflected: bool = False) -> Callable[.
 
     def dunder(self: Tensor, other: Any) -> Any:
         if not isinstance(other, (Tensor, *NUMBERS)):
-            if not (hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0):
+            one = hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0
+            if not one or is_tensor_of_pytorchs(type(other)):
                 return NotImplemented
             other = other.item()
         return function(other, self) if reflected else function(self, other)

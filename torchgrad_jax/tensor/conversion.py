@@ -11,6 +11,7 @@ from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant, is_tracer
 from torchgrad_jax.tensor import formatting
+from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.inplace import cast_to
 from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
@@ -50,8 +51,15 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested: a tensor's NumPy array is always a copy.")
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def __array_wrap__(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What a function of NumPy computed from this tensor and others, as a tensor."""
+    return created(from_data(np.asarray(array), None, CPU))
 
 
 def __bool__(self: Tensor) -> bool:
@@ -157,7 +165,8 @@ def moved_value(value: Any, where: device) -> Any:
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies."""
+    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies, `non_blocking`
+    changes nothing."""
     dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
     kwargs.pop("non_blocking", None)  # every copy is asynchronous
     layout = kwargs.pop("memory_format", None)

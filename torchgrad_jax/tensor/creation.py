@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.factory_options import check_memory, check_options
 from torchgrad_jax.tensor.layout import lay_out_as
 from torchgrad_jax.tensor.tensor import Tensor, created
 
@@ -211,9 +212,12 @@ _MISSING: Any = object()
 
 
 def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar."""
+    """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar. RuntimeError for pin_memory: there is no such memory."""
     if data is _MISSING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
+    if requires_grad is None or pin_memory is None:
+        raise TypeError(f"tensor(): argument '{'pin_memory' if pin_memory is None else 'requires_grad'}' must be bool, not NoneType")
+    check_memory("tensor", {"device": device, "requires_grad": requires_grad, "pin_memory": pin_memory})
     if isinstance(data, Tensor):
         warn_user(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -236,6 +240,7 @@ def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one of that dtype and device already."""
+    check_memory("as_tensor", {"device": device})
     if isinstance(data, Tensor):
         from torchgrad_jax.tensor.conversion import to
 
@@ -325,9 +330,6 @@ def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any
     return _made(name, number, _sizes(size, name), kwargs)
 
 
-_OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory", "memory_format", "out"))
-
-
 def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.dtype:
     """The dtype of what a factory makes: what `options` ask for, that of `out`, or the default. RuntimeError where the first two differ."""
     dtype, out = options.get("dtype"), options.get("out")
@@ -341,8 +343,7 @@ def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.
 
 def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]) -> Tensor:
     """A tensor filled with a number; `options` are the keywords that the factory `name` was given."""
-    if not _OPTIONS.issuperset(options):
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(k for k in options if k not in _OPTIONS)}'")
+    check_options(name, options)
     target, out = _target(name, options, None), options.get("out")
     number = promotion.fitting(number, target)
     if out is not None:
@@ -436,7 +437,11 @@ def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
 
 
 def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
-    """A tensor of `data`, with this tensor's dtype and device."""
+    """A tensor of `data`, with this tensor's dtype and device. Keywords: dtype, device, requires_grad."""
+    for option in kwargs:
+        if option not in ("dtype", "device", "requires_grad"):
+            raise TypeError(f"new_tensor() got an unexpected keyword argument '{option}'")
+    check_memory("new_tensor", kwargs)
     return tensor(data, **_of_self(self, kwargs))
 
 
@@ -459,12 +464,6 @@ def _from_host(name: str, array: np.ndarray, options: dict[str, Any]) -> Tensor:
     return write_out(name, options["out"], made)
 
 
-def _check_options(name: str, options: dict[str, Any]) -> None:
-    for option in options:
-        if option not in _OPTIONS or option == "memory_format":
-            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
-
-
 def _refuse_dtype(kernel: str, target: np.dtype, kinds: str) -> None:
     if target.kind in kinds or target in (np.uint16, np.uint32, np.uint64):
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(target).title}'")
@@ -476,7 +475,7 @@ def _real(number: Any) -> Any:
 
 def arange(start: Any = _MISSING, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
     """start, start + step ... before end. Integers give int64, any float the default dtype. Keywords: dtype, device, requires_grad, out."""
-    _check_options("arange", options)
+    check_options("arange", options)
     if start is _MISSING:
         start = 0
         if end is None:
@@ -531,7 +530,7 @@ def _limit(name: str, argument: str, position: int, value: Any) -> Any:
 
 def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]) -> tuple[np.ndarray, np.dtype]:
     """Evenly spaced numbers in double precision, and the dtype that they are to have."""
-    _check_options(name, options)
+    check_options(name, options)
     start, end, steps = _limit(name, "start", 1, start), _limit(name, "end", 2, end), _steps(name, steps)
     inferred = dtypes.to_complex(dtypes.default_float()) if isinstance(start, complex) or isinstance(end, complex) else None
     target = _target(name, options, inferred)
@@ -566,7 +565,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: An
 
 def eye(n: int, m: Any = _MISSING, **options: Any) -> Tensor:
     """A matrix with ones on its diagonal. Keywords: dtype, device, requires_grad, out."""
-    _check_options("eye", options)
+    check_options("eye", options)
     for position, (name, count) in enumerate((("n", n), ("m", n if m is _MISSING else m)), 1):
         if not hasattr(count, "__index__") or isinstance(count, bool):
             raise TypeError(f"eye(): argument '{name}' (position {position}) must be int, not {type(count).__name__}")

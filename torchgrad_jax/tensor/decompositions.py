@@ -193,8 +193,14 @@ def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
     return with_out("linalg_eigvals", out, call("linalg_eig", A)[0])
 
 
+def _check_driver(driver: str | None) -> None:
+    if driver is not None:
+        raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.")
+
+
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
-    """(U, S, Vh) with A = U S Vh."""
+    """(U, S, Vh) with A = U S Vh. RuntimeError for a `driver`: XLA has one algorithm."""
+    _check_driver(driver)
     return with_out("linalg_svd", out, _SVD(*call("linalg_svd", A, bool(full_matrices))))
 
 
@@ -209,7 +215,8 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
-    """The singular values, descending."""
+    """The singular values, descending. RuntimeError for a `driver`."""
+    _check_driver(driver)
     made = call("linalg_svd", A, False)[1] if _wants_gradient(A) else call("linalg_svdvals", A)
     return with_out("linalg_svdvals", out, made)
 

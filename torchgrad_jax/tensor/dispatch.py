@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchgrad_jax.ops.declare import BoundOperator
+from torchgrad_jax.ops.declare import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.ops.derivative import Plan, plan
 from torchgrad_jax.runtime.device import put
 from torchgrad_jax.runtime.operation import Signature, signature
@@ -251,7 +251,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
             if o._rg:
                 mask |= bit
         else:
-            found.append(o)
+            found.append(o if type(o) in NUMBERS else plain_number(o))
         bit <<= 1
     if mask:
         if not rec.grad_enabled:

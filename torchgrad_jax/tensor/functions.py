@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, plain_number, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
@@ -24,10 +24,10 @@ from torchgrad_jax.tensor.views import contiguous, expand, reshape, squeeze, t, 
 
 def _tensor_or_number(name: str, x: Any) -> Any:
     """An operand: a Tensor, or a Python number (NumPy's become one). TypeError for anything else."""
-    if isinstance(x, (Tensor, *NUMBERS)):
+    if isinstance(x, Tensor) or type(x) in NUMBERS:
         return x
-    if isinstance(x, (np.number, np.bool_)):
-        return x.item()
+    if isinstance(x, (*NUMBERS, np.number, np.bool_)):
+        return plain_number(x)
     raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
 
 
@@ -236,7 +236,7 @@ METHODS["pow"] = _pow("torch.Tensor")
 
 def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out: Any = None) -> Any:
     """input where `condition` holds, else other; with the condition alone, the indices where it does."""
-    operands = [x.item() if isinstance(x, np.generic) else x for x in (input, other)]
+    operands = [plain_number(x) for x in (input, other)]
     if isinstance(condition, Tensor) and input is MISSING and other is MISSING:
         return nonzero(condition, as_tuple=True)
     if not isinstance(condition, Tensor) or not all(isinstance(x, (Tensor, *NUMBERS)) for x in operands):

@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
-from torchgrad_jax.tensor.indexing import _check_indices, _gathered_shape, _index_tensors, known_bounds
+from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
@@ -90,7 +90,7 @@ def _is_int(index: Tensor) -> bool:
     return index._aval.dtype in (np.int32, np.int64)
 
 
-def _fits_index(name: str, input: Tensor, dim: int, index: Tensor, what: str) -> None:
+def _fits_index(name: str, input: Tensor, index: Tensor, what: str) -> None:
     if not _is_int(index):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if max(index._aval.ndim, 1) != max(input._aval.ndim, 1):
@@ -103,10 +103,13 @@ def _larger(index: Tensor, other: Tensor, dim: int | None) -> int | None:
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
-    """The elements that `index` picks along `dim`. RuntimeError for an index out of range, or larger than input elsewhere."""
+    """The elements that `index` picks along `dim`. The gradient is strided, also with `sparse_grad`.
+
+    RuntimeError for an index out of range, or larger than input elsewhere.
+    """
     dim = wrap_dim(dim, input._aval.ndim)
     if index._aval.size:
-        _fits_index("gather", input, dim, index, "input")
+        _fits_index("gather", input, index, "input")
         bad = _larger(index, input, dim)
         if bad is not None:
             raise RuntimeError(
@@ -375,17 +378,7 @@ def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         for one in _index_tensors(index, self, dim):
             found[dim] = one
             dim += 1
-    shape = _gathered_shape(self._aval.shape, found)
-    try:
-        fits = broadcast_shapes(shape, values._aval.shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
-        )
-    name = "index_put" if _check_indices(self._aval.shape, found) else "index_put_checked"
-    dims = tuple(sorted(found))
+    name, dims = put_at(self, found, values), tuple(sorted(found))
     return name, (self, values, [found[d] for d in dims], dims, bool(accumulate))
 
 

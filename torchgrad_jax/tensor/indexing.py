@@ -75,7 +75,7 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Write `src`, broadcast and converted, into this tensor."""
+    """Write `src`, broadcast and converted, into this tensor. `non_blocking` changes nothing: every copy is asynchronous."""
     from torchgrad_jax.tensor.conversion import move
 
     if not isinstance(src, Tensor):
@@ -286,9 +286,9 @@ def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
     return apply(bound, (t, *(indices[d] for d in dims)))
 
 
-def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
-    """Write (or add) `values` at index tensors."""
-    dims = tuple(sorted(indices))
+def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
+    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where their shapes do not fit, IndexError for an index
+    that is known to be out of range."""
     shape = _gathered_shape(t._aval.shape, indices)
     try:
         fits = broadcast_shapes(shape, values._aval.shape) == shape
@@ -298,6 +298,11 @@ def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool)
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
         )
-    name = "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
+    return "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
+
+
+def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
+    """Write (or add) `values` at index tensors."""
+    name, dims = put_at(t, indices, values), tuple(sorted(indices))
     bound = registry[name].bind((ARRAY, ARRAY, len(dims), Static(dims), Static(accumulate)))
     return apply_inplace(bound, (t, values, *(indices[d] for d in dims)))

@@ -9,7 +9,7 @@ from typing import Any
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops.declare import ARRAY, NUMBERS, ZEROS, Static, broadcast_to, convert, op, registry
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
@@ -236,6 +236,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         tangents = tangents_of(operands)
         if tangents:
             return apply_inplace_dual(rec, bound, operands, tangents)
+    operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
     mask = 0
     if rec.grad_enabled:
         for i, o in enumerate(operands):
@@ -291,7 +292,7 @@ def cast_to(array_type: Any) -> Any:
 for _type, _name, _node in (("Scalar", "number", "FillBackward2"), ("Tensor", "tensor", "FillBackward3")):
 
     @op(f"fill_{_name}(Tensor self, {_type} value)", method=False, toplevel=False, promote=None, node=_node,
-        grads={"self": ZEROS, "value": lambda grad: grad.sum()})  # fmt: skip
+        grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()})  # fmt: skip
     def _fill(x: Any, value: Any) -> Any:
         """`value` everywhere."""
         return broadcast_to(convert(value, x.dtype), x.shape)
@@ -303,6 +304,7 @@ _FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write `value`, a number or a 0-dim tensor, everywhere. RuntimeError for a tensor of more dimensions."""
     if not isinstance(value, Tensor):
+        value = plain_number(value)
         if not isinstance(value, NUMBERS):
             raise TypeError(f"fill_() received an invalid combination of arguments - got ({type(value).__name__})")
         value = promotion.fitting(value, self._aval.dtype)

@@ -17,6 +17,7 @@ from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import LEVEL, make_node, plan_of, run, turn
 from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, writer
+from torchgrad_jax.tensor.layout import FORMATS, contiguous_format, preserve_format
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, Superseded, View, count_together
@@ -143,11 +144,13 @@ def _place(rec: Recorder, t: Tensor, content: Value, links: tuple[Link, ...], st
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Another size for this tensor itself: the first elements of its memory; where that is too small, new memory that ends with zeros.
 
-    RuntimeError for tensors that require a gradient, and for those that are not in row-major order: arrays have no strides here.
+    RuntimeError for tensors that require a gradient, and for those that are not in row-major order, or shall not be (`memory_format`): arrays have
+    no strides here.
     """
     if not size:
         raise TypeError('resize_() missing 1 required positional arguments: "size"')
     shape = as_dims(size)
+    _check_row_major("resize_", shape, memory_format)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if self._extra is not None and self._extra.tangent is not None:
@@ -175,7 +178,19 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
     """See `resize_`: the size of another tensor."""
     if not isinstance(the_template, Tensor):
         raise TypeError(f"resize_as_(): argument 'the_template' (position 1) must be Tensor, not {type(the_template).__name__}")
+    _check_row_major("resize_as_", the_template._aval.shape, memory_format)
     return resize_(self, the_template._aval.shape)
+
+
+def _check_row_major(name: str, shape: tuple[int, ...], format: Any) -> None:
+    if format is None or format is contiguous_format:
+        return
+    if format not in FORMATS.values():
+        raise TypeError(f"{name}(): argument 'memory_format' must be torch.memory_format, not {type(format).__name__}")
+    if format is preserve_format:
+        raise RuntimeError("Unsupported memory formatPreserve")
+    format.order(len(shape))
+    raise RuntimeError(f"torchgrad_jax resizes to row-major order only, not to {format}: arrays have no strides. Use contiguous(memory_format=...).")
 
 
 # ---------------------------------------------------------------------- memory

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchgrad_jax.ops.declare import NUMBERS, registry
+import numpy as np
+
+from torchgrad_jax.ops.declare import ARRAY, NUMBERS, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import (
     arithmetic,
@@ -34,7 +36,7 @@ from torchgrad_jax.tensor import (
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import function_of, inplace_of
 from torchgrad_jax.tensor.inplace import fill_
-from torchgrad_jax.tensor.overrides import announce, is_declined, overrides, publics
+from torchgrad_jax.tensor.overrides import announce, is_declined, is_tensor_of_pytorchs, overrides, publics
 from torchgrad_jax.tensor.tensor import Tensor
 
 # torch.X for every declared operator that is public, by name.
@@ -123,8 +125,8 @@ def _as(function: Any) -> Any:
 
 
 def _install_conversions() -> None:
-    for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__bool__", "__float__", "__int__", "__complex__", "__index__",
-                 "__format__", "__repr__"):  # fmt: skip
+    for name in ("item", "tolist", "numpy", "to", "cpu", "cuda", "__array__", "__array_wrap__", "__bool__", "__float__", "__int__", "__complex__",
+                 "__index__", "__format__", "__repr__"):  # fmt: skip
         setattr(Tensor, name, getattr(conversion, name))
     for name in ("__deepcopy__", "__reduce_ex__"):
         setattr(Tensor, name, getattr(copying, name))
@@ -175,7 +177,7 @@ def _install_dunders() -> None:
 def _install_operator(name: str, function: Any) -> None:
     """A dunder that handlers are given itself."""
     public = publics[function]
-    dunder = _operator(function)
+    dunder = _operator(function, arrays=name == "__eq__")
     dunder.__name__ = dunder.__qualname__ = name
     announce(dunder, public)
     setattr(Tensor, name, dunder)
@@ -194,8 +196,9 @@ def _install_invert() -> None:
     setattr(Tensor, "__invert__", __invert__)  # noqa: B010 - Tensor's own attributes are declared in its class
 
 
-def _operator(function: Any, numbers: bool = True) -> Any:
-    """A dunder: an operand that is no tensor (and no number, where one would do) is left to the other side, and so is one whose class declines."""
+def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
+    """A dunder: an operand that is no tensor (and no number or array, where one would do) is left to the other side, and so is one whose class
+    declines."""
     operands = (Tensor, *NUMBERS) if numbers else Tensor
 
     def dunder(self: Tensor, other: Any) -> Any:
@@ -207,21 +210,23 @@ def _operator(function: Any, numbers: bool = True) -> Any:
             if is_declined(error):
                 return NotImplemented
             raise
-        if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0:
+        if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0 and not is_tensor_of_pytorchs(kind):
             return function(self, other.item())
-        return NotImplemented
+        return function(self, creation.as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
 
     return dunder
 
 
+_divided = _operator(lambda self, other: Tensor.reciprocal(self) * other)
+_raised = _operator(lambda self, other: apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (other, self)))
+
+
 def _rtruediv(self: Tensor, other: Any) -> Tensor:
-    return Tensor.reciprocal(self) * other
+    return Tensor.reciprocal(self) * other if isinstance(other, np.ndarray) else _divided(self, other)
 
 
 def _rpow(self: Tensor, other: Any) -> Tensor:
-    from torchgrad_jax.ops.declare import ARRAY
-
-    return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (other, self))
+    return _raised(self, other)
 
 
 def _iter(self: Tensor) -> Iterator[Tensor]:
@@ -267,7 +272,6 @@ def _fill_(self: Tensor, value: Any) -> Tensor:
 
 def _zero_(self: Tensor) -> Tensor:
     """Write zeros everywhere."""
-    from torchgrad_jax.ops.declare import ARRAY
     from torchgrad_jax.tensor.inplace import apply_inplace
 
     return apply_inplace(registry["zero"].bind((ARRAY,)), (self,))

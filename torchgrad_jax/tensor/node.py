@@ -304,7 +304,7 @@ class OpNode(Node):
         if saved is None:
             raise RuntimeError(FREED_MESSAGE)
         if plan.passes:
-            return (grads[0],) * len(self.next)
+            return (None if plan.undefined else grads[0],) * len(self.next)
         if calculus.tensors:
             return self._run_apart(calculus, grads)
         if type(saved) is not tuple:

@@ -89,6 +89,8 @@ class DisableTorchFunction:
 
 def _disabled_torch_function_impl(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """As a class's `__torch_function__`: the class never answers, and results of its tensors are plain Tensors."""
+    if is_pytorchs(func):
+        return NotImplemented
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
@@ -101,7 +103,18 @@ def overrides(kind: type) -> bool:
     if kind in _PLAIN:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and found is not _disabled_torch_function_impl
+    return found is not None and found is not _disabled_torch_function_impl and not is_tensor_of_pytorchs(kind)
+
+
+def is_pytorchs(func: Any) -> bool:
+    """Whether a function is PyTorch's own, which cannot take our tensors: it asked them only since they have a `__torch_function__`."""
+    home = getattr(func, "__module__", None) or getattr(getattr(func, "__objclass__", None), "__module__", None) or ""
+    return home.partition(".")[0] == "torch" and func not in publics
+
+
+def is_tensor_of_pytorchs(kind: type) -> bool:
+    """Whether it is PyTorch's own Tensor: none of ours, nor a number, since its graph would be lost."""
+    return any(k.__name__ == "TensorBase" and k.__module__ == "torch._C" for k in kind.__mro__)
 
 
 def overloaded(arguments: Iterable[Any], tensors_too: bool = False) -> list[Any]:
@@ -363,8 +376,8 @@ def _names(text: str) -> frozenset[str]:
 _IN_PYTHON = {
     "torch": _names("""atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu meshgrid norm split
         tensordot unique unique_consecutive"""),
-    "torch.Tensor": _names("""__array__ __contains__ __deepcopy__ __floordiv__ __format__ __ipow__ __len__ __pow__ __reduce_ex__ __repr__ __reversed__
-        __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
+    "torch.Tensor": _names("""__array__ __array_wrap__ __contains__ __deepcopy__ __floordiv__ __format__ __ipow__ __len__ __pow__ __reduce_ex__
+        __repr__ __reversed__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rpow__ __rrshift__ __rsub__ __rtruediv__ backward lu norm register_hook
         register_post_accumulate_grad_hook split unflatten unique unique_consecutive"""),
 }  # fmt: skip
 _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d

@@ -35,6 +35,11 @@ def never(self: Tensor) -> bool:
     return False
 
 
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False, for every `device`: there is no pinned memory here."""
+    return False
+
+
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype of another one."""
     return cast(self, other.dtype)
@@ -71,6 +76,6 @@ TOPLEVEL: dict[str, Any] = {
     "scalar_tensor": scalar_tensor,
 }  # fmt: skip
 METHODS: dict[str, Any] = {
-    "is_nonzero": is_nonzero, "is_same_size": is_same_size, "is_set_to": is_set_to, "is_shared": never, "is_pinned": never, "is_distributed": never,
-    "type_as": type_as,
+    "is_nonzero": is_nonzero, "is_same_size": is_same_size, "is_set_to": is_set_to, "is_shared": never, "is_pinned": is_pinned,
+    "is_distributed": never, "type_as": type_as,
 }  # fmt: skip

@@ -11,8 +11,9 @@ from torchgrad_jax.ops import generator as host
 from torchgrad_jax.ops.counts import check_multinomial
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.ops.distributions import normal_around
-from torchgrad_jax.ops.strides import contiguous_strides, layout, strided
+from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
+from torchgrad_jax.tensor.factory_options import check_memory
 from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.generate import check_out
 from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format, strides_in
@@ -43,13 +44,12 @@ def _given(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeErro
 
 
 def _options(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], more: str = "out") -> Options:
-    """The keywords understood; those that are no keywords of `name` raise TypeError, another layout than strided RuntimeError."""
-    dtype, generator, form = kwargs.get("dtype"), kwargs.get("generator"), kwargs.get("layout")
+    """The keywords understood; those that are no keywords of `name` raise TypeError, a kind of memory that there is none of RuntimeError."""
+    dtype, generator = kwargs.get("dtype"), kwargs.get("generator")
     known = all(k in _KEYWORDS or k == more for k in kwargs)
-    if not known or (generator is not None and not isinstance(generator, host.Generator)) or not (form is None or isinstance(form, layout)):
+    if not known or (generator is not None and not isinstance(generator, host.Generator)):
         raise _given(name, args, kwargs)
-    if form not in (None, strided):
-        raise RuntimeError(f"{name}(): torchgrad_jax has strided tensors only, not {form}")
+    check_memory(name, kwargs)
     if dtype is not None:
         if not isinstance(dtype, dtypes.dtype | type):
             raise _given(name, args, kwargs)

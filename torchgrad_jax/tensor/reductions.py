@@ -347,7 +347,7 @@ builtins_max = max
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Any = None) -> Tensor:
-    """Whether each element is among `test_elements`."""
+    """Whether each element is among `test_elements`. `assume_unique` promises distinct elements, which is of no use here."""
     return _finish("isin", out, apply(registry["_isin"].bind((ARRAY, ARRAY, Static(bool(invert)))), (elements, test_elements)))
 
 
@@ -370,7 +370,10 @@ def _selected(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: b
 
 
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-    """The distinct elements (or slices along `dim`) in order; where asked, the place of each element and the counts. Looks at the values."""
+    """The distinct elements (or slices along `dim`); where asked, the place of each and the counts. They are in order, `sorted` or not.
+
+    Looks at the values.
+    """
     array = np.asarray(input._concrete())
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)

@@ -9,10 +9,11 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
-from torchgrad_jax.tensor import gathering, views
+from torchgrad_jax.tensor import creation, gathering, views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.factory_options import check_options
 from torchgrad_jax.tensor.functions import masked_select
 from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
 from torchgrad_jax.tensor.inplace import fill_
@@ -32,6 +33,7 @@ def _tensors(name: str, tensors: Any) -> list[Tensor]:
 
 def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
     """A tensor of this size and these strides whose content does not matter (it is zero). Keywords: dtype, device, requires_grad."""
+    check_options("empty_strided", kwargs)
     size, stride = views.as_dims((size,)), views.as_dims((stride,))
     requires_grad = kwargs.pop("requires_grad", False)
     last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
@@ -274,9 +276,13 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
 
 
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
-    """Each slice of `dim` (each element without dim) repeated. Looks at `repeats` if it is a tensor."""
+    """Each slice of `dim` (each element without dim) repeated. Looks at `repeats` if it is a tensor.
+
+    RuntimeError for an `output_size` that is not the size of the result along `dim`, which is known without it.
+    """
     if repeats is None:
         counts = _repeat_counts(input, None)
+        _check_output_size(output_size, counts)
         return _host(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts), input)
     if dim is None:
         input, dim = views.flatten(input), 0
@@ -286,12 +292,20 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         repeats = int(repeats.item())
     if isinstance(repeats, Tensor):
         counts = _repeat_counts(repeats, shape[dim])
+        _check_output_size(output_size, counts)
         return index_select(input, dim, _host(np.repeat(np.arange(shape[dim]), counts), input))
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
+    if output_size is not None and output_size != shape[dim] * repeats:
+        raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {shape[dim] * repeats} but got {output_size}")
     wide = views.unsqueeze(input if input._aval.ndim else views.reshape(input, shape), dim + 1)
     wide = views.clone(views.expand(wide, (*shape[: dim + 1], repeats, *shape[dim + 1 :])))
     return views.reshape(wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]))
+
+
+def _check_output_size(given: int | None, counts: np.ndarray) -> None:
+    if given is not None and given != counts.sum():
+        raise RuntimeError("allocated size does not match required size")
 
 
 def _repeat_counts(repeats: Tensor, size: int | None) -> np.ndarray:
@@ -358,16 +372,18 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 
 def _triangle_indices(name: str, lower: bool) -> Any:
-    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None) -> Tensor:
+    def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", **options: Any) -> Tensor:
+        check_options(name, {"device": device, **options})
         for position, (what, n) in enumerate((("row", row), ("col", col), ("offset", offset)), 1):
             if not hasattr(n, "__index__") or isinstance(n, bool):
                 raise TypeError(f"{name}(): argument '{what}' (position {position}) must be int, not {type(n).__name__}")
             if n < 0 and what != "offset":
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
-        if dtype not in (None, dtypes.int32, dtypes.int64):
-            raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.title}'")
+        if dtype is not None and creation._checked_dtype(name, dtype) not in (dtypes.int32, dtypes.int64):
+            raise NotImplementedError(f"\"{name}\" not implemented for '{creation._checked_dtype(name, dtype).title}'")
         mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
-        return created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
+        made = created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
+        return creation._requiring(made, options.get("requires_grad", False))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Row and column numbers of a triangle's elements, in row-major order."

@@ -9,7 +9,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.tensor import creation
 from torchgrad_jax.tensor.inplace import detached
-from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl, nowrap
+from torchgrad_jax.tensor.overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl, is_pytorchs, nowrap
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor, created
 from torchgrad_jax.tensor.views import _view
@@ -63,9 +63,9 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
 def default_answer(cls: type, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
     """The result of `func`, its tensors as instances of the class; NotImplemented where a type among `types` is no superclass of it.
 
-    What a subclass's own `__torch_function__` calls by ``super()``.
+    What a subclass's own `__torch_function__` calls by ``super()``. A function of PyTorch's own has no result for our tensors.
     """
-    if not all(issubclass(cls, kind) for kind in types):
+    if is_pytorchs(func) or not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
         found = func(*args, **(kwargs or {}))

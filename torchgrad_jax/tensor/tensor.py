@@ -235,6 +235,7 @@ class Tensor(_Base):
 
     is_sparse = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = False
     layout = strided
+    __array_priority__ = 1000  # NumPy's scalars and arrays leave their operators to the tensor's
 
     def get_device(self) -> int:
         """The device's index, -1 on the host."""

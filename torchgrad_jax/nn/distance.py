@@ -1,0 +1,47 @@
+"""Distances and similarities of torch.nn.functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops import norm as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.tensor.conversion import cast
+from torchgrad_jax.tensor.dispatch import apply
+from torchgrad_jax.tensor.functions import with_number
+from torchgrad_jax.tensor.generate import function_of
+from torchgrad_jax.tensor.reductions import vector_norm
+from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
+from torchgrad_jax.tensor.views import expand
+
+__all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
+
+pdist = function_of(registry["pdist"])
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    bound = registry["_pairwise_norm"].bind((ARRAY, Static(float(p)), Static(bool(keepdim))))
+    return apply(bound, (with_number("add", x1 - x2, eps),))
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers."""
+    common = dtypes.of(promotion.result_type([x1._aval, x2._aval]))
+    if not dtypes.is_float(common.np):
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.title}")
+    shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
+    axis = wrap_dim(dim, len(shape))
+    a, b = (_unit(cast(x if x1._aval.shape == x2._aval.shape else expand(x, shape), common), axis, eps) for x in (x1, x2))
+    return (a * b).sum(axis)
+
+
+def _unit(x: Any, axis: int, eps: float) -> Any:
+    norm = vector_norm(x, 2, axis, True).clone()
+    norm.detach().clamp_min_(eps)  # outside of the graph: the gradient stays that of the norm
+    return x / norm
+
+
+TOPLEVEL: dict[str, Any] = {"cosine_similarity": cosine_similarity, "pairwise_distance": pairwise_distance}
+METHODS: dict[str, Any] = {}
