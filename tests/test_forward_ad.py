@@ -454,3 +454,30 @@ def test_a_level_belongs_to_the_thread_that_opened_it():
         thread.join()
         assert fwd.unpack_dual(fwd.make_dual(tj.ones(2), tj.ones(2))).tangent is not None
     assert len(refused) == 2
+
+
+@like_pytorch
+def test_what_jvp_does_with_the_tangent_of_a_dirty_input(m):
+    fw, found = m.autograd.forward_ad, []
+    ways = [lambda t: t, lambda t: t * 2, lambda t: t.mul_(2), lambda t: t.view(-1).mul_(2), lambda t: t.mul_(2) * 3, lambda t: t.add_(0)]
+    for way in ways:
+
+        class Twice(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.mark_dirty(x.mul_(2))
+                return x
+
+            @staticmethod
+            def jvp(ctx, t, way=way):
+                return way(t)
+
+        with fw.dual_level():
+            tangent = m.ones(3)
+            x = fw.make_dual(m.ones(3), tangent)
+            try:
+                y = Twice.apply(x)
+                found.append([y is x, fw.unpack_dual(y).tangent is tangent, tangent])
+            except RuntimeError as error:
+                found.append(str(error))
+    return found

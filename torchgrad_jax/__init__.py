@@ -11,7 +11,7 @@ from torchgrad_jax.tensor import api as _api  # noqa: E402 - x64 is set before a
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, nn, overrides, random, runtime, special, testing, utils  # noqa: E402, F401
+from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, nn, overrides, random, runtime, special, storage, testing, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,

@@ -14,6 +14,10 @@ NOT_INPLACE = (
     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an input inplace, then the jvp "
     "function must modify the corresponding gradient inplace."
 )
+NOT_AS_IS = (
+    "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is modifying an input inplace, then the jvp "
+    "function must modify the gradient inplace and return it as-is."
+)
 NO_VIEW = "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
 
 NO_VIEW_OF_GIVEN = "A custom Function is returning a view but the jvp is not returning a view of the {}given grad input."
@@ -29,7 +33,7 @@ def push_function(ctx: Any, args: Sequence[Any], found: Sequence[Any], outs: Seq
     found: what forward returned. outs: what became of that. tangents: those of the tensor inputs, by their place among these. RuntimeError with
     PyTorch's text where jvp returns what does not fit.
     """
-    made, given = _call_jvp(ctx, args, tangents)
+    made, given, versions = _call_jvp(ctx, args, tangents)
     if len(made) != len(outs):
         raise RuntimeError(f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got {len(made)})")
     dirty, constant = ({id(t) for t in marked or ()} for marked in (ctx.dirty_tensors, ctx.non_differentiable))
@@ -43,8 +47,10 @@ def push_function(ctx: Any, args: Sequence[Any], found: Sequence[Any], outs: Seq
             if tangent is not None:
                 raise RuntimeError(NOT_DIFFERENTIABLE.format(i))
         elif id(raw) in dirty:
-            if tangent is None or tangent is not by_input.get(id(raw)):
+            if tangent is None or tangent._version == versions.get(id(raw)):
                 raise RuntimeError(NOT_INPLACE)
+            if tangent is not by_input.get(id(raw)):
+                raise RuntimeError(NOT_AS_IS)
             hold(out, tangent)
         elif tangent is None or not dtypes.is_float(tangent._aval.dtype):
             raise RuntimeError("Expected both tensor and its forward grad to be floating point or complex")
@@ -70,8 +76,10 @@ def _check_view(tangent: Tensor, source: Tensor) -> None:
         raise RuntimeError(NO_VIEW_OF_GIVEN.format("same base as the " if source._is_view() else ""))
 
 
-def _call_jvp(ctx: Any, args: Sequence[Any], tangents: dict[int, Tensor]) -> tuple[tuple[Any, ...], list[tuple[Tensor, Tensor | None]]]:
-    """What jvp returned, and what it was given for each tensor among the arguments."""
+def _call_jvp(
+    ctx: Any, args: Sequence[Any], tangents: dict[int, Tensor]
+) -> tuple[tuple[Any, ...], list[tuple[Tensor, Tensor | None]], dict[int, int]]:
+    """What jvp returned, what it was given for each tensor among the arguments, and the versions that these tangents had, by the tensor's id."""
     given: list[tuple[Any, Tensor | None]] = []
     tensors = 0
     for a in args:
@@ -82,6 +90,7 @@ def _call_jvp(ctx: Any, args: Sequence[Any], tangents: dict[int, Tensor]) -> tup
             if tangent is None and ctx.materialize_grads and dtypes.is_float(a._aval.dtype):
                 tangent = zeros_like(a)
         given.append((a, tangent))
+    versions = {id(a): g._version for a, g in given if g is not None}
     with without_duals(per_thread.recorder):
         made = ctx.apply_jvp(*[g for _, g in given])
-    return made if isinstance(made, tuple) else (made,), [(a, g) for a, g in given if isinstance(a, Tensor)]
+    return made if isinstance(made, tuple) else (made,), [(a, g) for a, g in given if isinstance(a, Tensor)], versions

@@ -29,6 +29,7 @@ from torchgrad_jax.tensor import (
     replay,
     shaping,
     statistics,
+    storages,
     strided,
     subclass,
     views,
@@ -44,7 +45,7 @@ namespace: dict[str, Any] = {}
 
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
 _WRITTEN: tuple[Any, ...] = (
-    reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, random_factories, statistics, promoting, questions,
+    reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, random_factories, statistics, promoting, questions, storages,
 )
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
