@@ -6,7 +6,7 @@ import pytest
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import circular, convolution, pointwise
+from torchgrad_jax.ops import circular, convolution, cumulative, normals, pointwise
 
 pytestmark = pytest.mark.operators
 
@@ -17,9 +17,9 @@ def normal(*shape, dtype=np.float32, seed=0):
     return jnp.asarray((found + 1j * random.standard_normal(shape) if np.dtype(dtype).kind == "c" else found).astype(dtype))
 
 
-def agree(one, other, *operands, tolerance=None):
+def agree(one, other, *operands):
     """Whether two functions have the same results, tangents, gradients and tangents of gradients."""
-    tolerance = tolerance or 1e-4 if operands[0].dtype.itemsize // (1 + (operands[0].dtype.kind == "c")) == 4 else 1e-10
+    tolerance = 1e-4 if operands[0].dtype in (np.float32, np.complex64) else 1e-10
     tangents = tuple(normal(*x.shape, dtype=x.dtype, seed=9) for x in operands)
 
     def everything(function):
@@ -99,3 +99,30 @@ def test_gradients_of_a_convolution(case, dtype):
             lambda g, v: convolution._spread(g, v, x.shape, stride, padding, dilation, 1),
             grad, w,
         )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_gradient_of_a_product(dtype):
+    for shape, dim in (((3, 5), 1), ((70, 4), 0), ((3, 4), None), ((), None)):
+        x = normal(*shape, dtype=dtype) * 0.1 + 1
+        if dim is not None:  # no zero, one, two
+            x = jnp.moveaxis(jnp.moveaxis(x, dim, -1).at[1, 2].set(0).at[2, 1:3].set(0), -1, dim)
+        grad = normal(*(s for d, s in enumerate(shape) if dim is not None and d != dim), dtype=dtype, seed=1)
+        dims = tuple(range(len(shape))) if dim is None else (dim,)
+
+        def by_jax(g, a, dims=dims):
+            return jax.vjp(lambda b: lax.reduce_prod(b, dims), a)[1](g.conj())[0].conj()
+
+        agree(lambda g, a, dim=dim: cumulative._prod_gradient(g, a, dim), by_jax, grad, x)
+
+
+# ---------------------------------------------------------------------- samples
+
+
+def test_compiled_normal_samples_are_numpys_to_the_bit():
+    uniform = (np.random.RandomState(0).randint(0, 1 << 24, (normals._MANY + 3, 16)) * np.float32(2.0**-24)).astype(np.float32)
+    uniform[0], uniform[1] = 0, 1 - 2.0**-24
+    np.testing.assert_array_equal(normals.in_blocks(uniform), normals._by_numpy(uniform))
