@@ -6,7 +6,9 @@ import pytest
 from jax import lax
 from jax import numpy as jnp
 
+import torchgrad_jax
 from torchgrad_jax.ops import circular, convolution, cumulative, normals, pointwise
+from torchgrad_jax.runtime import program, transposed
 
 pytestmark = pytest.mark.operators
 
@@ -126,3 +128,28 @@ def test_compiled_normal_samples_are_numpys_to_the_bit():
     uniform = (np.random.RandomState(0).randint(0, 1 << 24, (normals._MANY + 3, 16)) * np.float32(2.0**-24)).astype(np.float32)
     uniform[0], uniform[1] = 0, 1 - 2.0**-24
     np.testing.assert_array_equal(normals.in_blocks(uniform), normals._by_numpy(uniform))
+
+
+# ---------------------------------------------------------------------- transposed arrays
+
+
+def test_transposed_arrays_that_are_read_from_memory(monkeypatch):
+    counted = []
+    monkeypatch.setattr(program, "in_memory", lambda array: counted.append(array.shape) or transposed.in_memory(array))
+    x, y = (torchgrad_jax.tensor(np.asarray(normal(*shape)), requires_grad=True) for shape in ((2, 512, 256), (512, 256)))
+    for _ in range(3):  # the third time as one program
+        out = x.transpose(1, 2) * y.t() + x.permute(2, 0, 1)[:, :1].sum(0)[:, :1] + torchgrad_jax.sin(y.T)
+        seen = out.tolist()
+    assert set(counted) == {(2, 256, 512), (256, 512)}
+    a, b = np.asarray(x.tolist(), np.float32), np.asarray(y.tolist(), np.float32)
+    expected = a.swapaxes(1, 2) * b.T + a.transpose(2, 0, 1)[:, :1].sum(0)[:, :1] + np.sin(b.T)
+    np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-4)
+    out.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy()[1], b)
+
+
+def test_a_transposed_array_that_a_product_reads_is_not_copied(monkeypatch):
+    monkeypatch.setattr(program, "in_memory", lambda array: pytest.fail("copied"))
+    x = torchgrad_jax.tensor(np.asarray(normal(512, 512)))
+    for _ in range(3):
+        (x @ x.T + 1).tolist()
