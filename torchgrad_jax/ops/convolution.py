@@ -172,8 +172,9 @@ def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding:
         return _weight_grad_at_once(g, a, shape, stride, padding, dilation, groups)
 
     # On CPU, one core, PyTorch's time being 1: for (16, 32, 56, 56) and 64 kernels of 3 x 3 0.55, of stride 2 0.65, of 1 x 1 0.9 by image;
-    # 0.2, 0.3 and 0.1 at once. Where there are few positions XLA's convolution is the faster one.
-    many = grad.shape[0] * math.prod(grad.shape[2:]) >= 8192 or set(shape[2:]) == {1} or _lowering(x, grad, stride, dilation, groups) == "dots"
+    # 0.2, 0.3 and 0.1 at once. Where there are few positions or few numbers in the kernels XLA's convolution is the faster one.
+    many = grad.shape[0] * math.prod(grad.shape[2:]) >= 8192 and math.prod(shape) >= 256
+    many |= set(shape[2:]) == {1} or _lowering(x, grad, stride, dilation, groups) == "dots"
     if groups == 1 and many and math.prod(shape[2:]) <= 64 and x.dtype.kind in "fc" and x.dtype.itemsize > 2:
         return lax.platform_dependent(grad, x, cpu=lambda g, a: _weight_grad_by_image(g, a, shape, stride, padding, dilation), default=otherwise)
     return otherwise(grad, x)
