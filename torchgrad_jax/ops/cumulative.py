@@ -11,8 +11,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import convert, op
-from torchgrad_jax.ops.reduction import keep, spread, title, wide, wrap_dims, wrap_one
+from torchgrad_jax.ops.declare import convert, op, wide
+from torchgrad_jax.ops.reduction import keep, spread, title, wrap_dims, wrap_one
 
 _ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
@@ -32,16 +32,16 @@ def _running(
     if not x.ndim or not x.size:
         return x
     dim = wrap_one(dim, x.ndim)
-    wide = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
+    sums = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
 
     def loop(a: Any) -> Any:
         rows = jnp.moveaxis(a, dim, 0)
 
         def step(carry: Any, row: Any) -> Any:
-            carry = function(carry, row.astype(wide))
+            carry = function(carry, row.astype(sums))
             return carry, carry.astype(a.dtype)
 
-        start = jnp.full(rows.shape[1:], identity, wide)
+        start = jnp.full(rows.shape[1:], identity, sums)
         return jnp.moveaxis(lax.scan(step, start, rows, reverse=reverse)[1], 0, dim)
 
     return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
