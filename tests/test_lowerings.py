@@ -38,9 +38,15 @@ def agree(one, other, *operands):
 
 # ---------------------------------------------------------------------- sine and cosine
 
+@pytest.fixture
+def few_are_many(monkeypatch):
+    monkeypatch.setattr(circular, "_MANY", 0)
+
+
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 3.4e38, -2.5e37, 1e10, 16777216.0]
 
 
+@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(("ours", "exact"), [(circular.sin, np.sin), (circular.cos, np.cos)])
 def test_sine_and_cosine_are_right_to_two_units_for_every_float(ours, exact):
     random = np.random.RandomState(0)
@@ -58,6 +64,7 @@ def test_sine_and_cosine_are_right_to_two_units_for_every_float(ours, exact):
     assert (np.signbit(found) == np.signbit(expected))[expected == 0].all()
 
 
+@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
 def test_sine_and_cosine_have_the_derivatives_of_xlas(dtype):
     x = normal(50, dtype=dtype) * 3
