@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from compat_suite.benchmarks.report import Report, duration, table
 from compat_suite.benchmarks.speed import _best
 
 SIZES = ("small", "large")
+STEADY_CALLS, STEADY_SECONDS = 10, 0.01  # a time that counts is of this many calls, in the warm-up, or of as many as fill the seconds
+WARM_UP = 2.0  # seconds after which a call is measured though its time still falls
 WORST = 5.0  # times PyTorch's time: more at the large size is to be explained in docs/benchmarks.md
 
 # Each operator of tier 1 (views with one more operation, which reads them): a call on the operands of `operands`. Names of leaves are lower-case: the
@@ -30,13 +33,13 @@ CALLS = {
     "stack": "torch.stack([x, y])", "zeros_like": "torch.zeros_like(X)", "float": "IDS.float()", "exp": "x.exp()",
     "max.binary": "torch.max(x, y)", "max.reduction_no_dim": "x.max()", "max.reduction_with_dim": "x.max(1)[0]", "abs": "x.abs()",
     "flatten": "cube.flatten() + 1", "squeeze": "x.unsqueeze(0).squeeze() + 1", "transpose": "x.transpose(0, 1) + 1",
-    "transpose, contiguous": "x.transpose(0, 1).contiguous()", "arange": "torch.arange(N * N)", "sqrt": "p.sqrt()",
+    "transpose (contiguous)": "x.transpose(0, 1).contiguous()", "arange": "torch.arange(N * N)", "sqrt": "p.sqrt()",
     "ones_like": "torch.ones_like(X)", "all": "MASK.all()", "linspace": "torch.linspace(0, 1, N * N)", "sin": "x.sin()", "long": "X.long()",
     "clamp": "x.clamp(-0.5, 0.5)", "T": "x.T + 1", "expand": "v.expand(N, N) + 1", "pow": "p.pow(2.5)", "norm": "x.norm()",
-    "nn.functional.conv2d": "F.conv2d(image, kernel, padding=1)", "nn.functional.conv2d, stride 2": "F.conv2d(image, kernel, stride=2, padding=1)",
-    "nn.functional.conv2d, 1x1": "F.conv2d(image, point)", "allclose": "torch.allclose(X, X)", "cos": "x.cos()", "repeat": "v.repeat(N, 1)",
+    "nn.functional.conv2d": "F.conv2d(image, kernel, padding=1)", "nn.functional.conv2d (stride 2)": "F.conv2d(image, kernel, stride=2, padding=1)",
+    "nn.functional.conv2d (1x1)": "F.conv2d(image, point)", "allclose": "torch.allclose(X, X)", "cos": "x.cos()", "repeat": "v.repeat(N, 1)",
     "min.binary": "torch.min(x, y)", "min.reduction_no_dim": "x.min()", "min.reduction_with_dim": "x.min(1)[0]", "sigmoid": "x.sigmoid()",
-    "tanh": "x.tanh()", "matmul": "x @ y", "matmul, batched": "cube @ cube", "eye": "torch.eye(N)", "empty": "torch.empty(N, N)",
+    "tanh": "x.tanh()", "matmul": "x @ y", "matmul (batched)": "cube @ cube", "eye": "torch.eye(N)", "empty": "torch.empty(N, N)",
     "where": "torch.where(MASK, x, y)", "randint": "torch.randint(0, 9, (N, N))", "permute": "cube.permute(2, 0, 1).contiguous()",
     "nn.functional.relu": "F.relu(x)", "einsum": "torch.einsum('bij,bjk->bik', cube, cube)",
     "meshgrid.variadic_tensors": "torch.meshgrid(v, v, indexing='ij')[0] + 1", "flip": "x.flip(0)", "mul": "x * y", "zero_": "X.zero_()",
@@ -55,7 +58,7 @@ CALLS = {
     "nn.functional.gelu": "F.gelu(x)", "cdist": "torch.cdist(points, others)", "mT": "x.mT + 1", "nn.functional.mse_loss": "F.mse_loss(x, y)",
     "nn.functional.conv1d": "F.conv1d(sound, filter, padding=2)", "linalg.inv": "torch.linalg.inv(a)", "cumsum": "x.cumsum(1)",
     "prod": "near.prod(1)", "split": "x.split(N // 2)[1] + 1", "chunk": "x.chunk(2)[1] + 1", "bmm": "cube.bmm(cube)", "add": "x + y",
-    "add, scalar": "x + 2.0",
+    "add (scalar)": "x + 2.0",
     "linalg.solve": "torch.linalg.solve(a, spd)", "log_softmax": "x.log_softmax(1)", "lt": "X < Y", "linalg.eigh": "torch.linalg.eigh(spd)[0]",
     "linalg.svd": "torch.linalg.svd(a)[1]", "nn.functional.silu": "F.silu(x)", "index_select": "x.index_select(0, ROWS)",
     "neg": "-x",
@@ -64,19 +67,18 @@ CALLS = {
     "clamp_min": "x.clamp_min(0.1)", "nn.functional.scaled_dot_product_attention": "F.scaled_dot_product_attention(query, key, value)",
     "log1p": "p.log1p()", "rsqrt": "p.rsqrt()", "nn.functional.leaky_relu": "F.leaky_relu(x)",
     "nn.functional.nll_loss": "F.nll_loss(logits, LABELS)", "logsumexp": "x.logsumexp(1)", "minimum": "torch.minimum(x, y)",
-    "__getitem__": "x[1:, ::2] + 1", "__getitem__, rows": "x[ROWS]", "__getitem__, elements": "x[IDS, IDS]", "__getitem__, mask": "x[MASK]",
+    "__getitem__": "x[1:, ::2] + 1", "__getitem__ (rows)": "x[ROWS]", "__getitem__ (elements)": "x[IDS, IDS]", "__getitem__ (mask)": "x[MASK]",
     "floor": "X.floor()", "logical_and": "MASK.logical_and(MASK)",
     "nn.functional.binary_cross_entropy_with_logits": "F.binary_cross_entropy_with_logits(x, UNIT)", "erf": "x.erf()", "ge": "X >= Y",
     "sub": "x - y", "nn.functional.binary_cross_entropy": "F.binary_cross_entropy(unit, UNIT)", "maximum": "torch.maximum(x, y)", "ne": "X != Y",
     "le": "X <= Y", "__rmul__": "2.0 * x", "fill": "torch.fill(X, 2.0)", "__radd__": "2.0 + x", "__rdiv__": "2.0 / p", "__rpow__": "2.0 ** x",
-    "__rsub__": "2.0 - x", "index_put": "x.index_put((ROWS,), y)", "index_put, accumulate": "x.index_put((ROWS,), y, accumulate=True)",
+    "__rsub__": "2.0 - x", "index_put": "x.index_put((ROWS,), y)", "index_put (accumulate)": "x.index_put((ROWS,), y, accumulate=True)",
 }  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``operators``."""
-    parser.add_argument("--operators", default=",".join(CALLS).replace(", ", "; "), metavar="NAMES",
-                        help="comma-separated; a comma within a name is ;")  # fmt: skip
+    parser.add_argument("--operators", default=",".join(CALLS), metavar="NAMES", help="comma-separated (default: all)")
     parser.add_argument("--operator-rounds", type=int, default=2)
     parser.add_argument("--operator-seconds", type=float, default=0.1, help="of timing for each call, size, backend and round")
 
@@ -84,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def quick(options: argparse.Namespace) -> None:
     """Make the options so small that only errors can be seen."""
     options.operator_rounds, options.operator_seconds = 1, 0.0
-    options.operators = "exp,nn.functional.conv2d,sort,__getitem__; mask"
+    options.operators = "exp,nn.functional.conv2d,sort,__getitem__ (mask)"
 
 
 # ---------------------------------------------------------------------- in the measured process
@@ -130,9 +132,28 @@ def looked_at(T: Any, found: Any) -> None:
             jax.block_until_ready(t._concrete())
 
 
+def warmed_up(call: Callable[[], None]) -> Callable[[], None]:
+    """`call`, after it was called until three blocks of calls one after another were no faster than the best before them: a program is compiled
+    when it has come back, numbers and threads find their places, and none of that is what a call costs."""
+    best, slower, end = math.inf, 0, time.perf_counter() + WARM_UP
+    while slower < 3 and time.perf_counter() < end:
+        start, calls = time.perf_counter(), 0
+        while calls < STEADY_CALLS and (calls < 2 or time.perf_counter() - start < STEADY_SECONDS):
+            call()
+            calls += 1
+        one = (time.perf_counter() - start) / calls
+        slower = slower + 1 if one > 0.95 * best else 0
+        best = min(best, one)
+    return call
+
+
 def measure(backend: str, device: str, names: list[str], seconds: float) -> Iterator[dict[str, Any]]:
     """The times of the calls in this process."""
     T = namespace(backend)
+
+    def timed(call: Callable[[], None]) -> float:
+        return _best(warmed_up(call) if seconds else call, 1, seconds)
+
     for size in SIZES:
         known = operands(T, tensor_maker(T, device), size == "large")
         for name in names:
@@ -145,12 +166,14 @@ def measure(backend: str, device: str, names: list[str], seconds: float) -> Iter
 
             def backward(code: Any = code, known: Any = known, leaves: Any = leaves) -> None:
                 out = eval(code, known)
-                looked_at(T, T.autograd.grad(out, leaves, T.ones_like(out)))
+                looked_at(T, T.autograd.grad(out, leaves, known["ones"]))
 
             try:
-                yield {"name": f"{name} {size} forward", "seconds": _best(forward, 1, seconds)}
+                yield {"name": f"{name} {size} forward", "seconds": timed(forward)}
                 if leaves:
-                    yield {"name": f"{name} {size} with gradients", "seconds": _best(backward, 1, seconds)}
+                    known["ones"] = T.ones_like(eval(code, known)).detach()
+                    looked_at(T, known["ones"])  # made beforehand: a compiler must not know what is in it
+                    yield {"name": f"{name} {size} with gradients", "seconds": timed(backward)}
             except Exception as error:
                 yield {"name": f"{name} {size} forward", "error": f"{type(error).__name__}: {error}"[:200]}
 
@@ -160,7 +183,7 @@ def measure(backend: str, device: str, names: list[str], seconds: float) -> Iter
 
 def run(options: argparse.Namespace) -> Report:
     """Measure and tabulate."""
-    names = [n.replace("; ", ", ") for n in options.operators.split(",")]
+    names = options.operators.split(",")
     unknown = [n for n in names if n not in CALLS]
     if unknown:
         raise ValueError(f"no operator {', '.join(unknown)}; there are {', '.join(CALLS)}")

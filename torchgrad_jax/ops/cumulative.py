@@ -1,7 +1,8 @@
-"""Operators that run along a dimension: cumulative sums, products, extremes."""
+"""Operators that run along a dimension: cumulative sums, products, extremes; and the product, whose gradient does."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import convert, op
-from torchgrad_jax.ops.reduction import title, wrap_one
+from torchgrad_jax.ops.declare import convert, op, wide
+from torchgrad_jax.ops.reduction import keep, spread, title, wrap_dims, wrap_one
 
 _ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
@@ -31,16 +32,16 @@ def _running(
     if not x.ndim or not x.size:
         return x
     dim = wrap_one(dim, x.ndim)
-    wide = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
+    sums = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
 
     def loop(a: Any) -> Any:
         rows = jnp.moveaxis(a, dim, 0)
 
         def step(carry: Any, row: Any) -> Any:
-            carry = function(carry, row.astype(wide))
+            carry = function(carry, row.astype(sums))
             return carry, carry.astype(a.dtype)
 
-        start = jnp.full(rows.shape[1:], identity, wide)
+        start = jnp.full(rows.shape[1:], identity, sums)
         return jnp.moveaxis(lax.scan(step, start, rows, reverse=reverse)[1], 0, dim)
 
     return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
@@ -63,6 +64,54 @@ def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
     return _running(_accumulated(x, dtype), dim, lax.mul, 1, lax.cumprod)
+
+
+# ---------------------------------------------------------------------- products
+
+_LONG = 64  # from here on the product of the others is taken in two levels: the root as many steps
+
+
+def _others(x: Any) -> Any:
+    """For each element the product of the others along the last dimension: of those before it and those after it, right where there are zeros."""
+    count = x.shape[-1]
+    if count < _LONG:
+        ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
+        before = _running(x[..., :-1], -1, lax.mul, 1, lax.cumprod)
+        after = _running(x[..., 1:], -1, lax.mul, 1, lax.cumprod, reverse=True)
+        return jnp.concatenate([ones, before], -1) * jnp.concatenate([after, ones], -1)
+    columns = math.isqrt(count - 1) + 1
+    rows = -(-count // columns)
+    lead = [(0, 0, 0)] * (x.ndim - 1)
+    table = lax.pad(x, jnp.ones((), x.dtype), [*lead, (0, rows * columns - count, 0)]).reshape(*x.shape[:-1], rows, columns)
+    found = _others(table) * _others(lax.reduce_prod(table, (x.ndim,)))[..., None]
+    return found.reshape(*x.shape[:-1], rows * columns)[..., :count]
+
+
+def _prod_gradient(grad: Any, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    dims = wrap_dims(dim, self.ndim)
+    if not self.size:
+        return jnp.zeros_like(self)
+    last = tuple(range(self.ndim - len(dims), self.ndim))
+    moved = jnp.moveaxis(wide(convert(self, np.dtype(grad.dtype))), dims, last)
+    others = jnp.moveaxis(_others(moved.reshape(*moved.shape[: last[0] if last else None], -1)).reshape(moved.shape), last, dims)
+    return (spread(grad, self.shape, dim, keepdim) * others.conj()).astype(self.dtype)
+
+
+def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """The product over `dim` (one int; all where None). Integers and booleans are multiplied as int64."""
+    x = _accumulated(x, dtype)
+    dims = wrap_dims(dim, x.ndim)
+    if x.dtype == np.bool_:
+        return keep(lax.reduce_and(x, dims), dims, keepdim)
+    return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
+
+
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)
+op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
+   grads={"self": _prod_gradient})(_prod)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- sums of exponentials
 
 
 def log_add_exp(x: Any, y: Any) -> Any:

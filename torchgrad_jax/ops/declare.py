@@ -76,6 +76,7 @@ class Operator:
         self.undefined: Callable[..., bool] | None = options.get("undefined")
         self.once: tuple[str, Callable[..., bool], str] | None = options.get("once")
         self.view: Callable[..., Any] | None = options.get("view")
+        self.last: Callable[..., int] | None = options.get("last")
         self.validate: Callable[..., None] | None = options.get("validate")
         self.check: Callable[..., Any] | None = options.get("check")
         self.results: tuple[str, ...] | None = options.get("results")
@@ -230,6 +231,15 @@ class BoundOperator:
         parameters = self.operator.schema.by_name
         return {n: v for n, v in self.statics.items() if not (parameters[n].is_tensor or parameters[n].is_number)}
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether elements are made of the operands' elements at the same place (and then perhaps reduced)."""
+        return self.operator.promote in ("common", "float")
+
+    def new_last(self, specs: Sequence[Any]) -> int | None:
+        """Which dimension of its operand is the last of the result, of an operator that permutes them."""
+        return None if self.operator.last is None or specs[0].ndim < 2 else self.operator.last(specs[0].ndim, **self._keywords())
+
     def number_roles(self) -> list[bool]:
         """For each operand, whether a number there takes part in type promotion."""
         return [self.operator.schema.by_name[n].type == "Tensor|Scalar" for n in self.names]
@@ -299,6 +309,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.
+    last: of an operator that only permutes dimensions: which dimension of its tensor is the last of the result; function of (ndim, **statics).
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, normals
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.runtime.checks import warn_user
 
@@ -186,97 +186,16 @@ def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) ->
 
 # ---- normal ---------------------------------------------------------------------------------------------------------
 
-# Minimax polynomials of the Cephes library (S. Moshier) for log, sin and cos in single precision.
-_LOG_POLY = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
-    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
-_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-_SIN_POLY = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS_POLY = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-_PI_4 = (0.78515625, 2.4187564849853515625e-4, 3.77489497744594108e-8)
-_BLOCK_CHUNK = 2048
-
-
-def _r32(x: float) -> float:
-    return float(np.float32(x))
-
-
-def _mad(a: np.ndarray, b: np.ndarray | float, c: np.ndarray | float) -> np.ndarray:
-    """a * b + c rounded to float32, of float32 values held in float64."""
-    t = a * b
-    t += c
-    return t.astype(np.float32).astype(np.float64)
-
-
-def _mul(a: np.ndarray, b: np.ndarray | float) -> np.ndarray:
-    return (a * b).astype(np.float32).astype(np.float64)
-
-
-def _horner(poly: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    y = _mad(x, _r32(poly[0]), _r32(poly[1]))
-    for p in poly[2:]:
-        y = _mad(y, x, _r32(p))
-    return y
-
-
-def _log32(x: np.ndarray) -> np.ndarray:
-    """Cephes logf of float32 in (0, 1], with fused multiply-adds; returned in float64."""
-    m, e = np.frexp(x)
-    small = m < np.float32(math.sqrt(0.5))
-    m = m.astype(np.float64)
-    m[small] *= 2
-    m -= 1
-    exponent = (e - small).astype(np.float64)
-    z = _mul(m, m)
-    y = _mul(_horner(_LOG_POLY, m), m)
-    y = _mad(y, z, _mul(exponent, _r32(_LN2_LOW)))
-    y = _mad(z, -0.5, y)
-    return _mad(exponent, _LN2_HIGH, _mad(m, 1.0, y))
-
-
-def _sincos32(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cephes sinf and cosf of float32 x >= 0, with fused multiply-adds; returned in float64."""
-    octant = (x * np.float32(4 / math.pi)).astype(np.int32)
-    octant = (octant + 1) & ~1
-    y = octant.astype(np.float64)
-    r = x.astype(np.float64)
-    for part in _PI_4:
-        r = _mad(y, -_r32(part), r)
-    z = _mul(r, r)
-    cos = _mul(_horner(_COS_POLY, z), z)
-    cos = _mad(cos, z, z * -0.5)
-    cos = _mad(cos, 1.0, 1.0)
-    sin = _mul(_horner(_SIN_POLY, z), z)
-    sin = _mad(sin, r, r)
-    swap = (octant & 2) != 0
-    sin, cos = np.where(swap, cos, sin), np.where(swap, sin, cos)
-    np.negative(sin, out=sin, where=(octant & 4) != 0)
-    np.negative(cos, out=cos, where=((octant - 2) & 4) == 0)
-    return sin, cos
-
-
 def _box_muller(u: np.ndarray, mean: float, std: float) -> np.ndarray:
-    """Box-Muller transform of blocks of 16 uniforms, shape (blocks, 16): radii from the first 8, angles from the last.
-
-    float32 follows the Cephes polynomials of PyTorch's AVX2 kernel to the bit.
-    """
+    """Box-Muller transform of blocks of 16 uniforms, shape (blocks, 16): radii from the first 8, angles from the last."""
+    if u.dtype == _F32:
+        return _scale_shift(normals.in_blocks(u), np.float32(std), np.float32(mean))
     out = np.empty_like(u)
-    if u.dtype == _F64:
-        radius = np.sqrt(-2.0 * np.log(1.0 - u[:, :8]))
-        theta = 2.0 * math.pi * u[:, 8:]
-        out[:, :8] = _scale_shift(radius * np.cos(theta), std, mean)
-        out[:, 8:] = _scale_shift(radius * np.sin(theta), std, mean)
-        return out
-    two_pi = np.float32(2 * math.pi)
-    for start in range(0, len(u), _BLOCK_CHUNK):
-        part = u[start : start + _BLOCK_CHUNK]
-        radius = np.sqrt((-2.0 * _log32(np.float32(1) - part[:, :8])).astype(np.float32)).astype(np.float64)
-        sin, cos = _sincos32(part[:, 8:] * two_pi)
-        block = out[start : start + _BLOCK_CHUNK]
-        block[:, :8] = radius * cos
-        block[:, 8:] = radius * sin
-    return _scale_shift(out, np.float32(std), np.float32(mean))
+    radius = np.sqrt(-2.0 * np.log(1.0 - u[:, :8]))
+    theta = 2.0 * math.pi * u[:, 8:]
+    out[:, :8] = _scale_shift(radius * np.cos(theta), std, mean)
+    out[:, 8:] = _scale_shift(radius * np.sin(theta), std, mean)
+    return out
 
 
 def _normal_stream(g: Draws, n: int) -> np.ndarray:

@@ -205,12 +205,22 @@ def _matmul(x: Any, y: Any) -> Any:
     return batched_dot(a, b).reshape(*batch, x.shape[-2], y.shape[-1])
 
 
-def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool) -> Any:
-    """The gradient with respect to `x`."""
+def _euclidean_grads(grad: Any, x: Any, y: Any, result: Any) -> tuple[Any, Any]:
+    """The gradients of `_cdist` by a matrix product."""
+    flat = result == 0
+    ratio = jnp.where(flat, 0, grad / jnp.where(flat, 1, result)).astype(grad.dtype)
+    return x * ratio.sum(-1)[..., None] - _matmul(ratio, y), y * ratio.sum(-2)[..., None] - _matmul(jnp.swapaxes(ratio, -1, -2), x)
+
+
+def _cdist_grads(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool) -> tuple[Any, Any]:
     if product:
-        flat = result == 0
-        ratio = jnp.where(flat, 0, grad / jnp.where(flat, 1, result)).astype(grad.dtype)
-        return x * ratio.sum(-1)[..., None] - _matmul(ratio, y)
+        return _euclidean_grads(grad, x, y, result)
+    mirrored = _cdist_grad(jnp.swapaxes(grad, -1, -2), y, x, jnp.swapaxes(result, -1, -2), p)
+    return _cdist_grad(grad, x, y, result, p), mirrored
+
+
+def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
+    """The gradient with respect to `x`."""
     off = _differences(x, y)
     if math.isinf(p):
         there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
@@ -220,8 +230,8 @@ def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool)
 
 @op(
     "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False,
-    grads={"x1": lambda grad, x1, x2, result: _cdist_grad(grad, x1, x2, result, 2.0, True),
-           "x2": lambda grad, x1, x2, result: _cdist_grad(jnp.swapaxes(grad, -1, -2), x2, x1, jnp.swapaxes(result, -1, -2), 2.0, True)},
+    grads={"x1": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[0],
+           "x2": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[1]},
 )  # fmt: skip
 def euclidean_dist(x: Any, y: Any) -> Any:
     """The distances of every row of `x1` from every row of `x2`, by a matrix product."""
@@ -230,8 +240,8 @@ def euclidean_dist(x: Any, y: Any) -> Any:
 
 @op(
     "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0",
-    grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grad(grad, x1, x2, result, p, product),
-           "x2": lambda grad, x1, x2, result, p, product: _cdist_grad(jnp.swapaxes(grad, -1, -2), x2, x1, jnp.swapaxes(result, -1, -2), p, product)},
+    grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[0],
+           "x2": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[1]},
 )  # fmt: skip
 def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     """The `p`-norm distance of every row of `x1` from every row of `x2`. Its gradient where two rows coincide is 0."""

@@ -108,19 +108,6 @@ def count_nonzero(x: Any, dim: Any) -> Any:
     return lax.reduce_sum(convert(x != 0, _INT64), wrap_dims(dim, x.ndim))
 
 
-def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """The product over `dim` (one int; all where None). Integers and booleans are multiplied as int64."""
-    x = convert(x, dtype or (_INT64 if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
-    dims = wrap_dims(dim, x.ndim)
-    if x.dtype == _BOOL:
-        return keep(lax.reduce_and(x, dims), dims, keepdim)
-    return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
-
-
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False)(_prod)
-op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1")(_prod)
-
-
 # ---------------------------------------------------------------------- logical reductions
 
 

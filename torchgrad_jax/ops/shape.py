@@ -192,7 +192,8 @@ def triu(x: Any, diagonal: int) -> Any:
     return _triangle(x, lambda i, j: j - i >= diagonal)
 
 
-@op("diag_embed(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False, linear=True)
+@op("diag_embed(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False,
+    grads={"self": lambda grad, offset, dim1, dim2: jnp.diagonal(grad, offset, dim1, dim2)})  # fmt: skip
 def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The last dimension as a diagonal of two new ones, zeros elsewhere."""
     size = x.shape[-1] + abs(offset)

@@ -96,13 +96,14 @@ def _swap(items: tuple[int, ...], a: int, b: int) -> tuple[int, ...]:
 
 
 @_view("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: lax.transpose(src, _swap(tuple(range(src.ndim)), dim0, dim1)),
-       lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset))  # fmt: skip
+       lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset),
+       last=lambda ndim, dim0, dim1: _swap(tuple(range(ndim)), dim0, dim1)[-1])  # fmt: skip
 def transpose(x: Any, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
     return lax.transpose(x, _swap(tuple(range(x.ndim)), dim0, dim1))
 
 
-@_view("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset))
+@_view("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset), last=lambda ndim: 0)
 def t(x: Any) -> Any:
     """A matrix transposed."""
     return lax.transpose(x, tuple(reversed(range(x.ndim))))
@@ -113,7 +114,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @_view("permute(Tensor self, int[] dims)", lambda x, src, dims: lax.transpose(src, _inverse(dims)),
-       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset))  # fmt: skip
+       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset), last=lambda ndim, dims: dims[-1])  # fmt: skip
 def permute(x: Any, dims: tuple[int, ...]) -> Any:
     """The dimensions in another order."""
     return lax.transpose(x, dims)

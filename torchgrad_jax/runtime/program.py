@@ -19,6 +19,7 @@ from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, is_default, jax_device, put
 from torchgrad_jax.runtime.operation import ROUNDED
 from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
+from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.value import Value
 
 # Operations in a program from which it is compiled in the background while it still runs op by op, unless a loop repeats it at once.
@@ -305,6 +306,7 @@ def _workers() -> ThreadPoolExecutor:
 def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as one JAX function of its number arrays and inputs."""
     steps, inputs, outputs = program.steps, program.inputs, program.outputs
+    transposed = transposed_slots(steps)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         import jax.numpy as jnp
@@ -312,8 +314,12 @@ def _replay(program: Program, kinds: list[str]) -> Callable[..., list[Any]]:
         numbers = dict(zip(kinds, arguments, strict=False))
         env: dict[int, Any] = {-1 - index: a for index, a in zip(inputs, arguments[len(kinds) :], strict=True)}
         flags = []
+        read = dict(env) if transposed else env  # what element-wise operations read
         for step in steps:
-            _store(env, step, step.signature.function(*_operands(env, numbers, step)), flags)
+            known = read if transposed and getattr(step.signature.bop, "pointwise", False) else env
+            _store(env, step, step.signature.function(*_operands(known, numbers, step)), flags)
+            if transposed:
+                read |= {slot: in_memory(env[slot]) if slot in transposed else env[slot] for slot in range(step.slot, step.end)}
         outs = [env[slot] for slot in outputs]
         if flags:
             code = jnp.zeros(2, jnp.int64)

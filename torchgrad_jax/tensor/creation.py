@@ -542,10 +542,15 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
         start, end = (int(promotion.fitting(v, target)) for v in (start, end))
     kind: Any = np.complex128 if target.kind == "c" else np.float64
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    index = np.arange(steps)
+    if steps < 2:
+        return np.full(steps, start, kind), target
     # From both ends inwards, as PyTorch counts.
-    from_start, from_end = kind(start) + kind(step) * index, kind(end) - kind(step) * (steps - 1 - index)
-    return np.where(index < steps // 2, from_start, from_end) if steps > 1 else np.full(steps, start, kind), target
+    found, half = np.empty(steps, kind), steps // 2
+    np.multiply(np.arange(half, dtype=np.float64), kind(step), out=found[:half])
+    np.multiply(np.arange(steps - half - 1, -1, -1, dtype=np.float64), -kind(step), out=found[half:])
+    found[:half] += kind(start)
+    found[half:] += kind(end)
+    return found, target
 
 
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
@@ -571,4 +576,4 @@ def eye(n: int, m: Any = _MISSING, **options: Any) -> Tensor:
             raise TypeError(f"eye(): argument '{name}' (position {position}) must be int, not {type(count).__name__}")
         if count < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
-    return _from_host("eye", np.eye(n, n if m is _MISSING else m).astype(_target("eye", options, None)), options)
+    return _from_host("eye", np.eye(n, n if m is _MISSING else m, dtype=_target("eye", options, None)), options)
