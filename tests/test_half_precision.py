@@ -35,6 +35,10 @@ WITH_GRADIENTS = {
     "group_norm": (lambda m, x, w, b: m.nn.functional.group_norm(x, 3, w, b), [data(2, 6, 40), data(6), data(6) / 2]),
     "layer_norm": (lambda m, x: m.nn.functional.layer_norm(x, [50]), [data(8, 50)]),
     "numbers": (lambda m, x, y: 0.3 / (x * 0.1).add(y, alpha=2.7).addcmul(x, y, value=0.7).lerp(y, 0.3), [data(300, low=1), data(300, low=1)]),
+    "attention": (
+        lambda m, q, k, v: m.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [data(2, 3, 5, 8), data(2, 3, 7, 8), data(2, 3, 7, 8, low=-2)],
+    ),
     "expanded": (lambda m, x: x.expand(40, 7) * 1.1 + x.repeat(40, 1), [data(1, 7)]),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Vaswani et al. 2017) as one operator.
 
 The weights are a second result, which backward uses: with dp = grad @ value.T, the scores' gradient is
-weights * (dp - sum(dp * weights)).
+weights * (dp - sum(dp * weights)). In half precision PyTorch's kernel for four dimensions rounds between its products, and so does this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op, wide
+from torchgrad_jax.ops.declare import is_half, op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 
 
@@ -59,10 +59,31 @@ def _dropped(x: Any, dropout_mask: Any) -> Any:
     return x if dropout_mask is None else x * dropout_mask.astype(x.dtype)
 
 
+def _rounds(query: Any, dropout_mask: Any) -> bool:
+    return is_half(query.dtype) and query.ndim == 4 and dropout_mask is None
+
+
+def _rounded(x: Any, like: Any) -> Any:
+    return wide(x.astype(like.dtype))
+
+
+def _output(weights: Any, query: Any, value: Any, dropout_mask: Any) -> Any:
+    values = _of_all_heads(wide(value), _heads(query))
+    if not _rounds(query, dropout_mask):
+        return _times(_dropped(weights, dropout_mask), values)
+    # What is rounded are the exponentials, the largest of which is 1, before the division by their sum.
+    largest = jnp.max(weights, axis=-1, keepdims=True, initial=0)
+    return _times(_rounded(weights / jnp.where(largest == 0, 1, largest), query), values) * largest
+
+
 def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask: Any, grad1: Any) -> Any:
     dp = _times(wide(grad0), jnp.swapaxes(_of_all_heads(wide(value), _heads(query)), -1, -2))
     dp = _dropped(dp, dropout_mask) + grad1
-    return weights * (dp - jnp.sum(dp * weights, axis=-1, keepdims=True))
+    if not _rounds(query, dropout_mask):
+        return weights * (dp - jnp.sum(dp * weights, axis=-1, keepdims=True))
+    output = _rounded(_output(weights, query, value, dropout_mask), query)
+    mean = jnp.sum(wide(grad0) * output, axis=-1, keepdims=True) + jnp.sum(grad1 * weights, axis=-1, keepdims=True)
+    return _rounded(weights * (dp - mean), query)
 
 
 def _query_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, scale: Any, grad1: Any) -> Any:
@@ -71,11 +92,12 @@ def _query_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, drop
 
 def _key_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, scale: Any, grad1: Any) -> Any:
     ds = _scores_grad(grad0, query, value, weights, dropout_mask, grad1)
-    return _sum_of_shared(_times(jnp.swapaxes(ds, -1, -2), wide(query) * scale), key.shape)
+    return _sum_of_shared(_times(jnp.swapaxes(ds, -1, -2), wide(query)) * scale, key.shape)
 
 
 def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
-    return _sum_of_shared(_times(jnp.swapaxes(_dropped(weights, dropout_mask), -1, -2), wide(grad0)), value.shape)
+    weights = _rounded(weights, value) if _rounds(value, dropout_mask) else _dropped(weights, dropout_mask)
+    return _sum_of_shared(_times(jnp.swapaxes(weights, -1, -2), wide(grad0)), value.shape)
 
 
 _FORMULAS = {
@@ -108,5 +130,4 @@ for _name, _node in (
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
         weights = _weights(_scores(query, key, attn_mask, is_causal, scale))
-        output = _times(_dropped(weights, dropout_mask), _of_all_heads(wide(value), _heads(query)))
-        return output.astype(query.dtype), weights
+        return _output(weights, query, value, dropout_mask).astype(query.dtype), weights
