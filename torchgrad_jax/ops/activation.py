@@ -15,7 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op, wide
+from torchgrad_jax.ops.declare import op, rounded, wide
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -302,7 +302,7 @@ def _log_softmax(x: Any, dim: int) -> Any:
     shifted = _shifted(wide(x), dim)
     total = jnp.sum(lax.exp(shifted), axis=_along(x, dim), keepdims=True)
     if dim % max(x.ndim, 1) == x.ndim - 1:  # where PyTorch rounds the sum and its logarithm too
-        return (shifted - wide(lax.log(wide(total.astype(x.dtype))).astype(x.dtype))).astype(x.dtype)
+        return (shifted - rounded(lax.log(rounded(total, x)), x)).astype(x.dtype)
     return (shifted - lax.log(total)).astype(x.dtype)
 
 

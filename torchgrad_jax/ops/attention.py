@@ -13,7 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import is_half, op, wide
+from torchgrad_jax.ops.declare import is_half, op, rounded, wide
 from torchgrad_jax.ops.matrix import PRECISION
 
 
@@ -63,17 +63,13 @@ def _rounds(query: Any, dropout_mask: Any) -> bool:
     return is_half(query.dtype) and query.ndim == 4 and dropout_mask is None
 
 
-def _rounded(x: Any, like: Any) -> Any:
-    return wide(x.astype(like.dtype))
-
-
 def _output(weights: Any, query: Any, value: Any, dropout_mask: Any) -> Any:
     values = _of_all_heads(wide(value), _heads(query))
     if not _rounds(query, dropout_mask):
         return _times(_dropped(weights, dropout_mask), values)
     # What is rounded are the exponentials, the largest of which is 1, before the division by their sum.
     largest = jnp.max(weights, axis=-1, keepdims=True, initial=0)
-    return _times(_rounded(weights / jnp.where(largest == 0, 1, largest), query), values) * largest
+    return _times(rounded(weights / jnp.where(largest == 0, 1, largest), query), values) * largest
 
 
 def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask: Any, grad1: Any) -> Any:
@@ -81,9 +77,9 @@ def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask:
     dp = _dropped(dp, dropout_mask) + grad1
     if not _rounds(query, dropout_mask):
         return weights * (dp - jnp.sum(dp * weights, axis=-1, keepdims=True))
-    output = _rounded(_output(weights, query, value, dropout_mask), query)
+    output = rounded(_output(weights, query, value, dropout_mask), query)
     mean = jnp.sum(wide(grad0) * output, axis=-1, keepdims=True) + jnp.sum(grad1 * weights, axis=-1, keepdims=True)
-    return _rounded(weights * (dp - mean), query)
+    return rounded(weights * (dp - mean), query)
 
 
 def _query_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, scale: Any, grad1: Any) -> Any:
@@ -96,7 +92,7 @@ def _key_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropou
 
 
 def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
-    weights = _rounded(weights, value) if _rounds(value, dropout_mask) else _dropped(weights, dropout_mask)
+    weights = rounded(weights, value) if _rounds(value, dropout_mask) else _dropped(weights, dropout_mask)
     return _sum_of_shared(_times(jnp.swapaxes(weights, -1, -2), wide(grad0)), value.shape)
 
 

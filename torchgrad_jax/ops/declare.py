@@ -448,6 +448,11 @@ def wide(x: Any) -> Any:
     return convert(x, np.dtype(np.float32)) if is_half(x.dtype) else x
 
 
+def rounded(x: Any, like: Any) -> Any:
+    """`x` with no more digits than `like` has, in the precision PyTorch computes in."""
+    return wide(convert(x, like.dtype))
+
+
 def convert(x: Any, target: np.dtype) -> Any:
     """`x` as `target`, as PyTorch converts: complex to real drops the imaginary part, to bool is `!= 0`."""
     from jax import lax

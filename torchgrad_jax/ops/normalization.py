@@ -15,7 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops.activation import floating_only
-from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, wide
+from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, rounded, wide
 
 _RESULTS = ("result0", "result1", "result2")
 
@@ -41,11 +41,6 @@ def _standardized_grad(g: Any, xhat: Any, rstd: Any, dims: tuple[int, ...], grad
     first = _mean(g, dims) - grad_mean / (rstd * count)
     second = _mean(g * xhat, dims) + grad_rstd * rstd / count
     return rstd * (g - first - xhat * second)
-
-
-def _rounded(x: Any, like: Any) -> Any:
-    """`x` to the digits of `like`."""
-    return wide(x.astype(like.dtype))
 
 
 def _kept(statistics: Sequence[Any], x: Any, *parameters: Any) -> list[Any]:
@@ -174,7 +169,7 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running
     kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)
     count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
     if is_half(kept[0].dtype):  # PyTorch makes the result of these, and rounds each step of the variance
-        biased = _rounded(_rounded(variance * count, x) / _rounded(jnp.asarray(count, variance.dtype), x), x)
+        biased = rounded(rounded(variance * count, x) / rounded(jnp.asarray(count, variance.dtype), x), x)
         kept[1] = lax.rsqrt(biased + eps).astype(x.dtype)
         y = (wide(x) - wide(kept[0])) * wide(kept[1])
     y = y if weight is None else y * _of_channels(weight, x.ndim)

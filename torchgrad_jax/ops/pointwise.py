@@ -128,15 +128,10 @@ def square(x: Any) -> Any:
     return lax.mul(x, x)
 
 
-def like(x: Any, y: Any) -> Any:
-    """`y`, rounded to the precision of `x`: a number makes it float32 where x is half."""
-    return convert(y, x.dtype)
-
-
 @op(
     "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * like(tensor2, tensor2 * value).conj(),
-           "tensor2": lambda grad, tensor1, value: grad * like(tensor1, tensor1 * value).conj()},
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * convert(tensor2 * value, tensor2.dtype).conj(),
+           "tensor2": lambda grad, tensor1, value: grad * convert(tensor1 * value, tensor1.dtype).conj()},
 )  # fmt: skip
 @kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
@@ -147,8 +142,8 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 @op(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
     validate=_refuse_integer_division,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (like(tensor2, value) / tensor2).conj(),
-           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (like(tensor1, value * tensor1) / (tensor2 * tensor2)).conj()},
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (convert(value, tensor2.dtype) / tensor2).conj(),
+           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (convert(value * tensor1, tensor1.dtype) / (tensor2 * tensor2)).conj()},
 )  # fmt: skip
 def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 / tensor2."""
