@@ -6,12 +6,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 
 import torchgrad_jax as tj
 from compat_suite.translate import named, rebound
+
+# The database forbids the whole process to set the flags of PyTorch's backends.
+with mock.patch.object(torch.backends, "disable_global_flags", lambda: None):
+    from torch.testing._internal.common_methods_invocations import op_db
 
 DTYPES = ("float32", "float64", "complex128", "int64", "bool", "bfloat16")
 
