@@ -51,9 +51,10 @@ def ours(value: Any) -> Any:
 
 
 def ours_alike(value: Any) -> Any:
-    """As `ours`, with tensors that have memory in common, or are no row-major order of theirs, as views of one tensor of ours."""
+    """As `ours`, with tensors that have memory in common, or are no row-major order of theirs, as views of one tensor of ours, and each once."""
     memory: dict[int, Any] = {}
     found: list[torch.Tensor] = []
+    known: dict[int, Any] = {}
 
     def shared(v: torch.Tensor) -> bool:
         if v.requires_grad or not v.numel() or v.layout != torch.strided:
@@ -69,7 +70,7 @@ def ours_alike(value: Any) -> Any:
 
     def carried(v: torch.Tensor) -> Any:
         if not shared(v):
-            return ours(v)
+            return known.setdefault(id(v), ours(v))
         storage = v.untyped_storage()
         base = memory.setdefault(storage.data_ptr(), None)
         if base is None:

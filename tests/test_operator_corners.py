@@ -185,3 +185,9 @@ def test_a_place_filled_twice_has_one_gradient(m):
 def test_no_difference_takes_nothing_along(m):
     x, more = m.arange(6.0).reshape(2, 3).requires_grad_(), m.ones(2, 2)
     return [m.diff(x, 0, 1, more, more), m.diff(x, 1, 1, more, more), m.autograd.grad(m.diff(x, 0, 1, more, more).sum(), x)]
+
+
+@like_pytorch
+def test_no_operand_of_cat_is_written_to(m):
+    empty = m.zeros(0)
+    return tried(lambda: m.cat((empty, m.ones(2, 3)), out=empty))

@@ -302,7 +302,7 @@ def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
     for target, made in zip(targets, results, strict=True):
         a, b = made._aval, target._aval
         _check_dtype(name, a, b)
-        if any(overlaps(target, t) for t in apart):
+        if any(t is target or overlaps(target, t) for t in apart):
             raise RuntimeError(OVERLAP)
         if target._view is not None and repeats(target._view, b):
             raise RuntimeError(REPEATED)
