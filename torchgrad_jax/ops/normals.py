@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.operation import ROUNDED
+from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.operation import rounding_options
 
 # Minimax polynomials of the Cephes library (S. Moshier) for log, sin and cos in single precision.
 _LOG_POLY = (
@@ -58,7 +59,7 @@ def _compiled() -> Any:
     except RuntimeError:
         return None
     with jax.default_device(cpu):
-        function = jax.jit(lambda u: _samples(u, jnp), compiler_options=ROUNDED)
+        function = jax.jit(lambda u: _samples(u, jnp), compiler_options=rounding_options(CPU))
         return function.lower(jax.ShapeDtypeStruct((_COMPILED, 16), np.float32)).compile()
 
 

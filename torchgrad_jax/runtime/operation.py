@@ -40,8 +40,10 @@ class BoundOp(Protocol):
         ...
 
 
-# XLA keeps float32 between operations of half precision, and so do the kernels of YNNPACK; PyTorch rounds after each.
-ROUNDED: dict[str, Any] = {"xla_allow_excess_precision": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+def rounding_options(where: device) -> dict[str, Any]:
+    """XLA's options for half precision: it keeps float32 between operations, and so do YNNPACK's kernels on a CPU; PyTorch rounds after each."""
+    options: dict[str, Any] = {"xla_allow_excess_precision": False}
+    return options | {"xla_cpu_experimental_ynn_fusion_type": ""} if where.type == "cpu" else options
 
 
 class Signature:
@@ -63,7 +65,7 @@ class Signature:
         self.weight: int = getattr(bop, "weight", 1)
         self.parts: list[Signature] = getattr(bop, "parts")() if self.weight > 1 else [self]  # noqa: B009 - only those made of several have it 
         self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
-        self.stepwise = bop.specialize(specs) if self.weight > 1 else _rounding(self.function) if self.half else self.function
+        self.stepwise = bop.specialize(specs) if self.weight > 1 else _rounding(self) if self.half else self.function
         self.plans: dict[Any, Any] = {}
 
 
@@ -89,11 +91,11 @@ def common_device(specs: Sequence[ArgSpec], otherwise: device | None = None) -> 
     return found or CPU
 
 
-def _rounding(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiled function that rounds half precision after each of its operations."""
+def _rounding(sig: Signature) -> Callable[..., Any]:
+    """Its compiled function that rounds half precision after each of its operations."""
     import jax
 
-    return jax.jit(function, compiler_options=ROUNDED)
+    return jax.jit(sig.function, compiler_options=rounding_options(common_device(sig.specs, sig.bop.device)))
 
 
 def _trace(bop: BoundOp, specs: tuple[ArgSpec, ...], checked: bool) -> tuple[Callable[..., Any], tuple[Aval, ...], bool]:

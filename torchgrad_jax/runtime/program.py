@@ -17,7 +17,7 @@ from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.checks import after_run
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, is_default, jax_device, put
-from torchgrad_jax.runtime.operation import ROUNDED
+from torchgrad_jax.runtime.operation import rounding_options
 from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.value import Value
@@ -277,7 +277,7 @@ def _whole(program: Program, arguments: list[Any]) -> Callable[..., Any]:
 
     head = len(arguments) - len(program.inputs)
     donate = tuple(head + i for i, index in enumerate(program.inputs) if index in program.donated)
-    options = ROUNDED if any(s.signature.half for s in program.steps) else None
+    options = rounding_options(_device(program) or CPU) if any(s.signature.half for s in program.steps) else None
     replay = _replay(program, [np.asarray(a).dtype.kind for a in arguments[:head]])
     return jax.jit(replay, donate_argnums=donate, compiler_options=options)
 
