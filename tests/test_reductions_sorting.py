@@ -46,7 +46,7 @@ def flat(result):
 def to_numpy(t):
     if isinstance(t, torch.Tensor):
         return t.detach().resolve_conj().numpy(force=True)
-    return t.detach().numpy() if isinstance(t, tj.Tensor) else np.asarray(t)
+    return t.detach().numpy(force=True) if isinstance(t, tj.Tensor) else np.asarray(t)
 
 
 def close(ours, theirs, label):

@@ -529,13 +529,10 @@ def sgn(x: Any) -> Any:
     return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)
 
 
-for _name, _node in (("_conj", "ConjBackward0"), ("conj_physical", "ConjPhysicalBackward0")):
-
-    @op(f"{_name}(Tensor self)", method=_name != "_conj", toplevel=_name != "_conj", inplace=_name != "_conj", node=_node,
-        grads={"self": lambda grad: grad.conj()})  # fmt: skip
-    def _conjugate(x: Any) -> Any:
-        """The complex conjugate."""
-        return lax.conj(x) if x.dtype.kind == "c" else x
+@op("conj_physical(Tensor self)", inplace=True, grads={"self": lambda grad: grad.conj()})
+def conj_physical(x: Any) -> Any:
+    """The complex conjugate."""
+    return lax.conj(x) if x.dtype.kind == "c" else x
 
 
 @op("angle(Tensor self)", promote="float",

@@ -297,6 +297,12 @@ def view_as_complex(x: Any) -> Any:
 # ---------------------------------------------------------------------- all of it, and any of it
 
 
+@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0")
+def conj(x: Any) -> Any:
+    """The complex conjugate."""
+    return lax.conj(x)
+
+
 @_view("alias(Tensor self)", lambda x, src: src, lambda shape, strides, offset: (strides, offset))
 def alias(x: Any) -> Any:
     """All of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -237,46 +238,28 @@ def positive(input: Tensor) -> Tensor:
 # ---------------------------------------------------------------------- complex numbers
 
 
-def real(input: Tensor) -> Tensor:
-    """The real part, as a view; a real tensor itself."""
-    _only_tensors("real", input)
-    return views.select(views.view_as_real(input), -1, 0) if input._aval.dtype.kind == "c" else input
-
-
-def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a view. RuntimeError for real tensors."""
-    _only_tensors("imag", input)
-    if input._aval.dtype.kind != "c":
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return views.select(views.view_as_real(input), -1, 1)
-
-
-def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself."""
-    _only_tensors("conj", input)
-    return apply(registry["_conj"].bind((ARRAY,)), (input,)) if input._aval.dtype.kind == "c" else input
-
-
 def clamp_parts(input: Any, low: float, high: float) -> Tensor:
     """The elements, or their real and imaginary parts, kept in [low, high]."""
     if input._aval.dtype.kind != "c":
         return input.clamp(low, high)
-    return apply(registry["complex"].bind((ARRAY, ARRAY)), (real(input).clamp(low, high), imag(input).clamp(low, high)))
+    return apply(registry["complex"].bind((ARRAY, ARRAY)), (views.real(input).clamp(low, high), views.imag(input).clamp(low, high)))
 
 
-def _itself(input: Tensor) -> Tensor:
-    """The tensor itself: no tensor here is lazily conjugated or negated."""
-    return input
+def _of_a_tensor(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    @wraps(function)
+    def of_a_tensor(input: Tensor) -> Any:
+        _only_tensors(function.__name__, input)
+        return function(input)
+
+    return of_a_tensor
 
 
-def _never(input: Tensor) -> bool:
-    """False: no tensor here is lazily conjugated or negated."""
-    return False
+_COMPLEX = (views.real, views.imag, views.conj, views.is_conj, views.is_neg, views.resolve_conj, views.resolve_neg)
 
 
 def _adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, conjugated."""
-    return conj(input.transpose(-2, -1))
+    return views.conj(input.transpose(-2, -1))
 
 
 _RENAMED = {"gammaln": "lgamma", "psi": "digamma", "gammainc": "igamma", "gammaincc": "igammac", "multigammaln": "mvlgamma", "expit": "sigmoid"}
@@ -285,14 +268,14 @@ _SHARED = ("digamma", "i0", "logit", "sinc", "erf", "erfc", "erfinv", "exp2", "e
 
 TOPLEVEL: dict[str, Any] = {
     "fmod": fmod, "remainder": remainder, "floor_divide": floor_divide, "lerp": lerp, "copysign": copysign, "xlogy": xlogy, "xlogy_": xlogy_,
-    "polygamma": polygamma, "float_power": float_power, "positive": positive, "real": real, "imag": imag, "conj": conj,
-    "resolve_conj": _itself, "resolve_neg": _itself, "is_conj": _never, "is_neg": _never, "adjoint": _adjoint,
+    "polygamma": polygamma, "float_power": float_power, "positive": positive, "adjoint": _adjoint, **{f.__name__: _of_a_tensor(f) for f in _COMPLEX},
 }  # fmt: skip
 METHODS: dict[str, Any] = {
     **{n: f for n, f in TOPLEVEL.items() if n not in ("polygamma", "real", "imag")},
     "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "float_power_": float_power_,
     "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
-    "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(real), "imag": property(imag), "mH": property(_adjoint),
+    "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(views.real), "imag": property(views.imag),
+    "mH": property(_adjoint),
     "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
     "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
     "__lshift__": _dunder(_left), "__rlshift__": _dunder(_left, True), "__rshift__": _dunder(_right), "__rrshift__": _dunder(_right, True),

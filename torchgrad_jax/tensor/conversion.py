@@ -47,7 +47,17 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    if self._view is not None and not force:
+        _refuse_turned(self)
     return np.array(_content(self, "numpy"))
+
+
+def _refuse_turned(t: Tensor) -> None:
+    from torchgrad_jax.tensor.views import is_conj, is_neg
+
+    for what, turned, resolve in (("conjugate", is_conj, "resolve_conj"), ("negative", is_neg, "resolve_neg")):
+        if turned(t):
+            raise RuntimeError(f"Can't call numpy() on Tensor that has {what} bit set. Use tensor.{resolve}().numpy() instead.")
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -17,7 +17,7 @@ from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, 
 from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
+from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
@@ -357,20 +357,20 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int)
     names = [link.read.operator.name for link in links]
     if REPEATING.isdisjoint(names[:-1]):
         return links
-    if any(name in AS_OTHER_DTYPE for name in names):
-        raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor whose memory is seen as another dtype; clone() it first")
+    if any(name in NOT_BY_STRIDES for name in names):
+        raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
     read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
     return (Link(read, writer(read), ()),)
 
 
 def replay(links: tuple[Link, ...], base: Tensor) -> Node:
-    """The history of a view of `base`, made again: a node for each change of the dtype, and one for all that strides tell between two."""
+    """The history of a view of `base`, made again: a node for each operation that strides do not tell, and one for those between two."""
     rec = per_thread.recorder
     before, rec.grad_enabled = rec.grad_enabled, True
     try:
         strided: tuple[Link, ...] = ()
         for link in links:
-            if link.read.operator.name in AS_OTHER_DTYPE:
+            if link.read.operator.name in NOT_BY_STRIDES:
                 base = apply(link.read, (_strided(rec, strided, base),))
                 strided = ()
             else:

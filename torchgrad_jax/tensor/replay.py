@@ -9,7 +9,7 @@ from torchgrad_jax.ops.declare import Static
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.tensor import strided, views
 from torchgrad_jax.tensor.storage import Link, links_between
-from torchgrad_jax.tensor.tensor import AS_OTHER_DTYPE, Tensor
+from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor
 
 Visitor = Callable[[int], int] | None
 
@@ -40,7 +40,7 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
     view = self._view
     assert view is not None
     links = links_between(base._view, view)
-    other_dtype = any(link.read.operator.name in AS_OTHER_DTYPE for link in links)
+    other_dtype = any(link.read.operator.name in NOT_BY_STRIDES for link in links)
     if not (view.replay or other_dtype) and is_contiguous(new_base._aval.shape, new_base._strides()):
         offset = view.offset - base.storage_offset() + new_base.storage_offset()
         return strided.as_strided(new_base, self._aval.shape, view.strides, offset)
@@ -50,13 +50,17 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
     return t
 
 
+# Their offset is counted in elements of another size.
+_IN_OTHER_UNITS = {"view_as_real": views.parts, "view_as_complex": views.view_as_complex}
+
+
 def _again(t: Tensor, link: Link, visitor: Visitor) -> Tensor:
     operator, numbers = link.read.operator, iter(link.numbers)
     names = [p.name for p in operator.schema.parameters[1:]]
     given = {n: item.value if type(item) is Static else next(numbers) for n, item in zip(names, link.read.layout[1:], strict=True)}
     visited = _VISITED.get(operator.name, ()) if visitor is not None else ()
     if visitor is None or not visited:
-        return getattr(views, operator.name)(t) if operator.name in AS_OTHER_DTYPE else views._view(operator.name, t, *given.values())
+        return _IN_OTHER_UNITS[operator.name](t) if operator.name in _IN_OTHER_UNITS else views._view(operator.name, t, *given.values())
     if operator.name == "select":
         return views.select(t, given["dim"], visitor(given["index"]))
     if operator.name == "slice":

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.tensor.arithmetic import clamp_parts, conj, lerp, real
+from torchgrad_jax.tensor.arithmetic import clamp_parts, lerp
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import full_like
 from torchgrad_jax.tensor.functions import matmul, with_number
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.reductions import diff, sort, sum_
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
-from torchgrad_jax.tensor.views import diagonal, expand, flatten, narrow, reshape, select, squeeze, t, transpose, unsqueeze, view
+from torchgrad_jax.tensor.views import conj, diagonal, expand, flatten, narrow, real, reshape, select, squeeze, t, transpose, unsqueeze, view
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 

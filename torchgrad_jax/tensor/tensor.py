@@ -446,7 +446,7 @@ def history_of_view(t: Tensor, links: tuple[Link, ...], base: Tensor, again: boo
     """A node that leads to the base. again: the view's operations are done again, each with its own node."""
     if again:
         return replayed(links, base)
-    if any(link.read.operator.name in AS_OTHER_DTYPE for link in links):
+    if any(link.read.operator.name in NOT_BY_STRIDES for link in links):
         from torchgrad_jax.tensor.inplace import replay
 
         return replay(links, base)
@@ -473,7 +473,7 @@ MODIFIED_INDIRECTLY = "its base or another view of its base has been modified in
 
 
 # No strides lead from a base to such a view: PyTorch does the view operations again.
-AS_OTHER_DTYPE = ("view_as_real", "view_as_complex")
+NOT_BY_STRIDES = ("view_as_real", "view_as_complex", "_conj")
 
 
 class Nowhere(Node):

@@ -345,10 +345,70 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 def view_as_real(input: Tensor) -> Tensor:
-    """Complex numbers as pairs in a last dimension. RuntimeError for real tensors."""
+    """Complex numbers as pairs in a last dimension. RuntimeError for real tensors, and for conjugated views."""
     if not input.is_complex():
         raise RuntimeError("view_as_real is only supported for complex tensors")
+    if is_conj(input):
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use "
+            "self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original."
+        )
+    return parts(input)
+
+
+def parts(input: Tensor) -> Tensor:
+    """`view_as_real` of a conjugated view too."""
     return _at(_view("view_as_real", input), 2 * input.storage_offset())
+
+
+# ---------------------------------------------------------------------- complex numbers
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part, as a view; a real tensor itself."""
+    return select(parts(input), -1, 0) if input._aval.dtype.kind == "c" else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, as a view. RuntimeError for real tensors."""
+    if input._aval.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return select(parts(input), -1, 1)
+
+
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate, as a view; a real tensor itself."""
+    return _view("_conj", input) if input._aval.dtype.kind == "c" else input
+
+
+def _turns(input: Tensor) -> list[str]:
+    """What the tensor's view operations do to the sign of an imaginary part: its operations that conjugate, or take one part of two."""
+    links = () if input._view is None else input._view.links
+    return [x.read.name if x.read.name != "select" else str(x.numbers[0]) for x in links if x.read.name in ("_conj", "view_as_real", "select")]
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether this is a view that shows the conjugate of what is in memory."""
+    return input._aval.dtype.kind == "c" and _turns(input).count("_conj") % 2 == 1
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether this is a view that shows the negative of what is in memory: the imaginary part of a conjugated view."""
+    turns = _turns(input)
+    if input._aval.dtype.kind != "f" or "view_as_real" not in turns:
+        return False
+    at = turns.index("view_as_real")
+    return turns[:at].count("_conj") % 2 == 1 and turns[at + 1 : at + 2] == ["1"]
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor with its content in memory: a copy where it `is_conj`, else itself."""
+    return clone(input) if is_conj(input) else input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor with its content in memory: a copy where it `is_neg`, else itself."""
+    return clone(input) if is_neg(input) else input
 
 
 def view_as_complex(input: Tensor) -> Tensor:
