@@ -48,6 +48,11 @@ def options() -> argparse.Namespace:
     chosen = found.parse_args()
     if chosen.write and (chosen.names or chosen.tier or set(chosen.dtypes) != set(DTYPES) or set(chosen.checks) != set(CHECKS)):
         found.error("--write is for the whole table: all operators, dtypes and checks")
+    if chosen.names and not chosen.in_process:
+        from compat_suite.database import entries
+
+        if unknown := set(chosen.names) - entries().keys():
+            found.error(f"not in PyTorch's operator database: {', '.join(sorted(unknown))}")
     return chosen
 
 
