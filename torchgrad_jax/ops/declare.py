@@ -37,7 +37,6 @@ def plain_number(x: Any) -> Any:
     return x if kind is None else kind(x)
 
 
-
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
 

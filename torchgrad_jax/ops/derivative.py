@@ -262,17 +262,23 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
     return specialize
 
 
-def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
-    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
-    import jax
-    from jax import numpy as jnp
+def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
+    """The floating point results as a function of the operands `inputs` alone, the others being `primals`."""
 
-    def of_inputs(*chosen: Any) -> list[Any]:
+    def function(*chosen: Any) -> list[Any]:
         filled = list(primals)
         for i, x in zip(inputs, chosen, strict=True):
             filled[i] = x
         outs = sig.function(*filled)
         return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+
+    return function
+
+
+def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
+    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
+    import jax
+    from jax import numpy as jnp
 
     at = iter(cotangents)
     given = [
@@ -280,7 +286,7 @@ def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], pr
         for aval, there in zip(sig.avals, defined, strict=True)
         if dtypes.is_float(aval.dtype)
     ]
-    _, pull = jax.vjp(of_inputs, *(primals[i] for i in inputs))
+    _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
     return _single([_conj(g) for g in pull([_conj(g) for g in given])])
 
 

@@ -11,9 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import BoundOperator, convert
-from torchgrad_jax.ops.derivative import Plan, Vjp, _conj, _single
+from torchgrad_jax.ops.derivative import Plan, Vjp, _conj, _single, of_inputs
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 
 NO_FORWARD = (
@@ -87,18 +86,10 @@ def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callabl
         # What is not saved is what the function is linear in.
         primals: list[Any] = [jnp.zeros((), NUMBER_DTYPES[s]) if isinstance(s, type) else jnp.zeros(s.shape, s.dtype) for s in sig.specs]
         for i, x in zip(plan.saves, arrays[:count], strict=True):
-            if i >= 0:
-                primals[i] = x
+            primals[i] = x
 
         def pushed(inputs: Sequence[int], tangents: list[Any]) -> list[Any]:
-            def of_inputs(*chosen: Any) -> list[Any]:
-                filled = list(primals)
-                for i, x in zip(inputs, chosen, strict=True):
-                    filled[i] = x
-                outs = sig.function(*filled)
-                return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
-
-            return jax.jvp(of_inputs, [primals[i] for i in inputs], tangents)[1]
+            return jax.jvp(of_inputs(sig, inputs, primals), [primals[i] for i in inputs], tangents)[1]
 
         tangents = _given(sig, plan, arrays[count:])
         if not sig.half:

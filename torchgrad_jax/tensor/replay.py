@@ -40,8 +40,8 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
     view = self._view
     assert view is not None
     links = links_between(base._view, view)
-    other_dtype = any(link.read.operator.name in NOT_BY_STRIDES for link in links)
-    if not (view.replay or other_dtype) and is_contiguous(new_base._aval.shape, new_base._strides()):
+    not_by_strides = any(link.read.operator.name in NOT_BY_STRIDES for link in links)
+    if not (view.replay or not_by_strides) and is_contiguous(new_base._aval.shape, new_base._strides()):
         offset = view.offset - base.storage_offset() + new_base.storage_offset()
         return strided.as_strided(new_base, self._aval.shape, view.strides, offset)
     t = new_base
