@@ -29,9 +29,9 @@ def ran(monkeypatch, fused):
     found = []
     run = program._run
 
-    def noted(program_, arguments):
-        found.append([s.signature.bop.name for s in program_.steps])
-        return run(program_, arguments)
+    def noted(program_, *arguments):
+        found.append([c.signature.bop.name for c in program_.calls])
+        return run(program_, *arguments)
 
     monkeypatch.setattr(program, "_run", noted)
     return found

@@ -7,6 +7,10 @@ import jax as _jax
 # PyTorch's integers are 64 bits wide, and so are its float64 tensors.
 _jax.config.update("jax_enable_x64", True)
 
+from torchgrad_jax.runtime import compile_cache as _compile_cache  # noqa: E402
+
+_compile_cache.use()
+
 from torchgrad_jax.tensor import api as _api  # noqa: E402 - x64 is set before anything makes an array
 
 globals().update(_api.public())
@@ -20,6 +24,13 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
+)
+from torchgrad_jax.determinism import (  # noqa: E402, F401
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
 )
 from torchgrad_jax.nn import public as _public  # noqa: E402
 from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402

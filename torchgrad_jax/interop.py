@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 
+from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.value import constant
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
 def _flatten(t: Tensor) -> tuple[tuple[Any], bool]:
-    return (t._concrete(),), t.requires_grad
+    return (for_user(t._concrete()),), t.requires_grad
 
 
 def _unflatten(requires_grad: bool, children: tuple[Any]) -> Any:
@@ -24,7 +25,7 @@ def _unflatten(requires_grad: bool, children: tuple[Any]) -> Any:
 
 
 def _jax_array(self: Tensor) -> Any:
-    return self._concrete()
+    return for_user(self._concrete())
 
 
 def register() -> None:

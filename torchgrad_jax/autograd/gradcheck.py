@@ -15,6 +15,7 @@ from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
 from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime.modes import same_tier
 from torchgrad_jax.tensor.creation import zeros_like
 from torchgrad_jax.tensor.random import drawn, uniform_between
 from torchgrad_jax.tensor.random_factories import randn_like
@@ -84,21 +85,22 @@ def gradcheck(
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     _check_inputs(arguments)
     try:
-        problem = Problem(func, arguments, eps, atol, rtol, nondet_tol, check_grad_dtypes)
-        if check_backward_ad:
-            _check_backward(problem, fast_mode)
-        if check_forward_ad:
-            forward_jacobians.check_forward(problem, fast_mode)
-        if check_batched_forward_grad:
-            forward_jacobians.check_batched_tangents(problem)
-        if check_forward_ad and check_undefined_grad:
-            forward_jacobians.check_undefined_tangents(problem)
-        if check_backward_ad and problem.outputs:
-            if check_batched_grad:
-                _check_batched(problem)
-            _check_linear_in_gradient(problem)
-            if check_undefined_grad:
-                _check_undefined(problem)
+        with same_tier():
+            problem = Problem(func, arguments, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+            if check_backward_ad:
+                _check_backward(problem, fast_mode)
+            if check_forward_ad:
+                forward_jacobians.check_forward(problem, fast_mode)
+            if check_batched_forward_grad:
+                forward_jacobians.check_batched_tangents(problem)
+            if check_forward_ad and check_undefined_grad:
+                forward_jacobians.check_undefined_tangents(problem)
+            if check_backward_ad and problem.outputs:
+                if check_batched_grad:
+                    _check_batched(problem)
+                _check_linear_in_gradient(problem)
+                if check_undefined_grad:
+                    _check_undefined(problem)
     except GradcheckError:
         if raise_exception:
             raise

@@ -8,23 +8,19 @@ walked node by node; so is a pass that is itself differentiated.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
-from torchgrad_jax.runtime.value import Value, is_tracer
+from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed, Saved
 from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
-# A graph that was among the last two passes is a loop's: its program is worth compiling at once. (Two, for loops that alternate.)
-RECENT = 2
 # A longer pass would be a program that takes too long to compile.
 MAX_NODES = 2000
 _SEEN_ONCE: Any = object()
-_recent: deque[Any] = deque(maxlen=RECENT)
 _tapes: dict[Any, Any] = {}
 
 
@@ -32,8 +28,7 @@ class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
     in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "weight", "steady", "targets", "runs",
-                 "_steps", "_slots", "_leaf_places", "_number_places")  # fmt: skip
+    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "_expansion", "_specs")
 
     def __init__(
         self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], runs: list[int]
@@ -42,38 +37,37 @@ class Tape:
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.targets = [(index[node], nr) for (node, nr), _ in found]
         self.runs = runs
-        self._steps = _steps_to(scratch.step)
-        self.weight = 1 + len(self._steps)
-        self.steady = False
-        self._slots = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
-        self._leaf_places = [place[id(v)] for v in scratch.leaves]
-        self._number_places = scratch.number_places
+        results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
+        steps = _steps_to(scratch.step)
+        checked = any(s.signature is not None and s.signature.check is not None for s in steps)
+        # A check is counted where it is recorded, so a pass that holds one stays an operation of its own.
+        self._specs = None if checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
+        self._expansion = Expansion(
+            steps, [place[id(v)] for v in scratch.leaves], scratch.number_places, results, tuple([v.aval for _, v in found])
+        )
+
+    def expand(self, specs: tuple[ArgSpec, ...]) -> Expansion | None:
+        """The operations that the pass is made of, for operands like those that it was rehearsed with."""
+        return self._expansion if specs == self._specs else None
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
+        steps, operands, number_places, results, _ = self._expansion
 
         def backward(*arrays: Any) -> tuple[Any, ...]:
-            env = {-1 - i: arrays[p] for i, p in enumerate(self._leaf_places)}
-            numbers = iter(self._number_places)
-            traced = any(is_tracer(a) for a in arrays)
-            for step in self._steps:
-                sig = step.signature
-                assert sig is not None
-                run = sig.function if traced else sig.stepwise
-                outs = run(*[env[a] if type(a) is int else arrays[next(numbers)] for a in step.args])
+            env = {-1 - i: arrays[p] for i, p in enumerate(operands)}
+            numbers = iter(number_places)
+            for step in steps:
+                outs = step.signature.function(*[env[a] if type(a) is int else arrays[next(numbers)] for a in step.args])
                 for i, out in enumerate(outs):
                     env[step.slot + i] = out
-            return tuple(env[s] for s in self._slots)
+            return tuple([env[slot] for slot in results])
 
         return backward
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
-
-    def parts(self) -> list[Signature]:
-        """The operations that the pass is made of."""
-        return [step.signature for step in self._steps]
 
 
 class ScratchRecorder(Recorder):
@@ -230,11 +224,9 @@ def find(print_: Fingerprint) -> Any:
         if len(_tapes) >= MAX_TAPES:  # graphs that never come back must not pile up
             _tapes.clear()
         _tapes[print_.key] = _SEEN_ONCE
-        _recent.append(print_.key)
     return True if found is _SEEN_ONCE else found
 
 
 def keep(print_: Fingerprint, tape: Tape) -> None:
     """Remember the Tape of a graph."""
-    tape.steady = print_.key in _recent
     _tapes[print_.key] = tape

@@ -254,8 +254,7 @@ def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weigh
 
 def _host(x: Tensor) -> np.ndarray | None:
     """The values where they are at hand without a computation."""
-    array = x._read().array
-    return array if isinstance(array, np.ndarray) else None
+    return x._read().at_hand()
 
 
 def _classes_known(target: Tensor, classes: int, ignore_index: int) -> bool:

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops import dtypes, numpy_forms, promotion
+from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
 
 NUMBERS = (float, int, bool, complex)
@@ -78,6 +79,8 @@ class Operator:
         self.last: Callable[..., int] | None = options.get("last")
         self.validate: Callable[..., None] | None = options.get("validate")
         self.check: Callable[..., Any] | None = options.get("check")
+        self.numpy: Form | None = options.get("numpy")
+        self.numpy_vjp: Form | None = options.get("numpy_vjp")
         self.results: tuple[str, ...] | None = options.get("results")
         self.inplace: bool | str = options.get("inplace", False)
         self.method: bool = options.get("method", True)
@@ -175,7 +178,7 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
 class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
-    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable")
+    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "kindred", "kindred_vjps")
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
@@ -183,6 +186,8 @@ class BoundOperator:
         self.statics: dict[str, Any] = {}
         self.names: list[str] = []
         self.differentiable = operator.differentiable
+        self.kindred: dict[Any, Any] = {}
+        self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
         for p, item in zip(operator.schema.parameters, layout, strict=True):
             if type(item) is Static:
                 self.statics[p.name] = item.value
@@ -200,6 +205,35 @@ class BoundOperator:
         if single:
             return lambda *arrays: function(*prepare(arrays))
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
+
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+        """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
+        return self.kindred, specs
+
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> tuple[Callable[..., Any], Callable[..., Any] | None] | None:
+        """Its function on NumPy arrays, in the operands' order, and what tells the result if that is another; None where it has none."""
+        form = self.operator.numpy
+        if form is None or self.operator.promote is not None:
+            return None
+        targets = [(i, t) for i, t in enumerate(_number_dtypes(self, specs)) if t is not None and t != NUMBER_DTYPES[specs[i]]]  # type: ignore[index]
+        if not all(numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets):  # type: ignore[index] - a number's
+            return None
+        return numpy_forms.applied(form, lambda function: self._on_operands(function, targets))
+
+    def _on_operands(self, function: Callable[..., Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
+        keywords = self._keywords()
+        counts = [item for item in self.layout if type(item) is int]
+
+        def arranged(*arrays: Any) -> Any:
+            return function(*self._arguments(arrays), **keywords)
+
+        if counts == [len(self.names)]:
+            on_operands = _on_list(function, keywords)
+        elif counts or len(keywords) < len(self.statics):  # several lists, or a tensor that is absent
+            on_operands = arranged
+        else:
+            on_operands = functools.partial(function, **keywords) if keywords else function
+        return _converting(on_operands, targets) if targets else on_operands
 
     def _function(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         function = self.operator.function
@@ -286,6 +320,7 @@ def forget_signatures() -> None:
     recorder.recorder().flush("default dtype")
     for bound in _bound:
         bound.signatures.clear()
+        bound.kin(())[0].clear()
     recorder._roots.clear()
     recorder.recorder().clear()
 
@@ -312,6 +347,11 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
+    numpy: the function once more, on NumPy arrays, for what NumPy does at once (views, filled arrays): the shape of the result is then found, and a
+        new program interpreted, without tracing. See `numpy_forms`.
+    numpy_vjp: the gradient of the first tensor likewise, if the function is linear or the formula saves nothing: function of (grad, aval of the
+        tensor, numbers..., **statics). Of several results it is given the list of their gradients, None for one that is not defined; where the first
+        parameter is a list of tensors it is given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
     method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
@@ -496,19 +536,36 @@ _MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear"))
 
 def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
     """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
+    targets = _number_dtypes(bound, specs)
+    if targets.count(None) == len(targets):
+        return lambda arrays: arrays
+    return lambda arrays: [a if t is None else convert(a, t) for a, t in zip(arrays, targets, strict=True)]
+
+
+def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[np.dtype | None]:
+    """What `_as_is` converts each operand to; None for what it leaves alone."""
     first = next((s for s in specs if isinstance(s, Aval)), None)
     if first is None:
-        return lambda arrays: arrays
+        return [None] * len(specs)
     main = _zero_dims(first.dtype)
-    converts = [isinstance(s, type) and not index for s, index in zip(specs, bound.is_index(), strict=True)]
+    numbers = [isinstance(s, type) and not index for s, index in zip(specs, bound.is_index(), strict=True)]
+    return [promotion.result_type([main, s]) if number else None for s, number in zip(specs, numbers, strict=True)]
 
-    def prepare(arrays: Sequence[Any]) -> Sequence[Any]:
-        return [
-            convert(a, promotion.result_type([main, s])) if c else a
-            for a, s, c in zip(arrays, specs, converts, strict=True)
-        ]
 
-    return prepare
+def _on_list(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
+    return lambda *arrays: function(list(arrays), **keywords)
+
+
+def _converting(function: Callable[..., Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
+    """A function of NumPy arrays that converts some of its operands first."""
+
+    def converting(*arrays: Any) -> Any:
+        given = list(arrays)
+        for i, target in targets:
+            given[i] = numpy_forms.converted(given[i], target)
+        return function(*given)
+
+    return converting
 
 
 def _zero_dims(array_type: np.dtype) -> Aval:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, numpy_forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
@@ -155,7 +155,7 @@ class Plan:
         then what was saved; its results: the gradients of `inputs`."""
         found = self._vjps.get(defined)
         if found is None:
-            found = self._vjps[defined] = Vjp(self.name, self._make(defined))
+            found = self._vjps[defined] = Vjp(self, defined, self._make(defined), _numpy_vjp(self._sig, self.inputs, defined))
         return found
 
 
@@ -169,24 +169,65 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 
 class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's."""
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan."""
 
-    __slots__ = ("name", "signatures", "device", "_function", "differentiable")
+    __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
 
-    def __init__(self, name: str, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]]) -> None:
-        self.name = name
-        self.device = None
+    def __init__(
+        self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
+    ) -> None:
+        sig: Any = plan._sig
+        self.name, self.device, self.differentiable = plan.name, None, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
-        self.differentiable = True
-        self._function = function
+        self._function, self._numpy, self._given = function, numpy, sig.specs
+        # The same derivative of the same operator at operands of other sizes is another Vjp.
+        self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
         _bound.append(self)
+
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+        """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
+        return self._kindred, (*specs, *self._given)
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
         return self._function(specs)
 
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> tuple[Callable[..., Any], Callable[..., Any] | None] | None:
+        """Its function on NumPy arrays and what tells the result if that is another, where it has one."""
+        return None if self._numpy is None else self._numpy(specs)
+
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
+
+
+def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
+    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
+    bound: Any = sig.bop
+    form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
+    several = form is not None and type(bound.layout[0]) is int
+    if form is None or not (several or inputs == (0,)):
+        return None
+    keywords, tensors = bound._keywords(), sig.specs if several else sig.specs[0]
+    grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
+
+    def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
+        def of_several_tensors(grad: Any) -> Any:
+            found = function(grad, tensors, **keywords)
+            return _single([found[i] for i in inputs])
+
+        def of_several_results(*arrays: Any) -> Any:
+            at = iter(arrays)
+            return function([next(at) if there else None for there in defined], tensors, **keywords)
+
+        if not sig.single:
+            return of_several_results
+        return of_several_tensors if several else lambda grad, *numbers: function(grad, tensors, *numbers, **keywords)
+
+    def numpy_form(specs: Sequence[ArgSpec]) -> Any:
+        alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
+        return numpy_forms.applied(form, on_operands) if all(alike) else None
+
+    return numpy_form
 
 
 def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:

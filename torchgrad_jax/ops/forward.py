@@ -36,7 +36,7 @@ def jvp_of(sig: Signature, plan: Plan) -> Jvp:
         bound: Any = sig.bop
         by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
-        found = plan.jvp = Jvp(plan.name, made)
+        found = plan.jvp = Jvp(plan, "forward", made)
     return found
 
 

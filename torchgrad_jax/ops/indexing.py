@@ -12,11 +12,12 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, zeros_like_grad
 
 
 @op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="torch::autograd::CopyBackwards",
-    grads={"self": zeros_like_grad, "src": SAME})  # fmt: skip
+    grads={"self": zeros_like_grad, "src": SAME}, numpy=forms.copy)  # fmt: skip
 def copy(x: Any, src: Any) -> Any:
     """`src` in the shape and dtype of self."""
     return jnp.broadcast_to(convert(src, x.dtype), x.shape)

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.activation import floating_only
 from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, rounded, wide
 
@@ -202,7 +203,7 @@ def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, ru
     return (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
 
 
-@op("_tiled(Tensor self, int times)", method=False, toplevel=False, linear=True, node="RepeatBackward0")
+@op("_tiled(Tensor self, int times)", method=False, toplevel=False, linear=True, node="RepeatBackward0", numpy=forms.tiled)
 def tiled(x: Any, times: int) -> Any:
     """A vector `times` times over."""
     return lax.reshape(broadcast_to(x, (times, x.shape[0])), (times * x.shape[0],))

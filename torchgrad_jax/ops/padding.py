@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op, wide
 from torchgrad_jax.ops.pooling import along
 
@@ -21,7 +22,8 @@ def _config(pad: Ints, ndim: int) -> list[tuple[int, int, int]]:
 
 
 @op("constant_pad_nd(Tensor self, int[] pad, Scalar value)", method=False, toplevel=False,
-    grads={"self": lambda grad, pad: lax.pad(grad, jnp.zeros((), grad.dtype), _config(tuple(-p for p in pad), grad.ndim))})  # fmt: skip
+    grads={"self": lambda grad, pad: lax.pad(grad, jnp.zeros((), grad.dtype), _config(tuple(-p for p in pad), grad.ndim))},
+    numpy=forms.constant_pad, numpy_vjp=forms.constant_pad_vjp)  # fmt: skip
 def constant_pad_nd(x: Any, value: Any, pad: Ints) -> Any:
     """`x` with `value` around it; a negative amount removes elements."""
     return lax.pad(x, convert(value, np.dtype(x.dtype)), _config(pad, x.ndim))
@@ -58,7 +60,8 @@ for _dims in (1, 2, 3):
 # ---------------------------------------------------------------------- between channels and space
 
 
-@op("pixel_shuffle(Tensor self, int upscale_factor)", linear=True, method=False, toplevel=False)
+@op("pixel_shuffle(Tensor self, int upscale_factor)", linear=True, method=False, toplevel=False,
+    numpy=forms.pixel_shuffle, numpy_vjp=forms.pixel_shuffle_vjp)  # fmt: skip
 def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
     r = upscale_factor
@@ -69,7 +72,8 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     return lax.reshape(lax.transpose(blocks, order), (*lead, c // (r * r), h * r, w * r))
 
 
-@op("pixel_unshuffle(Tensor self, int downscale_factor)", linear=True, method=False, toplevel=False)
+@op("pixel_unshuffle(Tensor self, int downscale_factor)", linear=True, method=False, toplevel=False,
+    numpy=forms.pixel_unshuffle, numpy_vjp=forms.pixel_unshuffle_vjp)  # fmt: skip
 def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
     r = downscale_factor
@@ -80,14 +84,14 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     return lax.reshape(lax.transpose(blocks, order), (*lead, c * r * r, h // r, w // r))
 
 
-@op("channel_shuffle(Tensor self, int groups)", linear=True, method=False, toplevel=False)
+@op("channel_shuffle(Tensor self, int groups)", linear=True, method=False, toplevel=False, numpy=forms.channel_shuffle)
 def channel_shuffle(x: Any, groups: int) -> Any:
     """The channels of (N, C, *), split into groups, taken in turn from each group."""
     return _shuffled(x, groups)
 
 
 @op("native_channel_shuffle(Tensor self, int groups)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
-    grads={"self": no_derivative("native_channel_shuffle")})
+    grads={"self": no_derivative("native_channel_shuffle")}, numpy=forms.channel_shuffle)
 def native_channel_shuffle(x: Any, groups: int) -> Any:
     """`channel_shuffle` by PyTorch's kernel, which has no derivative."""
     return _shuffled(x, groups)

@@ -9,6 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import circular, dtypes, promotion
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide, zeros_like_grad
 from torchgrad_jax.runtime.value import Aval
 
@@ -549,13 +550,14 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 # ---------------------------------------------------------------------- conversion
 
 
-@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, node="ToCopyBackward0", grads={"self": SAME})
+@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, node="ToCopyBackward0", grads={"self": SAME},
+    numpy=forms.to_copy, numpy_vjp=forms.to_copy_vjp)  # fmt: skip
 def to_copy(x: Any, dtype: Any) -> Any:
     """A copy of another dtype."""
     return convert(x, dtype)
 
 
-@op("_zeros_of(Tensor self)", method=False, toplevel=False, differentiable=False)
+@op("_zeros_of(Tensor self)", method=False, toplevel=False, differentiable=False, numpy=forms.zeros_like)
 def zeros_of(x: Any) -> Any:
     """Zeros of the same shape and dtype."""
     return jnp.zeros_like(x)
@@ -572,13 +574,13 @@ def _refuse_filling(x: Any, value: Any) -> None:
 
 
 @op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
-    grads={"self": _zero, "value": lambda grad: grad.sum()})  # fmt: skip
+    grads={"self": _zero, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""
     return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)
 
 
-@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad})
+@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad}, numpy=forms.zeros_like)
 def zero(x: Any) -> Any:
     """Zeros."""
     return jnp.zeros_like(x)

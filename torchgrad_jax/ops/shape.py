@@ -9,17 +9,19 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, wide
 from torchgrad_jax.runtime.value import aval_of
 
 
-@op("clone(Tensor self)", method=False, toplevel=False, grads={"self": SAME})
+@op("clone(Tensor self)", method=False, toplevel=False, grads={"self": SAME}, numpy=lambda x: x)
 def clone(x: Any) -> Any:
     """A copy."""
     return x
 
 
-@op("_unsafe_view(Tensor self, int[] size)", method=False, toplevel=False, linear=True, node="UnsafeViewBackward0")
+@op("_unsafe_view(Tensor self, int[] size)", method=False, toplevel=False, linear=True, node="UnsafeViewBackward0",
+    numpy=lambda x, size: x.reshape(size), numpy_vjp=forms.reshape_vjp)  # fmt: skip
 def unsafe_view(x: Any, size: tuple[int, ...]) -> Any:
     """The elements in another shape, of a copy that nobody else sees."""
     return lax.reshape(x, size)
@@ -28,19 +30,22 @@ def unsafe_view(x: Any, size: tuple[int, ...]) -> Any:
 # What PyTorch's functions do in place to a tensor that they have just made; nobody else sees it, so there is nothing to write to.
 
 
-@op("_squeeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="SqueezeBackward4")
+@op("_squeeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="SqueezeBackward4",
+    numpy=lambda x, dim: x.squeeze(dim) if x.ndim and x.shape[dim] == 1 else x, numpy_vjp=forms.reshape_vjp)  # fmt: skip
 def squeeze_written(x: Any, dim: int) -> Any:
     """Without the dimension `dim`, if it is of size 1."""
     return lax.squeeze(x, (dim,)) if x.ndim and x.shape[dim] == 1 else x
 
 
-@op("_unsqueeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="UnsqueezeBackward1")
+@op("_unsqueeze_written(Tensor self, int dim)", method=False, toplevel=False, linear=True, node="UnsqueezeBackward1",
+    numpy=forms.unsqueeze, numpy_vjp=forms.reshape_vjp)  # fmt: skip
 def unsqueeze_written(x: Any, dim: int) -> Any:
     """With a new dimension of size 1."""
     return lax.expand_dims(x, (dim,))
 
 
-@op("_transpose_written(Tensor self, int dim0, int dim1)", method=False, toplevel=False, linear=True, node="TransposeBackward1")
+@op("_transpose_written(Tensor self, int dim0, int dim1)", method=False, toplevel=False, linear=True, node="TransposeBackward1",
+    numpy=lambda x, dim0, dim1: x.swapaxes(dim0, dim1), numpy_vjp=lambda grad, aval, dim0, dim1: grad.swapaxes(dim0, dim1))  # fmt: skip
 def transpose_written(x: Any, dim0: int, dim1: int) -> Any:
     """With two dimensions exchanged."""
     return jnp.swapaxes(x, dim0, dim1)
@@ -48,7 +53,8 @@ def transpose_written(x: Any, dim0: int, dim1: int) -> Any:
 
 for _name, _node in (("unbind", "UnbindBackward0"), ("unbind_copy", "UnbindBackward0_copy")):
 
-    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node)
+    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node,
+        numpy=forms.unbind, numpy_vjp=forms.unbind_vjp)  # fmt: skip
     def _unbind(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
         """The slices along `dim`."""
         return tuple(lax.index_in_dim(x, start, dim, keepdims=False) for start, _ in parts)
@@ -60,7 +66,8 @@ for _name, _node in (
     ("split_copy", "SplitBackward0_copy"), ("split_with_sizes_copy", "SplitWithSizesBackward0_copy"),
 ):  # fmt: skip
 
-    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node)
+    @op(f"{_name}(Tensor self, int dim, any parts)", method=False, toplevel=False, linear=True, node=_node,
+        numpy=forms.split, numpy_vjp=forms.split_vjp)  # fmt: skip
     def _split(x: Any, dim: int, parts: tuple[tuple[int, int], ...]) -> Any:
         """Pieces of `dim`."""
         return tuple(lax.slice_in_dim(x, start, start + length, axis=dim) for start, length in parts)
@@ -74,7 +81,8 @@ def _stack_shapes(tensors: list[Any], dim: int) -> None:
             )
 
 
-@op("_stack(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, node="StackBackward0", validate=_stack_shapes)
+@op("_stack(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, node="StackBackward0", validate=_stack_shapes,
+    numpy=forms.stack, numpy_vjp=forms.stack_vjp)  # fmt: skip
 def stack(tensors: list[Any], dim: int) -> Any:
     """The tensors along a new dimension."""
     dtype = jnp.result_type(*tensors)
@@ -107,7 +115,7 @@ def _cat_shapes(tensors: list[Any], dim: int) -> None:
                 )
 
 
-@op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes)
+@op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes, numpy=forms.cat, numpy_vjp=forms.cat_vjp)
 def cat(tensors: list[Any], dim: int) -> Any:
     """The tensors one after another along `dim`, in their common dtype."""
     dtype = promotion.result_type([aval_of((1,) * max(t.ndim, 1), np.dtype(t.dtype)) for t in tensors])
@@ -115,7 +123,7 @@ def cat(tensors: list[Any], dim: int) -> Any:
     return lax.concatenate(kept, dim) if kept else convert(tensors[0], dtype)
 
 
-@op("block_diag(Tensor[] tensors)", method=False, toplevel=False, linear=True)
+@op("block_diag(Tensor[] tensors)", method=False, toplevel=False, linear=True, numpy=forms.block_diag)
 def block_diag(tensors: list[Any]) -> Any:
     """Matrices along the diagonal of one matrix; vectors are rows and numbers are 1 by 1."""
     matrices = [t.reshape((1,) * (2 - t.ndim) + t.shape) for t in tensors]
@@ -132,13 +140,14 @@ def block_diag(tensors: list[Any]) -> Any:
 # ---------------------------------------------------------------------- mirroring, rolling, repeating
 
 
-@op("flip(Tensor self, any dims)", method=False, toplevel=False, linear=True)
+@op("flip(Tensor self, any dims)", method=False, toplevel=False, linear=True,
+    numpy=lambda x, dims: np.flip(x, dims), numpy_vjp=lambda grad, aval, dims: np.flip(grad, dims))  # fmt: skip
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """The order along `dims` reversed."""
     return lax.rev(x, dims) if x.ndim else x
 
 
-@op("roll(Tensor self, any shifts, any dims)", method=False, toplevel=False, linear=True)
+@op("roll(Tensor self, any shifts, any dims)", method=False, toplevel=False, linear=True, numpy=forms.roll, numpy_vjp=forms.roll_vjp)
 def roll(x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     """The elements moved along `dims`, those that fall off at one end coming in at the other; of the flattened tensor without dims."""
     if not x.size:
@@ -146,13 +155,14 @@ def roll(x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     return jnp.roll(x, shifts, dims) if dims else jnp.roll(x, shifts[0])
 
 
-@op("rot90(Tensor self, int k, any dims)", method=False, toplevel=False, linear=True)
+@op("rot90(Tensor self, int k, any dims)", method=False, toplevel=False, linear=True,
+    numpy=lambda x, k, dims: np.rot90(x, k, dims), numpy_vjp=lambda grad, aval, k, dims: np.rot90(grad, -k, dims))  # fmt: skip
 def rot90(x: Any, k: int, dims: tuple[int, int]) -> Any:
     """The plane of two dimensions turned by `k` quarters."""
     return jnp.rot90(x, k, dims)
 
 
-@op("repeat(Tensor self, any repeats)", method=False, toplevel=False, linear=True)
+@op("repeat(Tensor self, any repeats)", method=False, toplevel=False, linear=True, numpy=forms.repeat, numpy_vjp=forms.repeat_vjp)
 def repeat(x: Any, repeats: tuple[int, ...]) -> Any:
     """`repeats` copies of the whole tensor along each dimension, counted from the last."""
     shape = (1,) * (len(repeats) - x.ndim) + x.shape
@@ -180,20 +190,21 @@ def _triangle(x: Any, keep: Any) -> Any:
     return lax.select(mask, x, jnp.zeros_like(x))
 
 
-@op("tril(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("tril"))
+@op("tril(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("tril"), numpy=forms.tril, numpy_vjp=forms.tril_vjp)
 def tril(x: Any, diagonal: int) -> Any:
     """The elements on and below a diagonal, zeros above it."""
     return _triangle(x, lambda i, j: j - i <= diagonal)
 
 
-@op("triu(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("triu"))
+@op("triu(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("triu"), numpy=forms.triu, numpy_vjp=forms.triu_vjp)
 def triu(x: Any, diagonal: int) -> Any:
     """The elements on and above a diagonal, zeros below it."""
     return _triangle(x, lambda i, j: j - i >= diagonal)
 
 
 @op("diag_embed(Tensor self, int offset, int dim1, int dim2)", method=False, toplevel=False,
-    grads={"self": lambda grad, offset, dim1, dim2: jnp.diagonal(grad, offset, dim1, dim2)})  # fmt: skip
+    grads={"self": lambda grad, offset, dim1, dim2: jnp.diagonal(grad, offset, dim1, dim2)},
+    numpy=forms.diag_embed, numpy_vjp=lambda grad, aval, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))  # fmt: skip
 def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The last dimension as a diagonal of two new ones, zeros elsewhere."""
     size = x.shape[-1] + abs(offset)
@@ -205,13 +216,14 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return jnp.moveaxis(made, (-2, -1), (dim1, dim2))
 
 
-@op("detach_copy(Tensor self)", method=False, toplevel=False, node=NOT_IMPLEMENTED, grads={"self": no_derivative("detach_copy")})
+@op("detach_copy(Tensor self)", method=False, toplevel=False, node=NOT_IMPLEMENTED, grads={"self": no_derivative("detach_copy")}, numpy=lambda x: x)
 def detach_copy(x: Any) -> Any:
     """A copy, which PyTorch has no derivative of."""
     return x
 
 
-@op("narrow_copy(Tensor self, int dim, int start, int length)", method=False, toplevel=False, linear=True)
+@op("narrow_copy(Tensor self, int dim, int start, int length)", method=False, toplevel=False, linear=True,
+    numpy=forms.narrow, numpy_vjp=forms.placing(forms.narrow))  # fmt: skip
 def narrow_copy(x: Any, dim: int, start: int, length: int) -> Any:
     """A copy of `length` elements of `dim` from `start` on."""
     return lax.slice_in_dim(x, start, start + length, axis=dim)

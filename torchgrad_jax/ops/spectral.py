@@ -13,6 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import not_implemented, op
 from torchgrad_jax.ops.linalg import (
     ILL_CONDITIONED,
@@ -298,7 +299,7 @@ def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
 # ---------------------------------------------------------------------- functions of matrices
 
 
-@op("_identity_like(Tensor self)", differentiable=False, **PRIVATE)
+@op("_identity_like(Tensor self)", differentiable=False, numpy=forms.identity_like, **PRIVATE)
 def identity_like(a: Any) -> Any:
     """The identity in the shape of `self`."""
     return jnp.broadcast_to(identity(a), a.shape)

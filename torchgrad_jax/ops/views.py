@@ -2,6 +2,8 @@
 
 `name` reads; `name_scatter` (made here, with `Tensor src` after `self`) gives the parent with `src` written to the view; `name_copy` reads into
 memory of its own. All dims are non-negative and all sizes are known when these are reached.
+
+`numpy` and `numpy_vjp` are the options of `op`; `numpy_write` is the form of `name_scatter`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.strides import contiguous_strides
 
@@ -21,11 +24,14 @@ stride_rules: dict[str, StrideRule] = {}
 
 
 def _view(schema: str, write: Callable[..., Any], strides: StrideRule, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    numpy_write = options.pop("numpy_write", None)
+
     def declare(read: Callable[..., Any]) -> Any:
         made = op(schema, linear=True, method=False, toplevel=False, out=False, view=strides, **options)(read)
         copies = {**options, "node": f"{made.node}_copy"}
         op(schema.replace("(", "_copy(", 1), linear=True, method=False, toplevel=False, out=False, **copies)(read)
-        op(schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1), linear=True, method=False, toplevel=False, out=False)(write)
+        scatter = schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1)
+        op(scatter, linear=True, method=False, toplevel=False, out=False, numpy=numpy_write)(write)
         stride_rules[made.name] = strides
         return made
 
@@ -54,7 +60,8 @@ def _select_write(x: Any, src: Any, index: Any, dim: int) -> Any:
 
 
 @_view("select(Tensor self, int dim, Index index)", _select_write,
-       lambda shape, strides, offset, dim, index: (_drop(strides, dim), offset + index * strides[dim]))  # fmt: skip
+       lambda shape, strides, offset, dim, index: (_drop(strides, dim), offset + index * strides[dim]),
+       numpy=forms.select, numpy_vjp=forms.placing(forms.select), numpy_write=forms.writing(forms.select))  # fmt: skip
 def select(x: Any, index: Any, dim: int) -> Any:
     """The slice of `x` at `index` of `dim`."""
     part = lax.dynamic_slice(x, _starts(x, dim, index), _put(x.shape, dim, 1))
@@ -75,7 +82,8 @@ def _slice_write(x: Any, src: Any, start: Any, dim: int, length: int, step: int)
 
 
 @_view("slice(Tensor self, int dim, Index start, int length, int step)", _slice_write,
-       lambda shape, strides, offset, dim, start, length, step: (_put(strides, dim, strides[dim] * step), offset + start * strides[dim]))  # fmt: skip
+       lambda shape, strides, offset, dim, start, length, step: (_put(strides, dim, strides[dim] * step), offset + start * strides[dim]),
+       numpy=forms.slice_, numpy_vjp=forms.placing(forms.slice_), numpy_write=forms.writing(forms.slice_))  # fmt: skip
 def slice_(x: Any, start: Any, dim: int, length: int, step: int) -> Any:
     """`length` slices of `x` along `dim`, from `start` on, every `step`-th."""
     part = lax.dynamic_slice(x, _starts(x, dim, start), _put(x.shape, dim, _span(length, step)))
@@ -97,13 +105,16 @@ def _swap(items: tuple[int, ...], a: int, b: int) -> tuple[int, ...]:
 
 @_view("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: lax.transpose(src, _swap(tuple(range(src.ndim)), dim0, dim1)),
        lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset),
-       last=lambda ndim, dim0, dim1: _swap(tuple(range(ndim)), dim0, dim1)[-1])  # fmt: skip
+       last=lambda ndim, dim0, dim1: _swap(tuple(range(ndim)), dim0, dim1)[-1], numpy=forms.transpose,
+       numpy_vjp=lambda grad, aval, dim0, dim1: forms.transpose(grad, dim0, dim1),
+       numpy_write=lambda x, src, dim0, dim1: forms.transpose(src, dim0, dim1))  # fmt: skip
 def transpose(x: Any, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
     return lax.transpose(x, _swap(tuple(range(x.ndim)), dim0, dim1))
 
 
-@_view("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset), last=lambda ndim: 0)
+@_view("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset), last=lambda ndim: 0,
+       numpy=lambda x: x.T, numpy_vjp=lambda grad, aval: grad.T, numpy_write=lambda x, src: src.T)  # fmt: skip
 def t(x: Any) -> Any:
     """A matrix transposed."""
     return lax.transpose(x, tuple(reversed(range(x.ndim))))
@@ -114,7 +125,9 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @_view("permute(Tensor self, int[] dims)", lambda x, src, dims: lax.transpose(src, _inverse(dims)),
-       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset), last=lambda ndim, dims: dims[-1])  # fmt: skip
+       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset), last=lambda ndim, dims: dims[-1],
+       numpy=lambda x, dims: x.transpose(dims), numpy_vjp=lambda grad, aval, dims: grad.transpose(_inverse(dims)),
+       numpy_write=lambda x, src, dims: src.transpose(_inverse(dims)))  # fmt: skip
 def permute(x: Any, dims: tuple[int, ...]) -> Any:
     """The dimensions in another order."""
     return lax.transpose(x, dims)
@@ -161,7 +174,8 @@ def _view_rule(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, si
 
 for _name, _node in (("view", "ViewBackward0"), ("_reshape_alias", "ReshapeAliasBackward0")):
 
-    @_view(f"{_name}(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule, node=_node)
+    @_view(f"{_name}(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule, node=_node,
+           numpy=lambda x, size: x.reshape(size), **forms.RESHAPED)  # fmt: skip
     def view(x: Any, size: tuple[int, ...]) -> Any:
         """The same elements in another shape."""
         return lax.reshape(x, size)
@@ -172,7 +186,8 @@ def _unsqueeze_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset:
     return (*strides[:dim], step, *strides[dim:]), offset
 
 
-@_view("unsqueeze(Tensor self, int dim)", lambda x, src, dim: lax.reshape(src, x.shape), _unsqueeze_strides)
+@_view("unsqueeze(Tensor self, int dim)", lambda x, src, dim: lax.reshape(src, x.shape), _unsqueeze_strides,
+       numpy=forms.unsqueeze, **forms.RESHAPED)  # fmt: skip
 def unsqueeze(x: Any, dim: int) -> Any:
     """A dimension of size 1 put in before `dim`."""
     return lax.expand_dims(x, (dim,))
@@ -184,7 +199,8 @@ def _squeeze_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: i
 
 for _name, _node in (("squeeze", "SqueezeBackward0"), ("squeeze_dim", "SqueezeBackward1"), ("squeeze_dims", "SqueezeBackward2")):
 
-    @_view(f"{_name}(Tensor self, int[] dim)", lambda x, src, dim: lax.reshape(src, x.shape), _squeeze_strides, node=_node)
+    @_view(f"{_name}(Tensor self, int[] dim)", lambda x, src, dim: lax.reshape(src, x.shape), _squeeze_strides, node=_node,
+           numpy=lambda x, dim: x.squeeze(dim), **forms.RESHAPED)  # fmt: skip
     def _squeeze(x: Any, dim: tuple[int, ...]) -> Any:
         """Dimensions of size 1 left out."""
         return lax.squeeze(x, dim)
@@ -206,7 +222,8 @@ def _expand_write(x: Any, src: Any, size: tuple[int, ...]) -> Any:
     return lax.reshape(first, x.shape)
 
 
-@_view("expand(Tensor self, int[] size)", _expand_write, _expand_strides)
+@_view("expand(Tensor self, int[] size)", _expand_write, _expand_strides,
+       numpy=forms.expand, numpy_vjp=forms.expand_vjp, numpy_write=forms.expand_scatter)  # fmt: skip
 def expand(x: Any, size: tuple[int, ...]) -> Any:
     """Dimensions of size 1 repeated without memory."""
     return jnp.broadcast_to(wide(x), size).astype(x.dtype)  # the gradient adds in the wide precision
@@ -234,7 +251,8 @@ def _diagonal_strides(
     return (*kept, strides[dim1] + strides[dim2]), start + begin
 
 
-@_view("diagonal(Tensor self, int offset, int dim1, int dim2)", _diagonal_write, _diagonal_strides)
+@_view("diagonal(Tensor self, int offset, int dim1, int dim2)", _diagonal_write, _diagonal_strides,
+       numpy=forms.diagonal, numpy_vjp=forms.placing(forms.diagonal), numpy_write=forms.writing(forms.diagonal))  # fmt: skip
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal of two dimensions, as the last dimension."""
     return jnp.diagonal(x, offset, dim1, dim2)
@@ -261,7 +279,7 @@ def _unfold_strides(
     return (*_put(strides, dimension, strides[dimension] * step), strides[dimension]), offset
 
 
-@_view("unfold(Tensor self, int dimension, int size, int step)", _unfold_write, _unfold_strides)
+@_view("unfold(Tensor self, int dimension, int size, int step)", _unfold_write, _unfold_strides, numpy=forms.unfold)
 def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     """Windows of `size` along `dimension`, as a new last dimension."""
     if not x.ndim:
@@ -281,14 +299,16 @@ def _as_complex(x: Any) -> Any:
 
 
 @_view("view_as_real(Tensor self)", lambda x, src: _as_complex(src),
-       lambda shape, strides, offset: ((*(2 * s for s in strides), 1), 2 * offset), grads={"self": lambda grad: _as_complex(grad)})  # fmt: skip
+       lambda shape, strides, offset: ((*(2 * s for s in strides), 1), 2 * offset), grads={"self": lambda grad: _as_complex(grad)},
+       numpy=forms.as_real, numpy_vjp=forms.as_complex_vjp, numpy_write=forms.as_complex_scatter)  # fmt: skip
 def view_as_real(x: Any) -> Any:
     """Complex numbers as pairs in a last dimension."""
     return _as_real(x)
 
 
 @_view("view_as_complex(Tensor self)", lambda x, src: _as_real(src),
-       lambda shape, strides, offset: (tuple(s // 2 for s in strides[:-1]), offset // 2), grads={"self": lambda grad: _as_real(grad)})  # fmt: skip
+       lambda shape, strides, offset: (tuple(s // 2 for s in strides[:-1]), offset // 2), grads={"self": lambda grad: _as_real(grad)},
+       numpy=forms.as_complex, numpy_vjp=lambda grad, aval: forms.as_real(grad), numpy_write=lambda x, src: forms.as_real(src))  # fmt: skip
 def view_as_complex(x: Any) -> Any:
     """Pairs in the last dimension as complex numbers."""
     return _as_complex(x)
@@ -297,13 +317,15 @@ def view_as_complex(x: Any) -> Any:
 # ---------------------------------------------------------------------- all of it, and any of it
 
 
-@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0")
+@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0",
+       numpy=forms.conj, numpy_vjp=forms.conj_vjp)  # fmt: skip
 def conj(x: Any) -> Any:
     """The complex conjugate."""
     return lax.conj(x)
 
 
-@_view("alias(Tensor self)", lambda x, src: src, lambda shape, strides, offset: (strides, offset))
+@_view("alias(Tensor self)", lambda x, src: src, lambda shape, strides, offset: (strides, offset),
+       numpy=lambda x: x, numpy_vjp=lambda grad, aval: grad, numpy_write=lambda x, src: src)  # fmt: skip
 def alias(x: Any) -> Any:
     """All of it."""
     return x
@@ -321,7 +343,7 @@ def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, .
 
 
 @_view("as_strided(Tensor self, int[] size, int[] stride, int storage_offset)", _strided_write,
-       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset))  # fmt: skip
+       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset), numpy=forms.as_strided)  # fmt: skip
 def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
     """Elements of the base's memory by strides."""
     return x.reshape(-1)[_strided_index(x.shape, size, stride, storage_offset)]

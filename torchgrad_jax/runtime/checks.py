@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from torchgrad_jax.runtime.recorder import Recorder, Step
+from torchgrad_jax.runtime.worker import Promised
 
 # A loop that never looks must not pile up unexamined checks.
 MAX_UNEXAMINED = 64
@@ -43,11 +44,16 @@ def after_run(rec: Recorder, code: Any, checks: list[Any]) -> None:
 
 
 def examine(rec: Recorder) -> None:
-    """Raise the first error that a program of this thread has found since the last look."""
+    """Raise the first error that a program of this thread has found since the last look. It does not wait for programs that are under way."""
     import numpy as np
 
     pending, rec.failed_checks = rec.failed_checks, []
-    for code, checks in pending:
+    for i, (code, checks) in enumerate(pending):
+        if type(code) is Promised:
+            if not code.is_there and len(pending) <= MAX_UNEXAMINED:
+                rec.failed_checks = pending[i:]
+                return
+            code = code.kept()
         which, offender = np.asarray(code)
         if which:
             make_error, line = checks[which - 1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from torchgrad_jax.runtime._jax_compat import synchronous_cpu
+
 # PyTorch's device type -> JAX's platform name.
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "xla": "tpu"}
 _TYPES = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "tpu": "xla"}
@@ -70,14 +72,31 @@ CPU = device("cpu")
 
 @functools.cache
 def jax_device(where: device) -> Any:
-    """The JAX device behind `where`. Starts JAX's backend. RuntimeError where there is none."""
+    """The JAX device behind `where`. Starts JAX's backend. RuntimeError where there is none.
+
+    The CPU is a client of our own, which runs programs in the thread that calls them. Where JAX was told to make several devices of the CPU
+    it is JAX's.
+    """
     import jax
 
+    if where is CPU and not _several_cpus():
+        own = synchronous_cpu()
+        if own is not None:
+            return own
     try:
         found = jax.local_devices(backend=PLATFORMS[where.type])
         return found[where.index or 0]
     except (RuntimeError, IndexError) as error:
         raise RuntimeError(f"torchgrad_jax: device {where} is not available: {error}") from None
+
+
+def _several_cpus() -> bool:
+    import jax
+
+    try:
+        return len(jax.local_devices(backend="cpu")) > 1
+    except RuntimeError:  # JAX was told to start without its own
+        return False
 
 
 def device_of(array: Any) -> device:
@@ -94,9 +113,46 @@ def is_default(where: device) -> bool:
     return jax.local_devices()[0] == jax_device(where)
 
 
+@functools.cache
+def placed(where: device) -> dict[str, Any]:
+    """The options of `jax.jit` for a program that runs on `where`, whatever its inputs are: arrays there, or host data."""
+    from jax.sharding import SingleDeviceSharding
+
+    if is_default(where):
+        return {}
+    there = SingleDeviceSharding(jax_device(where))
+    return {"in_shardings": there, "out_shardings": there}
+
+
 def put(array: Any, where: device) -> Any:
-    """Host data on a device. On JAX's default device it stays uncommitted, as results are: a program whose inputs are committed is another
-    program to `jax.jit`, and would be compiled again."""
+    """Host data, or an array of another device or client, on a device. On JAX's default device it stays uncommitted, as results are: a program whose
+    inputs are committed is another program to `jax.jit`, and would be compiled again."""
     import jax
 
     return jax.device_put(array) if is_default(where) else jax.device_put(array, jax_device(where))
+
+
+def at_home(array: Any, where: device) -> Any:
+    """A `jax.Array` of the user's as one of ours: on the CPU, of our own client."""
+    if where is CPU and not isinstance(array.sharding, _spread()) and next(iter(array.devices())) != jax_device(CPU):
+        return put(array, CPU)
+    return array
+
+
+def for_user(array: Any) -> Any:
+    """An array of ours as one of the user's JAX: host data, and what our own client holds, on JAX's device. A tracer stays what it is."""
+    import jax
+    import numpy as np
+
+    if isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and at_home(array, CPU) is not array):
+        return array
+    if isinstance(array, jax.Array) and device_of(array) is not CPU:
+        return array
+    return jax.numpy.asarray(np.asarray(array))
+
+
+@functools.cache
+def _spread() -> type:
+    from jax.sharding import NamedSharding
+
+    return NamedSharding

@@ -11,6 +11,16 @@ execution: str = os.environ.get("TORCHGRAD_JAX_EXECUTION", "fused")
 if execution not in _MODES:
     raise ValueError(f"TORCHGRAD_JAX_EXECUTION must be one of {_MODES}, not {execution!r}")
 
+# Whether new programs are interpreted before they are compiled (on the CPU); without, everything runs by XLA.
+_SWITCH = os.environ.get("TORCHGRAD_JAX_BASELINE", "on")
+if _SWITCH not in ("on", "off"):
+    raise ValueError(f"TORCHGRAD_JAX_BASELINE must be on or off, not {_SWITCH!r}")
+baseline: bool = _SWITCH == "on"
+# Whether a program keeps the tier that it began with: `torch.use_deterministic_algorithms(True)`.
+deterministic: bool = False
+# How many blocks of code are active in which nothing is run compiled that can be interpreted.
+same_tier_blocks: int = 0
+
 
 class execution_mode:
     """Context manager (or plain call) that sets how operations run: ``"fused"`` (default) or ``"eager"``.
@@ -29,6 +39,44 @@ class execution_mode:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         _set(self.previous)
+
+
+class baseline_tier:
+    """Context manager (or plain call) that sets whether new programs are interpreted on the CPU before they are compiled (default), or all is
+    run by XLA.
+
+    It holds for all threads, for programs met from then on: one that is known keeps what was decided for it.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        global baseline
+        self.previous = baseline
+        baseline = bool(mode)
+
+    def __enter__(self) -> baseline_tier:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global baseline
+        baseline = self.previous
+
+
+class same_tier:
+    """Context manager in which whatever can be interpreted is, in all threads: the same operation gives the same bits whichever program it is in."""
+
+    def __enter__(self) -> None:
+        global same_tier_blocks
+        same_tier_blocks += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global same_tier_blocks
+        same_tier_blocks -= 1
+
+
+def set_deterministic(mode: bool) -> None:
+    """Let each program keep the tier that it began with, or be compiled when it is hot (default)."""
+    global deterministic
+    deterministic = mode
 
 
 def _set(mode: str) -> None:

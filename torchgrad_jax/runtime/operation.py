@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime._jax_compat import trace
+from torchgrad_jax.runtime.baseline import Plan, plan_of
+from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
+from torchgrad_jax.runtime.device import CPU, device, placed
+from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # A Python number is an argument by its value, which a program takes at run time; its type alone shapes the program.
@@ -40,6 +44,21 @@ class BoundOp(Protocol):
         ...
 
 
+class Expansion(NamedTuple):
+    """An operation that is made of others.
+
+    steps: the operations, whose arguments are slots: results of earlier ones from 0 on, operands of the whole as -1, -2, ...; a type stands for a
+    number. operands: which operand of the whole each negative slot is; numbers: which operand each number is, in the order of the steps.
+    results: the slots that are the results of the whole; avals: theirs.
+    """
+
+    steps: list[Any]
+    operands: list[int]
+    numbers: list[int]
+    results: list[int]
+    avals: tuple[Aval, ...]
+
+
 def rounding_options(where: device) -> dict[str, Any]:
     """XLA's options for half precision: it keeps float32 between operations, and so do YNNPACK's kernels on a CPU; PyTorch rounds after each."""
     options: dict[str, Any] = {"xla_allow_excess_precision": False}
@@ -47,26 +66,176 @@ def rounding_options(where: device) -> dict[str, Any]:
 
 
 class Signature:
-    """A BoundOp specialized to input avals: its output avals, and its function under `jax.jit`.
+    """A BoundOp specialized to input avals: its output avals, and how it is run.
 
-    An operation made of others has them as `parts`; `stepwise` runs them one by one.
-    `weight`: how many operations it is made of. `warm`: the function has been compiled by itself. `compiled_in`: how many whole programs it
-    was compiled into. half: whether half precision is among its inputs or outputs.
+    half: whether half precision is among its inputs or outputs. `warm`: the function has been compiled by itself.
     `plans` belongs to the layer that differentiates.
     """
 
-    __slots__ = ("bop", "specs", "avals", "single", "function", "check", "warm", "compiled_in", "weight", "parts", "stepwise", "half", "plans")
+    __slots__ = ("bop", "specs", "avals", "single", "check", "half", "warm", "plans", "_raw", "_jaxpr", "_function", "_alone", "_baseline")
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
-        self.function, self.avals, self.single = _trace(bop, specs, self.check is not None)
-        self.warm, self.compiled_in = False, 0
-        self.weight: int = getattr(bop, "weight", 1)
-        self.parts: list[Signature] = getattr(bop, "parts")() if self.weight > 1 else [self]  # noqa: B009 - only those made of several have it 
-        self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
-        self.stepwise = bop.specialize(specs) if self.weight > 1 else _rounding(self) if self.half else self.function
+        self.warm = False
         self.plans: dict[Any, Any] = {}
+        self._function: Any = None
+        self._alone: Any = None
+        self._baseline: Any = None
+        self._raw, self._jaxpr = bop.specialize(specs), None
+        known = expansion(bop, specs)
+        if known is not None:
+            self.avals, self.single = known.avals, False
+        elif not (self._by_numpy() or self._by_kinship()):
+            self._trace()
+        self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The JAX function under `jax.jit`: always a tuple of results, the outcome of its check last if it has one."""
+        if self._function is None:  # making it takes 50 us, and what is interpreted never asks
+            import jax
+
+            self._function = jax.jit(_as_tuple(self._raw, self.bop.name))
+        return self._function
+
+    @property
+    def alone(self) -> Callable[..., Any]:
+        """`function` as it is called outside of any program: it rounds half precision after each operation."""
+        if self._alone is None:
+            import jax
+
+            where = common_device(self.specs, self.bop.device)
+            options = rounding_options(where) if self.half else None
+            self._alone = jax.jit(_as_tuple(self._raw, self.bop.name), compiler_options=options, **placed(where))
+        return self._alone
+
+    @property
+    def baseline(self) -> Plan | NumPyForm | None:
+        """Its plan for the interpreter; None where there is none: on another device than the CPU, or with something in it that has no rule."""
+        found = self._baseline
+        if found is None:
+            found = self._baseline = self._plan() or False
+            self._jaxpr = None
+        return found or None
+
+    def _plan(self) -> Plan | None:
+        if common_device(self.specs, self.bop.device) is not CPU:
+            return None
+        return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
+
+    def _by_numpy(self) -> bool:
+        """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan on the CPU."""
+        find = getattr(self.bop, "numpy_form", None)
+        found = find(self.specs) if find is not None and self.check is None else None
+        if found is None:
+            return False
+        (function, result), where = found, common_device(self.specs, self.bop.device)
+        given = [_ZERO[s] if isinstance(s, type) else stand_in(s.shape, s.dtype) for s in self.specs]
+        try:
+            outs = (result or function)(*given)
+        except (TypeError, ValueError, IndexError, ZeroDivisionError):
+            outs = None  # if they do not fit together, the trace says so
+        if outs is None:
+            return False
+        self.single = not isinstance(outs, tuple)
+        outs = (outs,) if self.single else outs
+        self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in outs])
+        if where is CPU:
+            self._baseline = NumPyForm(function, self.single, _moved(given, outs, result is not None))
+        return True
+
+    def _by_kinship(self) -> bool:
+        """Whether signatures that differ from this one in sizes alone told all there is to know. Else this one is traced and compared with them."""
+        find = getattr(self.bop, "kin", None)
+        if find is None or self.check is not None or common_device(self.specs, self.bop.device) is not CPU:
+            return False
+        kindred, specs = find(self.specs)
+        key, sizes = pattern(specs)
+        found = kindred.get(key)
+        avals = None if found is None else found.avals(sizes)
+        if found is not None and avals is not None:
+            self.avals, self.single, self._baseline = avals, found.first.single, found.first.baseline
+            return True
+        self._trace()
+        if found is None:
+            kindred[key] = Kindred(self, sizes, self._jaxpr)
+        else:
+            found.learn(self, sizes, self._jaxpr)
+        return True
+
+    def _trace(self) -> None:
+        """Find the output avals, and keep the jaxpr, which is what finding them takes."""
+        bop, where = self.bop, common_device(self.specs, self.bop.device)
+        kinds: list[type] = []
+        try:
+            self._jaxpr = _jaxpr_of(_as_tuple(self._raw, bop.name, kinds), bop.name, self.specs)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
+            raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
+        outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
+        self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
+        self.single = not issubclass(kinds[0], (tuple, list)) or (self.check is not None and len(outs) == 1)
+
+
+def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = None) -> Callable[..., tuple[Any, ...]]:
+    """A function whose result is always a tuple. The class of its own result goes into `kinds`."""
+
+    def function(*arrays: Any) -> tuple[Any, ...]:
+        from jax import lax
+
+        outs = raw(*arrays)
+        if kinds is not None:
+            kinds.append(type(outs))
+        # Weakly typed outputs would key a second executable: make every output's dtype its own.
+        return tuple([lax.convert_element_type(o, o.dtype) for o in (outs if isinstance(outs, (tuple, list)) else (outs,))])
+
+    function.__name__ = name
+    return function
+
+
+def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec]) -> Any:
+    return trace(function, name, [((), NUMBER_DTYPES[s]) if isinstance(s, type) else (s.shape, s.dtype) for s in specs])
+
+
+class NumPyForm:
+    """A plan that was not made of a jaxpr: a function of NumPy arrays that returns an array, or a tuple of them.
+
+    moved: how many bytes it copies.
+    """
+
+    __slots__ = ("cost", "size", "compiling", "_function", "_single")
+
+    def __init__(self, function: Callable[..., Any], single: bool, moved: int) -> None:
+        self._function, self._single = function, single
+        self.size = self.compiling = 1
+        self.cost = STEP + CHEAP * moved / 4
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        outs = self._function(*arrays)
+        return [outs] if self._single else list(outs)
+
+
+def _moved(given: Sequence[Any], outs: Sequence[np.ndarray], copies: bool) -> int:
+    """How many bytes a form copies: nothing where it gives views."""
+    if copies:
+        return max(sum([a.nbytes for a in given]), sum([o.nbytes for o in outs]))
+    return sum([o.nbytes for o in outs if o.flags.owndata])
+
+
+_NOTHING = bytes(16)
+_ZERO = {kind: dtype.type(0) for kind, dtype in NUMBER_DTYPES.items()}
+
+
+def stand_in(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of this shape and dtype that takes no memory: its elements are all the same one."""
+    return np.ndarray(shape, dtype, _NOTHING, 0, (0,) * len(shape))
+
+
+def expansion(bop: BoundOp, specs: tuple[ArgSpec, ...]) -> Expansion | None:
+    """The operations that `bop` is made of, where it is made of others and was for inputs like `specs`."""
+    expand = getattr(bop, "expand", None)
+    return None if expand is None else expand(specs)
 
 
 def signature(bop: BoundOp, specs: tuple[ArgSpec, ...]) -> Signature:
@@ -89,40 +258,3 @@ def common_device(specs: Sequence[ArgSpec], otherwise: device | None = None) -> 
                     f"Expected all tensors to be on the same device, but found at least two devices, {found} and {spec.device}!"
                 )
     return found or CPU
-
-
-def _rounding(sig: Signature) -> Callable[..., Any]:
-    """Its compiled function that rounds half precision after each of its operations."""
-    import jax
-
-    return jax.jit(sig.function, compiler_options=rounding_options(common_device(sig.specs, sig.bop.device)))
-
-
-def _trace(bop: BoundOp, specs: tuple[ArgSpec, ...], checked: bool) -> tuple[Callable[..., Any], tuple[Aval, ...], bool]:
-    import jax
-    from jax import lax
-
-    where = common_device(specs, bop.device)
-    raw = bop.specialize(specs)
-    single = False
-
-    def function(*arrays: Any) -> tuple[Any, ...]:
-        nonlocal single
-        outs = raw(*arrays)
-        single = not isinstance(outs, (tuple, list))
-        # Weakly typed outputs would key a second executable: make every output's dtype its own.
-        return tuple(lax.convert_element_type(o, o.dtype) for o in ((outs,) if single else outs))
-
-    function.__name__ = bop.name
-    jitted = jax.jit(function)
-    structs = [
-        jax.ShapeDtypeStruct((), NUMBER_DTYPES[s]) if isinstance(s, type) else jax.ShapeDtypeStruct(s.shape, s.dtype)
-        for s in specs
-    ]
-    try:
-        outs = jax.eval_shape(jitted, *structs)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
-        raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
-    shapes = outs[:-1] if checked else outs
-    return jitted, tuple(aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in shapes), single or (checked and len(shapes) == 1)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.device import CPU, device, is_default, put
+from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
 from torchgrad_jax.runtime.value import Aval, Epoch, Value, is_tracer
 
@@ -104,6 +105,7 @@ class Recorder:
     __slots__ = (
         "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
         "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "last_step",
+        "on_host", "changing",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -118,6 +120,7 @@ class Recorder:
         self.failed_checks: list[Any] = []
         self.lock = threading.RLock()
         self.last_step: Step | None = None  # where the last program ended
+        self.changing = Changing()
         self.last: Signature | None = None  # of the operation after which the program was run, while `step` is a root
         self.clear()
 
@@ -132,6 +135,7 @@ class Recorder:
         self.complexes: list[complex] = []
         self.aliases: list[Value] = []
         self.foreign: dict[Value, int] = {}
+        self.on_host: list[Value] = []  # inputs that are host data and were used before
         self.checks: list[Any] = []
         self.bytes = 0
         self.limit = 1 if modes.execution == "eager" else SOFT_LIMIT
@@ -148,8 +152,8 @@ class Recorder:
             array = value.concrete()
         aval = value.aval
         if type(array) is np.ndarray:
-            if value.epoch is not None or not is_default(aval.device):  # used before: from now on it stays on the device
-                array = value.array = put(array, aval.device)
+            if value.epoch is not None:
+                self.on_host.append(value)
         elif type(array) is not _array_class() and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.device import CPU, device, device_of
+from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
+from torchgrad_jax.runtime.worker import Promised
 
 
 class Aval:
@@ -61,19 +62,34 @@ class Value:
     version: int
     bounds: tuple[int, int]
 
+    def at_hand(self) -> np.ndarray | None:
+        """The content as a NumPy array where it can be had without computing or waiting: host data, or computed on the CPU."""
+        array = self.array
+        if array is None or isinstance(array, np.ndarray):
+            return array
+        if self.aval.device is not CPU or type(array) is Promised or is_tracer(array):
+            return None
+        return np.asarray(array)
+
     def known_bounds(self) -> tuple[int, int] | None:
-        """The smallest and largest element of integer host data; None where that would take a computation."""
+        """The smallest and largest element of integers that are at hand; None for others."""
         found = getattr(self, "bounds", None)
-        if found is None and isinstance(self.array, np.ndarray) and self.array.size:
-            found = self.bounds = int(self.array.min()), int(self.array.max())
+        if found is None:
+            array = self.at_hand()
+            if array is not None and array.size:
+                found = self.bounds = int(array.min()), int(array.max())
         return found
 
     def concrete(self) -> Any:
         """The array, computed now if it is pending. Errors of the program that makes it are raised here."""
-        if self.array is None:
+        array = self.array
+        if array is None:
             assert self.epoch is not None
             self.epoch.recorder.force(self)
-        return self.array
+            array = self.array
+        if type(array) is Promised:
+            array = self.array = array.kept()
+        return array
 
     def __repr__(self) -> str:
         return f"Value({self.aval}, {'pending' if self.array is None else 'concrete'})"
@@ -92,7 +108,10 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
     """A concrete Value that holds `array`: a `jax.Array`, a tracer, or a NumPy array that nobody writes to any more."""
     value = Value()
     if aval is None:
-        where = CPU if isinstance(array, np.ndarray) or is_tracer(array) else device_of(array)
+        where = CPU
+        if not (isinstance(array, np.ndarray) or is_tracer(array)):
+            where = device_of(array)
+            array = at_home(array, where)
         aval = aval_of(tuple(array.shape), np.dtype(array.dtype), where)
     value.aval = aval
     value.array = array

@@ -127,8 +127,8 @@ def may_divide_by_zero(a: Any, b: Any) -> bool:
     """Whether integers are divided by what is not known yet, so that the program must look. RuntimeError where a divisor is known to be 0."""
     if dtypes.category(promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in (a, b)])) != dtypes.INT:
         return False
-    known = b._read().array if isinstance(b, Tensor) else np.asarray(b)
-    if not isinstance(known, np.ndarray):
+    known = b._read().at_hand() if isinstance(b, Tensor) else np.asarray(b)
+    if known is None:
         return True
     if (known == 0).any():
         raise RuntimeError("ZeroDivisionError")

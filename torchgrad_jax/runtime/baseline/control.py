@@ -1,0 +1,76 @@
+"""Branches, loops, and functions with rules of their own: each body is a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.plan import Plan
+from torchgrad_jax.runtime.baseline.rules import Constant, Costed, Unknown, rule
+
+# Nanoseconds of one turn of a loop besides its body; how often a loop is taken to turn if nothing tells.
+_TURN, _TURNS = 1500.0, 100
+
+
+@rule("platform_index")
+def _platform_index(eqn: Any) -> Any:
+    for i, names in enumerate(eqn.params["platforms"]):
+        if names is None or "cpu" in names:
+            return Constant(np.array(i, eqn.outvars[0].aval.dtype))
+    raise Unknown("platform")
+
+
+@rule("cond")
+def _cond(eqn: Any) -> Any:
+    branches = [Plan(b) for b in eqn.params["branches"]]
+    last = len(branches) - 1
+
+    def run(which: Any, *arrays: Any) -> Any:
+        return branches[min(max(int(which), 0), last)](*arrays)
+
+    return Costed(run, max([b.cost for b in branches]))
+
+
+@rule("while")
+def _while(eqn: Any) -> Any:
+    p = eqn.params
+    goes_on, body = Plan(p["cond_jaxpr"]), Plan(p["body_jaxpr"])
+    first, second = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+
+    def run(*arrays: Any) -> Any:
+        asked, given, state = arrays[:first], arrays[first:second], list(arrays[second:])
+        while goes_on(*asked, *state)[0]:
+            state = body(*given, *state)
+        return state
+
+    return Costed(run, _TURNS * (_TURN + goes_on.cost + body.cost))
+
+
+@rule("scan")
+def _scan(eqn: Any) -> Any:
+    p = eqn.params
+    body, length = Plan(p["jaxpr"]), p["length"]
+    constants, carried = p["num_consts"], p["num_consts"] + p["num_carry"]
+    collected = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars[p["num_carry"] :]]
+    order = range(length - 1, -1, -1) if p["reverse"] else range(length)
+
+    def run(*arrays: Any) -> Any:
+        given, carry, rows = arrays[:constants], list(arrays[constants:carried]), arrays[carried:]
+        found = [np.empty(*one) for one in collected]
+        for i in order:
+            outs = body(*given, *carry, *[x[i] for x in rows])
+            carry = outs[: len(carry)]
+            for into, out in zip(found, outs[len(carry) :], strict=True):
+                into[i] = out
+        return [*carry, *found]
+
+    return Costed(run, length * (_TURN + body.cost))
+
+
+@rule("custom_linear_solve")
+def _custom_linear_solve(eqn: Any) -> Any:
+    lengths, solve = eqn.params["const_lengths"], Plan(eqn.params["jaxprs"].solve)
+    first = lengths.matvec + lengths.vecmat
+    last, total = first + lengths.solve, first + lengths.solve + lengths.transpose_solve
+    return Costed(lambda *arrays: solve(*arrays[first:last], *arrays[total:]), solve.cost)

@@ -1,0 +1,73 @@
+"""Conversions between dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, rule
+
+
+@rule("convert_element_type", elementwise=True)
+def _convert(eqn: Any) -> Any:
+    source, target = eqn.invars[0].aval.dtype, np.dtype(eqn.params["new_dtype"])
+    if source == target:
+        return Same()
+    if hasattr(eqn.invars[0], "val") and target.kind == "c":
+        return Constant(np.asarray(eqn.invars[0].val).astype(target))
+    if target.kind == "b":
+        zero = np.zeros((), source)
+        return lambda x: np.not_equal(x, zero)
+    if source.kind == "c" and target.kind != "c":
+        part = np.zeros((), source).real.dtype
+        convert = _to_integer(part, target) if target.kind in "iu" else (lambda x: x.astype(target, copy=False))
+        return lambda x: convert(x.real)
+    if is_floating(source) and target.kind in "iu":
+        return _to_integer(source, target)
+    return lambda x: x.astype(target)
+
+
+def _to_integer(source: np.dtype, target: np.dtype) -> Any:
+    """Conversion as XLA has it: towards zero, to the nearest integer that there is, NaN to 0. Outside the range C leaves it to the processor."""
+    info = np.iinfo(target)
+    # The smallest powers of two that are out of the range (and no less than -1, which converts to 0), as float64: exact.
+    above, below = float(info.max + 1), float(info.min) if info.min else 0.0
+
+    def convert(x: Any) -> Any:
+        if source.itemsize == 2:
+            x = x.astype(np.float32)
+        if not x.size or (x.min() >= below and x.max() < above):  # false where there is a NaN
+            return x.astype(target)
+        inside = (x > below) & (x < above)
+        found = np.where(inside, x, 0).astype(target)
+        return np.where(x >= above, np.array(info.max, target), np.where(x <= below, np.array(info.min, target), found))
+
+    return convert
+
+
+@rule("reduce_precision", elementwise=True)
+def _reduce_precision(eqn: Any) -> Any:
+    import ml_dtypes
+
+    dtype = eqn.outvars[0].aval.dtype
+    forms = {(8, 7): np.dtype(ml_dtypes.bfloat16), (5, 10): np.dtype(np.float16), (8, 23): np.dtype(np.float32), (11, 52): np.dtype(np.float64)}
+    rounded = forms.get((eqn.params["exponent_bits"], eqn.params["mantissa_bits"]))
+    if rounded is None:
+        raise Unknown("reduce_precision")
+    return Same() if rounded == dtype else lambda x: x.astype(rounded).astype(dtype)
+
+
+@rule("bitcast_convert_type")
+def _bitcast(eqn: Any) -> Any:
+    source, target = eqn.invars[0].aval.dtype, np.dtype(eqn.params["new_dtype"])
+    if "b" in (source.kind, target.kind):
+        raise Unknown("bits of booleans")
+    shape = eqn.outvars[0].aval.shape
+    if source.itemsize == target.itemsize:
+        return lambda x: x.view(target)
+    if 0 in shape:
+        return lambda x: np.empty(shape, target)
+    if source.itemsize < target.itemsize:  # the last dimension becomes one number
+        return lambda x: np.ascontiguousarray(x).view(target).reshape(shape)
+    return lambda x: np.ascontiguousarray(x)[..., None].view(target).reshape(shape)

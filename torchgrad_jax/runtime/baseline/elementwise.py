@@ -1,0 +1,363 @@
+"""Element-wise arithmetic, comparisons, logic and the functions that NumPy has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR
+from torchgrad_jax.runtime.baseline.rules import Unknown, is_floating, is_half, rule
+
+# From this size on half precision is computed on a whole array widened to float32; below, the two conversions cost more.
+_WIDENED = 256
+# From this size on a selection is made by masking bits, 0.6 ns an element. `np.where` takes 4 ns where the mask is irregular.
+_MASKED = 8192
+
+_CHEAP = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs, "floor": np.floor,
+    "ceil": np.ceil, "sqrt": np.sqrt, "square": np.square, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "is_finite": np.isfinite, "real": np.real, "imag": np.imag,
+}  # fmt: skip
+_DEAR = {
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "cbrt": np.cbrt,
+}  # fmt: skip
+
+
+def _direct(function: Callable[..., Any], dear: bool) -> Callable[[Any], Any]:
+    """The maker of a primitive that one function of NumPy carries out."""
+
+    def make(eqn: Any) -> Any:
+        dtype = eqn.outvars[0].aval.dtype
+        if eqn.params.get("out_dtype") not in (None, dtype):
+            raise Unknown("out_dtype")
+        operand = eqn.invars[0].aval.dtype
+        # ml_dtypes converts each element by itself; NumPy's own float16 is no slower than its conversion.
+        if operand.kind == "V" or (dear and is_half(operand)):
+            return _widened(function, dtype)
+        return function
+
+    return make
+
+
+def _widened(function: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any]:
+    def run(*arrays: Any) -> Any:
+        if arrays[0].size < _WIDENED:
+            return function(*arrays)
+        found = function(*[a.astype(np.float32) for a in arrays])
+        return found if found.dtype == dtype else found.astype(dtype)
+
+    return run
+
+
+for _name, _function in _CHEAP.items():
+    rule(_name, each=CHEAP, elementwise=True)(_direct(_function, False))
+for _name, _function in _DEAR.items():
+    rule(_name, each=DEAR, elementwise=True)(_direct(_function, True))
+
+
+# ---------------------------------------------------------------------- larger and smaller
+
+
+def larger(a: Any, b: Any) -> Any:
+    """`np.maximum`, for which 0.0 is larger than -0.0 on every processor."""
+    found = np.maximum(a, b)
+    if not _has_zero(found):
+        return found
+    return np.where((a == 0) & (b == 0), np.add(a, b), found)
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """`np.minimum`, for which -0.0 is smaller than 0.0 on every processor."""
+    found = np.minimum(a, b)
+    if not _has_zero(found):
+        return found
+    return np.where((a == 0) & (b == 0), np.negative(np.subtract(np.negative(a), b)), found)
+
+
+def _has_zero(x: Any) -> bool:
+    # `all` is 1.5 us slower for a small array, `count_nonzero` five times slower for a large one.
+    return not x.all() if x.size > 1024 else np.count_nonzero(x) < x.size
+
+
+def _positive_part(a: Any, b: Any) -> Any:
+    found = np.maximum(a, b)
+    return np.add(found, b, out=found) if found.ndim else found + b
+
+
+def _extreme(eqn: Any, plain: Any, exact: Any, dtype: np.dtype) -> Any:
+    """`exact` only where the operands may be zeros of both signs."""
+    if dtype.kind == "c":
+        raise Unknown("order of complex numbers")
+    if not is_floating(dtype):
+        return plain
+    literals = [v.val for v in eqn.invars if hasattr(v, "val")]
+    return plain if any([value != 0 for value in literals]) else exact
+
+
+@rule("max", elementwise=True)
+def _max(eqn: Any) -> Any:
+    dtype, second = eqn.outvars[0].aval.dtype, eqn.invars[1]
+    if is_floating(dtype) and hasattr(second, "val") and second.val == 0 and not np.signbit(second.val):
+        return _positive_part
+    return _extreme(eqn, np.maximum, larger, dtype)
+
+
+@rule("min", elementwise=True)
+def _min(eqn: Any) -> Any:
+    return _extreme(eqn, np.minimum, smaller, eqn.outvars[0].aval.dtype)
+
+
+@rule("clamp", elementwise=True)
+def _clamp(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind == "c":
+        raise Unknown("order of complex numbers")
+    bounds = [eqn.invars[0], eqn.invars[2]]
+    if is_floating(dtype) and not all([hasattr(v, "val") and v.val != 0 for v in bounds]):
+        return lambda low, x, high: smaller(larger(x, low), high)
+    return lambda low, x, high: np.minimum(np.maximum(x, low), high)
+
+
+# ---------------------------------------------------------------------- arithmetic that NumPy has otherwise
+
+
+@rule("sign", elementwise=True)
+def _sign(eqn: Any) -> Any:
+    if is_floating(eqn.outvars[0].aval.dtype):
+        return lambda x: np.copysign(np.sign(x), x)
+    return np.sign
+
+
+@rule("div", elementwise=True)
+def _div(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind in "iu":
+        return _quotient(dtype)
+    return _direct(np.true_divide, False)(eqn)
+
+
+def _quotient(dtype: np.dtype) -> Any:
+    """Division of integers as XLA has it: towards zero, and -1 (all bits set) for division by zero."""
+    one, unit = np.ones((), dtype), np.array(-1).astype(dtype)
+
+    def unsigned(a: Any, b: Any) -> Any:
+        zero = np.equal(b, 0)
+        return np.where(zero, unit, np.floor_divide(a, np.where(zero, one, b)))
+
+    def signed(a: Any, b: Any) -> Any:
+        zero = np.equal(b, 0)
+        b = np.where(zero, one, b)
+        found = np.floor_divide(a, b)
+        # Rounded down where the exact quotient is negative and no integer.
+        found = found + (np.not_equal(np.multiply(found, b), a) & ((np.less(a, 0)) != (np.less(b, 0)))).astype(dtype)
+        return np.where(zero, unit, found)
+
+    return signed if dtype.kind == "i" else unsigned
+
+
+@rule("rem", elementwise=True)
+def _rem(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind not in "iu":
+        return _direct(np.fmod, True)(eqn)
+    one = np.ones((), dtype)
+
+    def remainder(a: Any, b: Any) -> Any:
+        zero = np.equal(b, 0)
+        return np.where(zero, a, np.fmod(a, np.where(zero, one, b)))
+
+    return remainder
+
+
+@rule("pow", each=3 * DEAR, elementwise=True)
+def _pow(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind in "biu":
+        raise Unknown("pow of integers")
+    power = _direct(np.power, True)(eqn)
+    if eqn.invars[1].aval.dtype == dtype:
+        return power
+    return lambda a, b: power(a, b.astype(dtype))
+
+
+@rule("integer_pow", elementwise=True)
+def _integer_pow(eqn: Any) -> Any:
+    exponent, one = eqn.params["y"], np.ones((), eqn.outvars[0].aval.dtype)
+
+    def power(x: Any) -> Any:
+        found, base, left = None, x, abs(exponent)
+        while left:
+            if left & 1:
+                found = base if found is None else np.multiply(found, base)
+            left >>= 1
+            if left:
+                base = np.multiply(base, base)
+        return np.true_divide(one, found) if exponent < 0 else found
+
+    return power if exponent else np.ones_like
+
+
+@rule("rsqrt", elementwise=True)
+def _rsqrt(eqn: Any) -> Any:
+    one = np.ones((), eqn.outvars[0].aval.dtype)
+    return lambda x: np.true_divide(one, np.sqrt(x))
+
+
+@rule("logistic", each=DEAR, elementwise=True)
+def _logistic(eqn: Any) -> Any:
+    one = np.ones((), eqn.outvars[0].aval.dtype)
+
+    def logistic(x: Any) -> Any:
+        found = np.negative(x)
+        if not found.ndim:
+            return np.true_divide(one, np.add(np.exp(found), one))
+        np.exp(found, out=found)
+        np.add(found, one, out=found)
+        return np.true_divide(one, found, out=found)
+
+    return logistic
+
+
+@rule("round", elementwise=True)
+def _round(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if int(eqn.params["rounding_method"]) == 1:
+        return np.rint
+    half = np.array(0.5, dtype)
+
+    def away_from_zero(x: Any) -> Any:
+        whole = np.trunc(x)
+        return np.add(whole, np.copysign(np.greater_equal(np.abs(np.subtract(x, whole)), half).astype(dtype), x))
+
+    return away_from_zero
+
+
+@rule("nextafter", elementwise=True)
+def _nextafter(eqn: Any) -> Any:
+    if eqn.outvars[0].aval.dtype.kind == "f" and eqn.outvars[0].aval.dtype.itemsize > 2:
+        return np.nextafter
+    return lambda a, b: np.where(np.equal(a, b), b, np.nextafter(a, b))  # of zeros NumPy gives the first in half precision
+
+
+@rule("complex", elementwise=True)
+def _complex(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+
+    def join(real: Any, imaginary: Any) -> Any:
+        found = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtype)
+        found.real = real
+        found.imag = imaginary
+        return found
+
+    return join
+
+
+@rule("conj", elementwise=True)
+def _conj(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    return np.conjugate if eqn.invars[0].aval.dtype == dtype else lambda x: x.astype(dtype)
+
+
+# ---------------------------------------------------------------------- bits
+
+
+@rule("shift_left", "shift_right_logical", "shift_right_arithmetic", elementwise=True)
+def _shift(eqn: Any) -> Any:
+    """Shifts by as many bits as there are, or more, or by a negative count, leave zeros, or copies of the sign."""
+    dtype = eqn.outvars[0].aval.dtype
+    bits, unsigned, signed = 8 * dtype.itemsize, np.dtype(f"u{dtype.itemsize}"), np.dtype(f"i{dtype.itemsize}")
+    zero, most = np.zeros((), unsigned), np.array(bits - 1, unsigned)
+
+    def arithmetic(a: Any, count: Any) -> Any:
+        return np.right_shift(a.view(signed), np.minimum(count.view(unsigned), most).view(signed)).view(dtype)
+
+    if eqn.primitive.name == "shift_right_arithmetic":
+        return arithmetic
+    move = np.left_shift if eqn.primitive.name == "shift_left" else np.right_shift
+
+    def logical(a: Any, count: Any) -> Any:
+        count = count.view(unsigned)
+        return np.where(np.less_equal(count, most), move(a.view(unsigned), np.minimum(count, most)), zero).view(dtype)
+
+    return logical
+
+
+@rule("population_count", elementwise=True)
+def _population_count(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    return lambda x: np.bitwise_count(x.view(unsigned)).astype(dtype)
+
+
+@rule("clz", elementwise=True)
+def _leading_zeros(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    unsigned, bits = np.dtype(f"u{dtype.itemsize}"), 8 * dtype.itemsize
+
+    def count(x: Any) -> Any:
+        x, shift = x.view(unsigned), 1
+        while shift < bits:  # copies the leading one to all places after it
+            x = np.bitwise_or(x, np.right_shift(x, np.array(shift, unsigned)))
+            shift *= 2
+        return (bits - np.bitwise_count(x)).astype(dtype)
+
+    return count
+
+
+# ---------------------------------------------------------------------- selection
+
+
+@rule("select_n", each=2 * CHEAP, elementwise=True)
+def _select_n(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    if eqn.invars[0].aval.dtype == bool and len(eqn.invars) == 3:
+        return _selection(dtype)
+    if len(eqn.invars) > 30:  # np.choose takes 32
+        raise Unknown("select of many")
+
+    def choose(which: Any, *cases: Any) -> Any:
+        return np.choose(which, cases, mode="clip") if len(cases) > 1 else np.broadcast_to(cases[0], np.broadcast_shapes(which.shape, cases[0].shape))
+
+    return choose
+
+
+def _selection(dtype: np.dtype) -> Any:
+    """`np.where` with the case of False first."""
+    bits = np.dtype(f"i{dtype.itemsize}") if dtype.itemsize <= 8 else None
+
+    def select(which: Any, no: Any, yes: Any) -> Any:
+        if which.ndim == 0 and no.shape == yes.shape:
+            return yes if which else no
+        if which.size < _MASKED or bits is None:
+            return np.where(which, yes, no)
+        mask = np.negative(which.view(np.int8).astype(bits))
+        no = no.view(bits)
+        return np.bitwise_xor(np.bitwise_and(mask, np.bitwise_xor(no, yes.view(bits))), no).view(dtype)
+
+    return select
+
+
+# ---------------------------------------------------------------------- the total order of floating-point numbers
+
+
+@rule("lt_to", "le_to", elementwise=True)
+def _total_order(eqn: Any) -> Any:
+    dtype = eqn.invars[0].aval.dtype
+    compare = np.less if eqn.primitive.name == "lt_to" else np.less_equal
+    if dtype.kind == "c":
+        raise Unknown("order of complex numbers")
+    if not is_floating(dtype):
+        return compare
+    signed = np.dtype(f"i{dtype.itemsize}")
+    magnitude, zero = np.array(np.iinfo(signed).max, signed), np.zeros((), signed)
+
+    def place(x: Any) -> Any:
+        x = x.view(signed)
+        return np.where(np.less(x, zero), np.bitwise_xor(x, magnitude), x)
+
+    return lambda a, b: compare(place(a), place(b))

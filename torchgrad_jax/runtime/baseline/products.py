@@ -1,0 +1,145 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.cost import CHEAP, product
+from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
+from torchgrad_jax.runtime.baseline.shaping import places_of_padding
+
+
+def _working_dtype(eqn: Any) -> np.dtype:
+    """In which dtype a product is computed: in float32 for half precision, else in that of the result or wider."""
+    found = np.result_type(*[np.float32 if is_half(v.aval.dtype) else v.aval.dtype for v in (*eqn.invars, *eqn.outvars)])
+    return eqn.outvars[0].aval.dtype if found.kind in "biu" else found
+
+
+def _for_blas(array: Any) -> Any:
+    """A matrix, or several, that BLAS takes as they are: NumPy multiplies others element by element, or copies them."""
+    rows, columns = array.strides[-2:]
+    return array if array.itemsize in (rows, columns) else np.ascontiguousarray(array)
+
+
+# ---------------------------------------------------------------------- dot_general
+
+
+def _parts(eqn: Any) -> tuple[list[int], list[int]]:
+    """The dimensions of each operand that stay, and are not of the batch."""
+    (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
+    left, right = eqn.invars[0].aval, eqn.invars[1].aval
+    return [d for d in range(left.ndim) if d not in lc and d not in lb], [d for d in range(right.ndim) if d not in rc and d not in rb]
+
+
+def _product_cost(eqn: Any) -> float:
+    (lc, _), (lb, _) = eqn.params["dimension_numbers"]
+    left, right = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
+    lf, rf = _parts(eqn)
+    sizes = [math.prod([shape[d] for d in dims]) for shape, dims in ((left, lb), (left, lf), (left, lc), (right, rf))]
+    return product(*sizes, eqn.outvars[0].aval.dtype)
+
+
+@rule("dot_general", cost=_product_cost)
+def _dot_general(eqn: Any) -> Any:
+    (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
+    left, right, dtype = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval.dtype
+    work = _working_dtype(eqn)
+    converted = not left.dtype == right.dtype == dtype == work
+    simple = None if converted or lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc))
+    if simple is not None:
+        return simple
+    lf, rf = _parts(eqn)
+    if not converted and len(lf) == len(rf) == len(lc) == 1:
+        return _of_batches((*lb, *lf, *lc), (*rb, *rc, *rf))
+    batch, kept = [left.shape[d] for d in lb], [left.shape[d] for d in lf]
+    inner, columns = math.prod([left.shape[d] for d in lc]), [right.shape[d] for d in rf]
+    left_order, right_order = (*lb, *lf, *lc), (*rb, *rc, *rf)
+    left_shape, right_shape = (*batch, math.prod(kept), inner), (*batch, inner, math.prod(columns))
+    shape = (*batch, *kept, *columns)
+
+    def multiply(a: Any, b: Any) -> Any:
+        a, b = a.transpose(left_order).reshape(left_shape), b.transpose(right_order).reshape(right_shape)
+        if converted:
+            a, b = a.astype(work), b.astype(work)
+        found = np.matmul(_for_blas(a), _for_blas(b)).reshape(shape)
+        return found.astype(dtype) if converted and work != dtype else found
+
+    return multiply
+
+
+def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...]) -> Any:
+    """The product of two matrices or vectors of these ranks, without a batch; None if it is another."""
+    if left == right == 1 and lc:
+        return AnySizes(np.dot)
+    if left != 2 or right not in (1, 2) or len(lc) != 1:
+        return None
+    turned, other = lc == (0,), rc == (1,)
+
+    def multiply(a: Any, b: Any) -> Any:
+        return np.matmul(_for_blas(a.T if turned else a), b if right == 1 else _for_blas(b.T if other else b))
+
+    return AnySizes(multiply)
+
+
+def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...]) -> Any:
+    """The products of matrices, as many as the batch has, with the dimensions in these orders."""
+    if left_order == right_order == tuple(range(len(left_order))):
+        return AnySizes(lambda a, b: np.matmul(_for_blas(a), _for_blas(b)))
+    return AnySizes(lambda a, b: np.matmul(_for_blas(a.transpose(left_order)), _for_blas(b.transpose(right_order))))
+
+
+# ---------------------------------------------------------------------- convolution
+
+
+def _convolution_cost(eqn: Any) -> float:
+    kernel, found, numbers = eqn.invars[1].aval, eqn.outvars[0].aval, eqn.params["dimension_numbers"]
+    features, images = kernel.shape[numbers.rhs_spec[0]], found.shape[numbers.out_spec[0]]
+    inner, places = kernel.size // max(1, features), found.size // max(1, features * images)
+    groups = eqn.params["feature_group_count"] * eqn.params["batch_group_count"]
+    copied = 2 * CHEAP * images * groups * inner * places
+    return 15_000.0 + copied + product(images, features, inner, places, found.dtype)
+
+
+@rule("conv_general_dilated", cost=_convolution_cost)
+def _convolution(eqn: Any) -> Any:
+    """As a product of matrices: the columns of one are the windows of the image."""
+    p, dtype, work = eqn.params, eqn.outvars[0].aval.dtype, _working_dtype(eqn)
+    numbers, strides, dilation = p["dimension_numbers"], p["window_strides"], p["rhs_dilation"]
+    image, kernel, found = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape, eqn.outvars[0].aval.shape
+    image, kernel, found = [image[d] for d in numbers.lhs_spec], [kernel[d] for d in numbers.rhs_spec], [found[d] for d in numbers.out_spec]
+    back = tuple(np.argsort(numbers.out_spec).tolist())
+    parts = p["batch_group_count"]
+    groups, images = p["feature_group_count"] * parts, image[0] // parts
+    features, depth, window, outs = kernel[0], kernel[1], kernel[2:], found[2:]
+    padding = [(low, high, d - 1) for (low, high), d in zip(p["padding"], p["lhs_dilation"], strict=True)]
+    total = [low + high + n + max(n - 1, 0) * step for n, (low, high, step) in zip(image[2:], padding, strict=True)]
+    into, of = places_of_padding(image[2:], padding, total)
+    padded = any([numbers != (0, 0, 0) for numbers in padding])
+    view_shape = (images, groups, depth, *window, *outs)
+
+    def arranged(x: Any) -> Any:
+        x = x.transpose(numbers.lhs_spec).astype(work, copy=False)
+        if parts > 1:  # groups of images, each with features of its own: as groups of channels
+            x = x.reshape(parts, images, *x.shape[1:]).swapaxes(0, 1).reshape(images, parts * x.shape[1], *x.shape[2:])
+        if padded:
+            wide = np.zeros((*x.shape[:2], *total), work)
+            wide[(..., *into)] = x[(..., *of)]
+            x = wide
+        return x
+
+    def convolve(x: Any, w: Any) -> Any:
+        x, w = arranged(x), w.transpose(numbers.rhs_spec).astype(work, copy=False)
+        a, b, *rest = x.strides
+        moves = [s * d for s, d in zip(rest, dilation, strict=True)], [s * d for s, d in zip(rest, strides, strict=True)]
+        windows = np.lib.stride_tricks.as_strided(x, view_shape, (a, b * depth, b, *moves[0], *moves[1]), writeable=False)
+        columns = windows.reshape(images, groups, depth * math.prod(window), math.prod(outs))
+        product = np.matmul(w.reshape(groups, features // groups, -1), columns)
+        return product.reshape(images, features, *outs).transpose(back).astype(dtype, copy=False)
+
+    if 0 in found or 0 in kernel or 0 in image:
+        shape = tuple(eqn.outvars[0].aval.shape)
+        return lambda x, w: np.zeros(shape, dtype)
+    return convolve

@@ -1,0 +1,48 @@
+"""A program as one XLA executable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.runtime.device import device, placed
+from torchgrad_jax.runtime.operation import rounding_options
+from torchgrad_jax.runtime.structure import operands, store
+from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
+
+
+def jitted(function: Callable[..., Any], where: device, half: bool, donate: tuple[int, ...], options: dict[str, Any]) -> Callable[..., Any]:
+    """A program's function under `jax.jit`: on its device, with XLA's options; half: whether half precision is to round after each operation."""
+    import jax
+
+    chosen = {**options, **(rounding_options(where) if half else {})}
+    return jax.jit(function, donate_argnums=donate, compiler_options=chosen or None, **placed(where))
+
+
+def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
+    """The program as a JAX function: of its arrays of numbers, of the `kinds`, and its inputs, to its outputs and the first failed check."""
+    transposed = transposed_slots(calls)
+
+    def program_of_operations(*arguments: Any) -> list[Any]:
+        numbers = dict(zip(kinds, arguments, strict=False))
+        env: dict[int, Any] = {-1 - index: a for index, a in zip(inputs, arguments[len(kinds) :], strict=True)}
+        flags: list[Any] = []
+        read = dict(env) if transposed else env  # what element-wise operations read
+        for call in calls:
+            known = read if transposed and getattr(call.signature.bop, "pointwise", False) else env
+            store(env, call, call.signature.function(*operands(known, numbers, call)), flags)
+            if transposed:
+                read |= {slot: in_memory(env[slot]) if slot in transposed else env[slot] for slot in range(call.slot, call.end)}
+        outs = [env[slot] for slot in outputs]
+        return [*outs, _first_failure(flags)] if flags else outs
+
+    return program_of_operations
+
+
+def _first_failure(flags: list[Any]) -> Any:
+    import jax.numpy as jnp
+
+    code = jnp.zeros(2, jnp.int64)
+    for i in reversed(range(len(flags))):
+        code = jnp.where(flags[i][0] != 0, jnp.stack([jnp.int64(i + 1), flags[i][1]]), code)
+    return code

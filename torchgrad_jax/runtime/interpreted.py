@@ -1,0 +1,110 @@
+"""A program run without compiling it whole: each operation by NumPy where the baseline tier has a plan for it, else by its own compiled function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline import Merged, Part
+from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.structure import last_uses, operands, store
+
+# Up to this many bytes of results, running a program operation by operation does not work out when each can be dropped.
+KEEP_BYTES = 1 << 19
+
+
+class Interpreted:
+    """A program's calls with their plans (None: run by XLA), ready to be run."""
+
+    __slots__ = ("calls", "plans", "inputs", "outputs", "_runs", "_dying", "_merged", "_numbers", "_checks")
+
+    def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
+        self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
+        self._runs = 0
+        self._dying: Any = None
+        self._merged: Merged | None = None
+
+    def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
+        """The outputs, and the outcome of the checks if there are any. `arrays`: the inputs', emptied, so that each can be dropped in time."""
+        self._runs += 1
+        if not any(self.plans):
+            return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
+        with np.errstate(all="ignore"):
+            if self._runs == 1:
+                return self._one_by_one(numbers, arrays, np.asarray, _own)
+            if self._merged is None:
+                self._merge()
+            return self._at_once(numbers, arrays)
+
+    def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
+        if self._dying is None:
+            big = sum([a.nbytes for c in self.calls for a in c.signature.avals]) > KEEP_BYTES
+            self._dying = last_uses(self.calls, self.outputs) if big else [()] * len(self.calls)
+        env = {-1 - index: read(array) for index, array in zip(self.inputs, arrays, strict=True)}
+        arrays.clear()
+        flags: list[Any] = []
+        for call, plan, dead in zip(self.calls, self.plans, self._dying, strict=True):
+            given = operands(env, numbers, call)
+            outs = [read(o) for o in alone(call.signature, given)] if plan is None else plan(*given)
+            store(env, call, outs, flags)
+            if dead:
+                given = outs = None
+                for slot in dead:
+                    env.pop(slot, None)
+        results = [own(env[slot]) for slot in self.outputs]
+        return [*results, _first_failure(flags)] if flags else results
+
+    def _merge(self) -> None:
+        """Make one list of calls of it. Slots are named as in the program, numbers by their kind and place."""
+        parts, checks, numbers = [], [], []
+        for i, (call, plan) in enumerate(zip(self.calls, self.plans, strict=True)):
+            names = iter(call.numbers)
+            read = [a if type(a) is int else next(names) for a in call.args]
+            made: list[Any] = list(range(call.slot, call.end))
+            if call.signature.check is not None:
+                checks.append(("check", i))
+                made.append(checks[-1])
+            numbers += call.numbers
+            parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
+        self._numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
+        self._merged = Merged(parts, [*[-1 - index for index in self.inputs], *self._numbers], [*self.outputs, *checks])
+
+    def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
+        assert self._merged is not None
+        given = [np.asarray(a) for a in arrays]
+        arrays.clear()
+        given += [numbers[kind][place] for kind, place in self._numbers]
+        found = self._merged(given)
+        results = [_own(a) for a in found[: len(self.outputs)]]
+        return [*results, _first_failure(found[len(self.outputs) :])] if self._checks else results
+
+
+def _by_xla(sig: Any) -> Any:
+    return lambda *given: [np.asarray(o) for o in alone(sig, given)]
+
+
+def alone(sig: Any, given: Any) -> Any:
+    """One operation by its own compiled function."""
+    if not sig.warm:
+        sig.warm = True
+        counters.compiled_ops += 1
+    return sig.alone(*given)
+
+
+def _own(array: Any) -> np.ndarray:
+    """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
+    array = np.asarray(array)
+    base = array.base
+    if not array.flags.c_contiguous or (isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
+        array = np.array(array, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def _first_failure(flags: list[Any]) -> np.ndarray:
+    for i, flag in enumerate(flags):
+        bad, offender = np.asarray(flag)
+        if bad:
+            return np.array([i + 1, offender])
+    return np.zeros(2, np.int64)

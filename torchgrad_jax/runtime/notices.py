@@ -1,0 +1,85 @@
+"""What a terminal is told of waiting: a compilation that takes long, and a loop that compiles or interprets something new at every turn.
+
+Lines on standard error, where that is a terminal; `TORCHGRAD_JAX_NOTICES=off` silences them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# Seconds until a compilation is worth a line.
+LONG = 2.0
+# So many new programs of so many operations, one after the other, that begin alike are a loop whose structure changes.
+IN_A_ROW, OPERATIONS = 50, 20
+
+
+def _told() -> bool:
+    return os.environ.get("TORCHGRAD_JAX_NOTICES", "on") != "off" and sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def compiling(operations: int) -> Iterator[None]:
+    """Say on a terminal that this many operations are being compiled, if that takes long."""
+    if not _told():
+        yield
+        return
+    timer = threading.Timer(LONG, lambda: print(f"torchgrad_jax: compiling {operations:,} operations ...", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Changing:
+    """Watches the programs of one thread for a loop whose structure changes at every turn, and says once what differs."""
+
+    __slots__ = ("_last", "_count", "_said")
+
+    def __init__(self) -> None:
+        self._last: Any = None
+        self._count, self._said = 0, False
+
+    def met(self, calls: list[Any]) -> None:
+        """A program was met for the first time."""
+        last, self._last = self._last, calls
+        if self._said or len(calls) < OPERATIONS:
+            return
+        alike = last is not None and len(last) >= OPERATIONS and last[0].signature.bop is calls[0].signature.bop
+        self._count = self._count + 1 if alike else 0
+        if self._count >= IN_A_ROW and last is not None:
+            self._said = True
+            if _told():
+                print(f"torchgrad_jax: the last {IN_A_ROW} turns of a loop were each a new program: {difference(last, calls)}. "
+                      "Sizes and structure that repeat are compiled once.", file=sys.stderr, flush=True)  # fmt: skip
+
+    def repeated(self) -> None:
+        """A program was met again."""
+        self._count = 0
+
+
+def difference(old: list[Any], new: list[Any]) -> str:
+    """Where two programs first differ, in words."""
+    for i, (a, b) in enumerate(zip(old, new, strict=False)):
+        if a.signature is not b.signature:
+            was, now = a.signature, b.signature
+            if was.bop.name != now.bop.name:
+                return f"operation {i} was {was.bop.name} and is now {now.bop.name}"
+            if was.specs != now.specs:
+                return f"the operands of {now.bop.name} (operation {i}) were {_shown(was.specs)} and are now {_shown(now.specs)}"
+            return f"the arguments of {now.bop.name} (operation {i}) differ"
+        if a.args != b.args:
+            return f"{b.signature.bop.name} (operation {i}) has other operands"
+    if len(old) != len(new):
+        return f"it had {len(old)} operations and now has {len(new)}"
+    return "other results are held"
+
+
+def _shown(specs: Any) -> str:
+    return ", ".join([s.__name__ if isinstance(s, type) else f"{s.dtype}{list(s.shape)}" for s in specs])
