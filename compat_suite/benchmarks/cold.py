@@ -182,7 +182,8 @@ def tabulate(found: dict[tuple[str, str], list[Run]], backends: list[str]) -> tu
         if name in LOOPS:
             steps += [[name, what, *cells[what], verdict] for what in (*(w for w in measured if w not in (WHOLE, ITSELF)), WHOLE)]
         else:
-            programs.append([name, *cells[WHOLE], *cells[ITSELF], verdict])
+            itself = ["-"] * len(cells[ITSELF]) if name == IMPORTS else cells[ITSELF]
+            programs.append([name, *cells[WHOLE], *itself, verdict])
     header = [*(LABELS[b] for b in backends), "ratio"]
     text = f"The shortest time / the median of the rounds; ratio: {LABELS[OURS]} / {LABELS[REFERENCE]}.\n\n"
     if len(programs) > 1 or not steps:

@@ -225,6 +225,8 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
 
     def numpy_form(specs: Sequence[ArgSpec]) -> Any:
         alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
+        if several:  # they were not converted to a common dtype
+            alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
         return numpy_forms.applied(form, on_operands) if all(alike) else None
 
     return numpy_form

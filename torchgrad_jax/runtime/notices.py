@@ -19,7 +19,11 @@ IN_A_ROW, OPERATIONS = 50, 20
 
 
 def _told() -> bool:
-    return os.environ.get("TORCHGRAD_JAX_NOTICES", "on") != "off" and sys.stderr is not None and sys.stderr.isatty()
+    return os.environ.get("TORCHGRAD_JAX_NOTICES", "on") != "off" and _is_terminal()
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 # One step, whatever it does.
 STEP = 1500.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
-CHEAP, DEAR, SPECIAL = 0.6, 8.0, 60.0
+CHEAP, DEAR, SPECIAL = 0.4, 4.0, 60.0
 # A multiply-add of a matrix product, and what the product takes besides.
 MULTIPLY_ADD, PRODUCT = 0.12, 1500.0
 # An element moved by an index array, one sorted (times the logarithm of how many), one combined by a ufunc's `at`.
@@ -23,16 +23,20 @@ LAPACK, FACTOR = 12_000.0, 0.5
 # What a view takes besides its step: nothing.
 VIEW = 0.0
 
-_HALF, _COMPLEX = 8.0, 3.0
+# What widening an element of half precision and rounding it takes: NumPy converts float16 bit by bit.
+_FLOAT16, _BFLOAT16 = 6.0, 1.0
 
 
 def weight(dtype: np.dtype) -> float:
     """How much more an element of `dtype` takes than one of float32."""
     if dtype.kind == "c":
-        return _COMPLEX * dtype.itemsize / 8
-    if dtype.itemsize == 2 and dtype.kind not in "iu":
-        return _HALF
+        return 3.0 * dtype.itemsize / 8
     return dtype.itemsize / 4 if dtype.itemsize > 4 else 1.0
+
+
+def conversion(dtype: np.dtype) -> float:
+    """What an element takes besides, if it is of half precision."""
+    return _BFLOAT16 if dtype.kind == "V" else _FLOAT16 if dtype.kind == "f" and dtype.itemsize == 2 else 0.0
 
 
 def elements(eqn: Any) -> int:
@@ -43,7 +47,8 @@ def elements(eqn: Any) -> int:
 def per_element(each: float, eqn: Any) -> float:
     """The cost of a primitive that takes `each` nanoseconds for an element of float32."""
     operands = eqn.invars or eqn.outvars
-    return each * elements(eqn) * weight(operands[-1].aval.dtype)
+    dtype = operands[-1].aval.dtype
+    return elements(eqn) * (each * weight(dtype) + conversion(dtype))
 
 
 def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) -> float:

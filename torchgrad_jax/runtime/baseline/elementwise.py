@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from torchgrad_jax.runtime.baseline.rules import Unknown, is_floating, is_half, 
 _WIDENED = 256
 # From this size on a selection is made by masking bits, 0.6 ns an element. `np.where` takes 4 ns where the mask is irregular.
 _MASKED = 8192
+# From this size on a scalar is made an array for the larger or smaller of both.
+_SPREAD = 8192
 
 _CHEAP = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs, "floor": np.floor,
@@ -63,9 +66,18 @@ for _name, _function in _DEAR.items():
 # ---------------------------------------------------------------------- larger and smaller
 
 
+def _alongside(ufunc: Any, a: Any, b: Any) -> Any:
+    """`np.maximum` or `np.minimum`. With a scalar they take 1.1 ns an element, with an array 0.3, and filling one takes 0.15."""
+    if a.size >= _SPREAD and not b.ndim:
+        b = np.full(a.shape, b)
+    elif b.size >= _SPREAD and not a.ndim:
+        a = np.full(b.shape, a)
+    return ufunc(a, b)
+
+
 def larger(a: Any, b: Any) -> Any:
     """`np.maximum`, for which 0.0 is larger than -0.0 on every processor."""
-    found = np.maximum(a, b)
+    found = _alongside(np.maximum, a, b)
     if not _has_zero(found):
         return found
     return np.where((a == 0) & (b == 0), np.add(a, b), found)
@@ -73,7 +85,7 @@ def larger(a: Any, b: Any) -> Any:
 
 def smaller(a: Any, b: Any) -> Any:
     """`np.minimum`, for which -0.0 is smaller than 0.0 on every processor."""
-    found = np.minimum(a, b)
+    found = _alongside(np.minimum, a, b)
     if not _has_zero(found):
         return found
     return np.where((a == 0) & (b == 0), np.negative(np.subtract(np.negative(a), b)), found)
@@ -85,7 +97,7 @@ def _has_zero(x: Any) -> bool:
 
 
 def _positive_part(a: Any, b: Any) -> Any:
-    found = np.maximum(a, b)
+    found = _alongside(np.maximum, a, b)
     return np.add(found, b, out=found) if found.ndim else found + b
 
 
@@ -96,7 +108,7 @@ def _extreme(eqn: Any, plain: Any, exact: Any, dtype: np.dtype) -> Any:
     if not is_floating(dtype):
         return plain
     literals = [v.val for v in eqn.invars if hasattr(v, "val")]
-    return plain if any([value != 0 for value in literals]) else exact
+    return partial(_alongside, plain) if any([value != 0 for value in literals]) else exact
 
 
 @rule("max", elementwise=True)
@@ -120,7 +132,7 @@ def _clamp(eqn: Any) -> Any:
     bounds = [eqn.invars[0], eqn.invars[2]]
     if is_floating(dtype) and not all([hasattr(v, "val") and v.val != 0 for v in bounds]):
         return lambda low, x, high: smaller(larger(x, low), high)
-    return lambda low, x, high: np.minimum(np.maximum(x, low), high)
+    return lambda low, x, high: _alongside(np.minimum, _alongside(np.maximum, x, low), high)
 
 
 # ---------------------------------------------------------------------- arithmetic that NumPy has otherwise
@@ -335,9 +347,13 @@ def _selection(dtype: np.dtype) -> Any:
             return yes if which else no
         if which.size < _MASKED or bits is None:
             return np.where(which, yes, no)
-        mask = np.negative(which.view(np.int8).astype(bits))
-        no = no.view(bits)
-        return np.bitwise_xor(np.bitwise_and(mask, np.bitwise_xor(no, yes.view(bits))), no).view(dtype)
+        mask, no = which.view(np.int8).astype(bits), no.view(bits)
+        differing = np.bitwise_xor(no, yes.view(bits))
+        np.negative(mask, out=mask)
+        if differing.shape not in (mask.shape, ()):
+            return np.bitwise_xor(np.bitwise_and(mask, differing), no).view(dtype)
+        np.bitwise_and(mask, differing, out=mask)
+        return np.bitwise_xor(mask, no, out=mask).view(dtype)
 
     return select
 

@@ -52,8 +52,8 @@ class _Windows:
             if start.dtype.kind == "u" and start.dtype.itemsize == 8:
                 start = np.minimum(start, np.uint64(np.iinfo(np.int64).max))
             start = start.astype(np.int64, copy=False)
-            bad = (start < 0) | (start > most)
-            if bad.any():
+            bad = start.view(np.uint64) > most  # negative ones are large then
+            if np.count_nonzero(bad):
                 outside = bad if outside is None else outside | bad
                 start = np.minimum(np.maximum(start, 0), most)
             found = start if k == 0 and step == 1 else found + start * step
@@ -61,7 +61,8 @@ class _Windows:
             line = [1] * (starts.ndim - 1)
             line[i] = starts.shape[i]
             found = found + step * np.arange(starts.shape[i]).reshape(line)
-        found = np.broadcast_to(found, starts.shape[:-1])
+        if found.shape != starts.shape[:-1]:
+            found = np.broadcast_to(found, starts.shape[:-1])
         if self.offsets.ndim:
             found = found[(..., *(None,) * self.offsets.ndim)] + self.offsets
         return found, None if outside is None else ~outside

@@ -73,7 +73,10 @@ def _same_params(a: dict[str, Any], b: dict[str, Any]) -> bool:
         if name in _IRRELEVANT:
             continue
         x, y = a.get(name), b.get(name)
-        if name in _SHAPES:
+        if x is None or y is None:
+            if x is not y:
+                return False
+        elif name in _SHAPES:
             if len(x) != len(y):
                 return False
         elif hasattr(x, "eqns") or hasattr(getattr(x, "jaxpr", None), "eqns"):

@@ -95,6 +95,10 @@ def _qr(eqn: Any) -> Any:
 # ---------------------------------------------------------------------- by scipy, matrix by matrix
 
 
+def _routine(module: Any, name: str, dtype: np.dtype) -> Any:
+    return getattr(module, "sdcz"["fdFD".index(dtype.char)] + name)
+
+
 def _each(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]], rank: int) -> Callable[..., list[Any]]:
     """`solve` for each of a batch. rank: the operands' without the batch."""
 
@@ -117,7 +121,7 @@ def _triangular_solve(eqn: Any) -> Any:
         raise Unknown("triangular_solve")
     if 0 in shape or 0 in eqn.invars[0].aval.shape:
         return lambda a, b: b
-    trsm = getattr(blas, f"{dtype.char.lower() if dtype.kind == 'f' else _COMPLEX[dtype.char]}trsm")
+    trsm = _routine(blas, "trsm", dtype)
     conjugated = p["conjugate_a"] and not p["transpose_a"]
     form = (2 if p["conjugate_a"] else 1) if p["transpose_a"] else 0
     options = {"side": int(not p["left_side"]), "lower": int(p["lower"]), "trans_a": form, "diag": int(p["unit_diagonal"])}
@@ -131,12 +135,12 @@ def _triangular_solve(eqn: Any) -> Any:
 
 @rule("lu", cost=partial(lapack, work=0.7))
 def _lu(eqn: Any) -> Any:
-    from scipy.linalg import get_lapack_funcs
+    from scipy.linalg import lapack as routines
 
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
         raise Unknown("nothing to factorize")
-    getrf = get_lapack_funcs("getrf", dtype=dtype)
+    getrf = _routine(routines, "getrf", dtype)
 
     def solve(a: Any) -> list[Any]:
         found, pivots, _ = getrf(a)
@@ -162,23 +166,23 @@ def _lu_pivots_to_permutation(eqn: Any) -> Any:
 
 @rule("geqrf", cost=partial(lapack, work=1.5))
 def _geqrf(eqn: Any) -> Any:
-    from scipy.linalg import get_lapack_funcs
+    from scipy.linalg import lapack as routines
 
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
         raise Unknown("nothing to factorize")
-    geqrf = get_lapack_funcs("geqrf", dtype=dtype)
+    geqrf = _routine(routines, "geqrf", dtype)
     return _each(lambda a: geqrf(a)[:2], _avals(eqn), 2)
 
 
 @rule("householder_product", cost=partial(lapack, work=1.5))
 def _householder_product(eqn: Any) -> Any:
-    from scipy.linalg import get_lapack_funcs
+    from scipy.linalg import lapack as routines
 
     shape, dtype = _avals(eqn)[0]
     if 0 in (*shape[-2:], eqn.invars[1].aval.shape[-1]):
         raise Unknown("nothing to multiply")
-    orgqr = get_lapack_funcs("ungqr" if dtype.kind == "c" else "orgqr", dtype=dtype)
+    orgqr = _routine(routines, "ungqr" if dtype.kind == "c" else "orgqr", dtype)
 
     def run(a: Any, taus: Any) -> Any:
         found = np.empty(shape, dtype)

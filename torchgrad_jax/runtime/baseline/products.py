@@ -38,8 +38,8 @@ def _product_cost(eqn: Any) -> float:
     (lc, _), (lb, _) = eqn.params["dimension_numbers"]
     left, right = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
     lf, rf = _parts(eqn)
-    sizes = [math.prod([shape[d] for d in dims]) for shape, dims in ((left, lb), (left, lf), (left, lc), (right, rf))]
-    return product(*sizes, eqn.outvars[0].aval.dtype)
+    batch, rows, inner, columns = [math.prod([shape[d] for d in dims]) for shape, dims in ((left, lb), (left, lf), (left, lc), (right, rf))]
+    return product(batch, rows, inner, columns, eqn.outvars[0].aval.dtype)
 
 
 @rule("dot_general", cost=_product_cost)

@@ -55,7 +55,7 @@ def _extreme(eqn: Any) -> Any:
     reduce = (np.maximum if largest else np.minimum).reduce
     if not eqn.invars[0].aval.size:
         start = neutral(dtype, largest)
-        return AnySizes(lambda x: reduce(x, axes, None, None, False, start))
+        return AnySizes(lambda x: reduce(x, axes, initial=start))
     if not is_floating(dtype):
         return AnySizes(lambda x: reduce(x, axes))
     return AnySizes(_with_signs(lambda x: reduce(x, axes), lambda x: np.logical_or.reduce(x, axes), largest))

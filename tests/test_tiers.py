@@ -1,0 +1,251 @@
+"""What is interpreted, what is compiled and when: by estimated cost, the same way in every run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
+from torchgrad_jax.runtime.recorder import recorder
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    with execution_mode("fused"), baseline_tier(True):
+        yield
+
+
+def delta(call):
+    before = counters.snapshot()
+    call()
+    return {name: value - before[name] for name, value in counters.snapshot().items()}
+
+
+def chain(x, length):
+    for _ in range(length):
+        x = x * 0.5 + 0.25
+    return x.sum().item()
+
+
+def test_what_is_new_is_interpreted():
+    spent = delta(lambda: chain(tj.ones(3, 5), 7))
+    assert spent["interpreted"] == 1 and spent["compiled"] == spent["compiled_ops"] == 0
+
+
+def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compiled(monkeypatch):
+    x = tj.ones(4, 6)
+    monkeypatch.setattr(tiers, "COMPILE", 0.0)
+    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 1000.0)
+    monkeypatch.setattr(tiers, "CALL", 0.0)
+    spent = delta(lambda: [chain(x, 8) for _ in range(20)])
+    assert spent["compiled"] == 1 and spent["ran"] >= 15 and spent["interpreted"] >= 1
+
+
+def test_a_few_operations_on_small_arrays_are_never_compiled():
+    x = tj.ones(4)
+    spent = delta(lambda: [chain(x, 2) for _ in range(2000)])
+    assert spent["compiled"] == 0 and spent["interpreted"] == 2000
+
+
+def test_an_operation_that_would_take_long_is_xlas_from_the_first_time_on(monkeypatch):
+    monkeypatch.setattr(tiers, "MOST", 1e4)
+    x = tj.ones(300, 301)
+    spent = delta(lambda: (x * 2).sum().item())
+    assert spent["compiled_ops"] + spent["compiled"] > 0
+
+
+def test_one_operation_without_a_rule_does_not_send_the_others_to_the_compiler():
+    a = tj.tensor([[2.0, 1.0], [0.5, 3.0]])
+    spent = delta(lambda: (tj.linalg.eigvals(a * 2 + 1).abs().sum() * 3 - 1).item())
+    assert spent["interpreted"] == 1 and spent["compiled"] == 0 and spent["compiled_ops"] <= 1
+
+
+def test_tiers_agree():
+    def work():
+        w = tj.tensor(np.linspace(-1, 1, 12).reshape(4, 3), requires_grad=True)
+        x = tj.tensor(np.linspace(0, 2, 8).reshape(2, 4))
+        loss = (tj.softmax((x @ w).tanh(), 1).log() ** 2).mean()
+        loss.backward()
+        return np.concatenate([[loss.item()], w.grad.numpy().ravel()])
+
+    interpreted = work()
+    with baseline_tier(False):
+        compiled = work()
+    with execution_mode("eager"):
+        eager = work()
+    np.testing.assert_allclose(interpreted, compiled, rtol=1e-12)
+    np.testing.assert_allclose(interpreted, eager, rtol=1e-12)
+
+
+def test_eager_and_the_switch_run_everything_by_xla():
+    with execution_mode("eager"):
+        assert delta(lambda: chain(tj.ones(2, 9), 3))["interpreted"] == 0
+    with baseline_tier(False):
+        assert delta(lambda: chain(tj.ones(2, 10), 3))["interpreted"] == 0
+
+
+@pytest.mark.parametrize("variable", ["TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_EXECUTION"])
+def test_the_environment_chooses_xla(variable):
+    code = """
+        import torchgrad_jax as tj
+        from torchgrad_jax.runtime import counters
+        (tj.ones(3) * 2).sum().item()
+        assert not counters.interpreted
+    """
+    value = {"TORCHGRAD_JAX_BASELINE": "off", "TORCHGRAD_JAX_EXECUTION": "eager"}[variable]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), variable: value}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, env=environment)
+
+
+def test_results_of_the_interpreter_cannot_be_written_to_and_own_their_memory():
+    x = tj.arange(6.0).reshape(2, 3)
+    y = (x + 1)[0]
+    array = y._concrete()
+    assert isinstance(array, np.ndarray) and not array.flags.writeable and array.flags.c_contiguous
+    shown = y.numpy()
+    shown[0] = 100.0
+    assert y.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_what_was_interpreted_goes_on_in_a_compiled_program_and_back(monkeypatch):
+    x = tj.arange(40.0).reshape(8, 5) / 8
+    first = x * 3
+    first.tolist()
+    with baseline_tier(False):
+        second = first + 1
+        assert second.sum().item() == pytest.approx(332.5)
+    assert (second - first).tolist() == [[1.0] * 5] * 8
+
+
+# ---------------------------------------------------------------------- the same bits
+
+
+def test_inside_gradcheck_nothing_that_can_be_interpreted_runs_compiled(monkeypatch):
+    monkeypatch.setattr(tiers, "COMPILE", 0.0)
+    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 0.0)
+    monkeypatch.setattr(tiers, "CALL", 0.0)
+    x = tj.linspace(0.1, 0.9, 5, dtype=tj.float64, requires_grad=True)
+    spent = delta(lambda: tj.autograd.gradcheck(lambda t: (t.exp() * t).cumsum(0), (x,)))
+    assert spent["ran"] == 0 and spent["interpreted"] > 10
+
+
+def test_deterministic_algorithms_keep_a_program_in_its_tier(monkeypatch):
+    monkeypatch.setattr(tiers, "COMPILE", 1e5)
+    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 0.0)
+    monkeypatch.setattr(tiers, "CALL", 0.0)
+    x = tj.ones(3, 11)
+    tj.use_deterministic_algorithms(True)
+    try:
+        assert tj.are_deterministic_algorithms_enabled()
+        spent = delta(lambda: [chain(x, 9) for _ in range(30)])
+    finally:
+        tj.use_deterministic_algorithms(False)
+    assert spent["compiled"] == 0
+    assert delta(lambda: [chain(x, 9) for _ in range(30)])["compiled"] == 1
+
+
+LOOP = """
+import torchgrad_jax as torch
+torch.manual_seed(0)
+w = [torch.randn(24, 24).mul_(0.2).requires_grad_() for _ in range(6)]
+x = torch.randn(16, 24)
+for step in range(140):
+    h = x
+    for v in w[: 2 + step % 5]:
+        h = torch.tanh(h @ v) + 0.1 * torch.exp(-h * h)
+    loss = (h ** 2).mean()
+    loss.backward()
+    with torch.no_grad():
+        for v in w[: 2 + step % 5]:
+            v -= 0.5 * v.grad
+            v.grad = None
+    if step % 7 == 0:
+        print(loss.item().hex())
+"""
+
+
+@pytest.mark.slow
+def test_a_script_gives_the_same_bits_in_every_process():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run():
+        return subprocess.run([sys.executable, "-c", LOOP], check=True, env=environment, capture_output=True, text=True).stdout
+
+    first = run()
+    assert first.count("\n") == 20
+    # One under load: nothing may depend on how long something takes.
+    others = [subprocess.Popen([sys.executable, "-c", LOOP], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [p.communicate()[0] for p in others] == [first] * 3
+
+
+def test_deterministic_debug_modes():
+    try:
+        for name, number in (("warn", 1), ("error", 2), ("default", 0)):
+            tj.set_deterministic_debug_mode(name)
+            assert tj.get_deterministic_debug_mode() == number
+            assert tj.are_deterministic_algorithms_enabled() == (number > 0)
+            assert tj.is_deterministic_algorithms_warn_only_enabled() == (number == 1)
+        with pytest.raises(RuntimeError, match="expected one of `default`"):
+            tj.set_deterministic_debug_mode("loud")
+        with pytest.raises(RuntimeError, match="expected 0, 1, or 2"):
+            tj.set_deterministic_debug_mode(3)
+        with pytest.raises(TypeError, match="must be str or int"):
+            tj.set_deterministic_debug_mode(None)
+        with pytest.raises(TypeError, match="'mode'.*must be bool, not int"):
+            tj.use_deterministic_algorithms(1)
+    finally:
+        tj.use_deterministic_algorithms(False)
+
+
+# ---------------------------------------------------------------------- what a terminal is told
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    monkeypatch.setattr(notices, "_is_terminal", lambda: True)
+    monkeypatch.setattr(notices, "LONG", 0.0)
+    return lambda: capsys.readouterr().err
+
+
+def test_a_long_compilation_is_told(terminal, monkeypatch):
+    def compile_something():
+        with baseline_tier(False):
+            for _ in range(2):
+                chain(tj.ones(2, 13 + len(seen)), 20)
+        seen.append(terminal())
+
+    seen = []
+    compile_something()
+    assert "torchgrad_jax: compiling 42 operations ...\n" in seen[0]
+    monkeypatch.setenv("TORCHGRAD_JAX_NOTICES", "off")
+    compile_something()
+    assert not seen[1]
+
+
+def test_a_loop_whose_structure_changes_is_told_once(terminal, monkeypatch):
+    monkeypatch.setattr(recorder(), "changing", notices.Changing())
+    for length in range(20, 20 + 3 * notices.IN_A_ROW):
+        chain(tj.ones(3), length)
+    told = terminal()
+    assert told.count("turns of a loop were each a new program") == 1
+    assert "is now" in told or "operations" in told
+
+
+def test_what_differs_between_two_programs():
+    def calls(f):
+        f().tolist()
+        return list(recorder().last_step.programs.values())[0].calls
+
+    a, b = tj.tensor([1.0] * 2), tj.tensor([1.0] * 3)
+    first = calls(lambda: (a * 2).exp())
+    assert notices.difference(first, calls(lambda: (a * 2).sin())) == "operation 1 was exp and is now sin"
+    assert notices.difference(first, calls(lambda: (b * 2).exp())) == (
+        "the operands of mul (operation 0) were float32[2], int and are now float32[3], int"
+    )
+    assert "2 operations and now has 3" in notices.difference(first, calls(lambda: (a * 2).exp().neg()))
