@@ -76,6 +76,14 @@ def test_functions_of_one_number_within_some_units(dtype, names):
     agree(lambda x: [getattr(lax, name)(x) for name in names], x, units=units, least=least)
 
 
+def test_many_special_numbers_are_what_few_are():
+    x = np.resize(np.concatenate([edges(np.float64), values(np.float64, 300)]), 10_000)
+    function = lambda x: [lax.erf(x), lax.erfc(x), lax.lgamma(x)]  # noqa: E731
+    agree(function, x, units=256, least=1.0)
+    for many, few in zip(both(function, x)[0], both(function, x[:316])[0], strict=True):
+        np.testing.assert_allclose(many[:316], few, rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_functions_of_several_numbers_within_some_units(dtype):
     agree(lambda a, b: [lax.pow(a, b), lax.atan2(a, b)], *pairs(dtype), units=16)

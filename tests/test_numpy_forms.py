@@ -74,7 +74,8 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "repeat": [(S(3, 1), (2, 4)), (S(3), (2, 1, 2)), (S(), (3,)), (S(2, 3), (0, 1)), (S(), ())],
     "tril": _TRIANGLE, "triu": _TRIANGLE, "narrow_copy": [(S(3, 6), 1, 2, 3), (S(4), 0, 4, 0), (S(0, 3), 1, 0, 2)],
     "diag_embed": [(S(3, 4), 0, 1, 2), (S(3), 2, 0, 1), (S(2, 3), -1, 2, 0), (S(0), 1, 0, 1), (S(0, 2), 0, 1, 2)],
-    "_to_copy": [(S(3, 4), torch.float64), (S(), torch.float16), (S(0, 2), torch.complex64)], "copy": [(S(3, 4), S(4)), (S(3, 4), S(3, 4)), (S(), S()), (S(0, 4), S(4)), (S(2, 3), S())],
+    "_to_copy": [(S(3, 4), torch.float64), (S(), torch.float16), (S(0, 2), torch.complex64)],
+    "copy": [(S(3, 4), S(4)), (S(3, 4), S(3, 4)), (S(), S()), (S(0, 4), S(4)), (S(2, 3), S())],
     "fill": [(S(3, 4), 2), (S(3, 4), 1.75), (S(3, 4), True), (S(3, 4), S()), (S(), 3), (S(0, 2), 1.5), (S(2), -7)],
     "constant_pad_nd": [
         (S(3, 4), (1, 2), 1.5), (S(3, 4), (1, -1, -2, 3), 0), (S(2, 3), (5, -4), 2), (S(3), (-4, 2), 1), (S(0, 2), (1, 1, 1, 0), True),
@@ -191,7 +192,7 @@ LAYOUTS = ("writable", "contiguous", "fortran", "reversed", "apart", "scalars")
 def _bits(x: np.ndarray, signs: bool) -> bytes:
     """The bits; of what is not a number, that it is not. Without the signs of zeros, if not asked for."""
     if x.dtype.kind == "c":
-        return _bits(x.real, signs) + _bits(x.imag, signs)
+        return _bits(np.real(x), signs) + _bits(np.imag(x), signs)
     if x.dtype.kind in "fV":
         x = np.where(np.isnan(x), np.array(np.nan, x.dtype), x if signs else x + np.zeros((), x.dtype))
     return x.tobytes()

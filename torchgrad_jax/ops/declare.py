@@ -23,7 +23,7 @@ from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
-from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.runtime.value import Aval, aval_of
 
 NUMBERS = (float, int, bool, complex)
 
@@ -215,13 +215,13 @@ class BoundOperator:
         form = self.operator.numpy
         if form is None or self.operator.promote is not None:
             return None
-        targets = [(i, t) for i, t in enumerate(_number_dtypes(self, specs)) if t is not None and t != NUMBER_DTYPES[specs[i]]]  # type: ignore[index]
-        if not all(numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets):  # type: ignore[index] - a number's
+        targets = _number_dtypes(self, specs)
+        if not all([numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets]):  # type: ignore[index] - a number's
             return None
-        return numpy_forms.applied(form, lambda function: self._on_operands(function, targets))
-
-    def _on_operands(self, function: Callable[..., Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
         keywords = self._keywords()
+        return numpy_forms.applied(form, lambda function: self._on_operands(function, keywords, targets))
+
+    def _on_operands(self, function: Callable[..., Any], keywords: dict[str, Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
         counts = [item for item in self.layout if type(item) is int]
 
         def arranged(*arrays: Any) -> Any:
@@ -537,40 +537,40 @@ _MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear"))
 def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
     """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
     targets = _number_dtypes(bound, specs)
-    if targets.count(None) == len(targets):
-        return lambda arrays: arrays
-    return lambda arrays: [a if t is None else convert(a, t) for a, t in zip(arrays, targets, strict=True)]
+    return (lambda arrays: _converted(arrays, targets, convert)) if targets else lambda arrays: arrays
 
 
-def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[np.dtype | None]:
-    """What `_as_is` converts each operand to; None for what it leaves alone."""
+def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[tuple[int, np.dtype]]:
+    """Which operands `_as_is` converts, and to what."""
     first = next((s for s in specs if isinstance(s, Aval)), None)
-    if first is None:
-        return [None] * len(specs)
-    main = _zero_dims(first.dtype)
-    numbers = [isinstance(s, type) and not index for s, index in zip(specs, bound.is_index(), strict=True)]
-    return [promotion.result_type([main, s]) if number else None for s, number in zip(specs, numbers, strict=True)]
+    numbers = [] if first is None else [i for i, s in enumerate(specs) if isinstance(s, type)]
+    if first is None or not numbers:
+        return []
+    index, main = bound.is_index(), _zero_dims(first.dtype)
+    return [(i, promotion.result_type([main, specs[i]])) for i in numbers if not index[i]]
+
+
+def _converted(arrays: Sequence[Any], targets: Sequence[tuple[int, np.dtype]], convert: Callable[[Any, np.dtype], Any]) -> list[Any]:
+    given = list(arrays)
+    for i, target in targets:
+        given[i] = convert(given[i], target)
+    return given
 
 
 def _on_list(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
     return lambda *arrays: function(list(arrays), **keywords)
 
 
-def _converting(function: Callable[..., Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
+def _converting(function: Callable[..., Any], targets: Sequence[tuple[int, np.dtype]]) -> Callable[..., Any]:
     """A function of NumPy arrays that converts some of its operands first."""
 
     def converting(*arrays: Any) -> Any:
-        given = list(arrays)
-        for i, target in targets:
-            given[i] = numpy_forms.converted(given[i], target)
-        return function(*given)
+        return function(*_converted(arrays, targets, numpy_forms.converted))
 
     return converting
 
 
 def _zero_dims(array_type: np.dtype) -> Aval:
-    from torchgrad_jax.runtime.value import aval_of
-
     return aval_of((1,), array_type)
 
 

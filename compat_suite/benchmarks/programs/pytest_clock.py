@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import clock
@@ -22,8 +23,9 @@ _start = time.perf_counter()
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Note the worst outcome so far of a test."""
-    worst = max(_outcomes.get(report.nodeid, "passed"), report.outcome, key=_SEVERITY.index)
-    _outcomes[report.nodeid] = worst
+    # pytest leaves the file out of the names of tests that are outside its root directory.
+    name = f"{Path(report.location[0]).name}::{report.nodeid.partition('::')[2]}"
+    _outcomes[name] = max(_outcomes.get(name, "passed"), report.outcome, key=_SEVERITY.index)
 
 
 def pytest_unconfigure() -> None:

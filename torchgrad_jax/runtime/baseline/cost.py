@@ -51,6 +51,13 @@ def per_element(each: float, eqn: Any) -> float:
     return elements(eqn) * (each * weight(dtype) + conversion(dtype))
 
 
+def per_result(each: float, eqn: Any) -> float:
+    """The cost of a primitive that takes `each` nanoseconds for an element of a float32 result."""
+    aval = eqn.outvars[0].aval
+    dtype = eqn.invars[-1].aval.dtype if eqn.invars else aval.dtype
+    return aval.size * (each * weight(dtype) + conversion(dtype))
+
+
 def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) -> float:
     """The cost of `batch` matrix products. BLAS multiplies floating point and complex numbers only."""
     each = MULTIPLY_ADD * weight(dtype) if dtype.kind in "fcV" else 1.5

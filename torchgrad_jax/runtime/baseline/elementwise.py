@@ -202,7 +202,8 @@ def _integer_pow(eqn: Any) -> Any:
     exponent, one = eqn.params["y"], np.ones((), eqn.outvars[0].aval.dtype)
 
     def power(x: Any) -> Any:
-        found, base, left = None, x, abs(exponent)
+        found: Any = None
+        base, left = x, abs(exponent)
         while left:
             if left & 1:
                 found = base if found is None else np.multiply(found, base)

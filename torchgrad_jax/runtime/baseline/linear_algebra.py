@@ -112,7 +112,11 @@ def _each(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]], rank:
     return run
 
 
-@rule("triangular_solve", cost=lapack)
+def _solving(eqn: Any) -> float:
+    return lapack(eqn) * max(1.0, eqn.invars[1].aval.size / max(1, eqn.invars[0].aval.size))
+
+
+@rule("triangular_solve", cost=_solving)
 def _triangular_solve(eqn: Any) -> Any:
     from scipy.linalg import blas
 

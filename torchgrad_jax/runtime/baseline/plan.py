@@ -151,6 +151,7 @@ class _Build:
         jaxpr = closed.jaxpr
         if jaxpr.effects:
             raise Unknown("effects")
+        _check(jaxpr.invars)
         self.inputs = [self.slot(v.aval.shape) for v in jaxpr.invars]
         outs = self.inline(jaxpr, closed.consts, self.inputs)
         self.outputs = [self.expanded(slot, v.aval.shape, v.aval.dtype, kept=True) for slot, v in zip(outs, jaxpr.outvars, strict=True)]
@@ -169,6 +170,7 @@ class _Build:
 
     def inline(self, jaxpr: Any, consts: Sequence[Any], arguments: list[int]) -> list[int]:
         """Add the steps of a jaxpr at these arguments. Returns the slots of its results."""
+        _check(jaxpr.constvars)
         where: dict[Any, int] = dict(zip(jaxpr.invars, arguments, strict=True))
         where.update(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
 
@@ -194,9 +196,7 @@ class _Build:
 
     def add(self, eqn: Any, operands: list[int]) -> list[int]:
         """Add what carries out one equation. Returns the slots of its results."""
-        for v in (*eqn.invars, *eqn.outvars):
-            if not _is_known(v.aval):
-                raise Unknown(str(v.aval))
+        _check(eqn.outvars)
         rule = find(eqn.primitive.name)
         made = rule.make(eqn)
         if type(made) is Same:
@@ -280,8 +280,15 @@ def _listed(function: Any) -> Any:
     return lambda *arrays: function(*arrays)[0]
 
 
-def _is_known(aval: Any) -> bool:
-    dtype = getattr(aval, "dtype", None)
+def _check(variables: Sequence[Any]) -> None:
+    """Unknown where one of them is no array of a dtype that the rules are made for."""
+    for v in variables:
+        if not _is_known(getattr(v.aval, "dtype", None)):
+            raise Unknown(str(v.aval))
+
+
+@cache
+def _is_known(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and (dtype.kind in "biufc" or dtype.name == "bfloat16") and dtype.itemsize <= 16
 
 

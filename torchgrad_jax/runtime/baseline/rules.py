@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.cost import CHEAP, per_element
+from torchgrad_jax.runtime.baseline.cost import CHEAP, per_element, per_result
 
 # Called with the equation. Shapes and dtypes of operands are those of its avals; but operands of an element-wise primitive may be smaller where
 # NumPy's broadcasting gives the same result, and 0-dim ones may be NumPy scalars. No function may write to its operands.
@@ -66,7 +66,8 @@ def rule(*names: str, each: float = CHEAP, cost: Callable[[Any], float] | None =
     """Enter a maker for the primitives of these names. Its cost is told by `each` element or as a function of the equation."""
 
     def enter(maker: Maker) -> Maker:
-        entered = Rule(maker, cost or (lambda eqn: per_element(each, eqn)), elementwise)
+        told = per_result if elementwise else per_element
+        entered = Rule(maker, cost or (lambda eqn: told(each, eqn)), elementwise)
         for name in names:
             _rules[name] = entered
         return maker

@@ -1,19 +1,39 @@
-"""The special functions of scipy."""
+"""The special functions. scipy has them, but importing them takes longer than compiling a program: it waits until a call needs them."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.cost import SPECIAL
+from torchgrad_jax.runtime.baseline.cost import SPECIAL, per_element
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
+# Nanoseconds of the import; up to how many elements Python's own functions are called one by one, whether scipy is there or not: a result must
+# not depend on that.
+_IMPORT, _FEW = 1e8, 4096
 _NAMES = {
-    "erf": "erf", "erfc": "erfc", "erf_inv": "erfinv", "igamma": "gammainc", "igammac": "gammaincc", "zeta": "zeta",
-    "regularized_incomplete_beta": "betainc",
+    "erf_inv": "erfinv", "igamma": "gammainc", "igammac": "gammaincc", "zeta": "zeta", "regularized_incomplete_beta": "betainc",
 }  # fmt: skip
+
+
+@cache
+def _scipy(name: str) -> Callable[..., Any]:
+    return getattr(import_module("scipy.special"), name)
+
+
+def _cost(eqn: Any) -> float:
+    return per_element(SPECIAL, eqn) + (0.0 if "scipy.special" in sys.modules else _IMPORT)
+
+
+def _cost_of_few(eqn: Any) -> float:
+    few = eqn.outvars[0].aval.size <= _FEW
+    return per_element(2 * SPECIAL, eqn) if few else _cost(eqn)
 
 
 def _elementwise(eqn: Any, function: Callable[..., Any]) -> Any:
@@ -26,41 +46,53 @@ def _elementwise(eqn: Any, function: Callable[..., Any]) -> Any:
     return function
 
 
-@rule(*_NAMES, each=SPECIAL, elementwise=True)
+@rule(*_NAMES, cost=_cost, elementwise=True)
 def _of_scipy(eqn: Any) -> Any:
-    from scipy import special
+    name = _NAMES[eqn.primitive.name]
+    return _elementwise(eqn, lambda *arrays: _scipy(name)(*arrays))
 
-    return _elementwise(eqn, getattr(special, _NAMES[eqn.primitive.name]))
+
+def _one_by_one(function: Callable[[float], float], name: str) -> Callable[[Any], Any]:
+    """Python's function of few elements, scipy's of this name of many."""
+    of_each = np.frompyfunc(function, 1, 1)
+    return lambda x: _scipy(name)(x) if x.size > _FEW else np.asarray(of_each(x)).astype(x.dtype)
 
 
-@rule("lgamma", each=SPECIAL, elementwise=True)
+@rule("erf", "erfc", cost=_cost_of_few, elementwise=True)
+def _erf(eqn: Any) -> Any:
+    name = eqn.primitive.name
+    return _elementwise(eqn, _one_by_one(getattr(math, name), name))
+
+
+def _log_gamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # at a pole
+        return math.inf
+
+
+@rule("lgamma", cost=_cost_of_few, elementwise=True)
 def _lgamma(eqn: Any) -> Any:
-    from scipy.special import gammaln
+    log_gamma = _one_by_one(_log_gamma, "gammaln")
+    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.abs(x), log_gamma(x)))
 
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.abs(x), gammaln(x)))
 
-
-@rule("digamma", each=SPECIAL, elementwise=True)
+@rule("digamma", cost=_cost, elementwise=True)
 def _digamma(eqn: Any) -> Any:
     """NaN at its poles, as XLA has it."""
-    from scipy.special import psi
 
     def digamma(x: Any) -> Any:
         pole = np.less_equal(x, 0) & np.equal(np.floor(x), x)
-        return np.where(pole, np.array(np.nan, x.dtype), psi(x))
+        return np.where(pole, np.array(np.nan, x.dtype), _scipy("psi")(x))
 
     return _elementwise(eqn, digamma)
 
 
-@rule("bessel_i0e", each=SPECIAL, elementwise=True)
+@rule("bessel_i0e", cost=_cost, elementwise=True)
 def _bessel_i0e(eqn: Any) -> Any:
-    from scipy.special import i0e
-
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.zeros((), x.dtype), i0e(x)))
+    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.zeros((), x.dtype), _scipy("i0e")(x)))
 
 
-@rule("bessel_i1e", each=SPECIAL, elementwise=True)
+@rule("bessel_i1e", cost=_cost, elementwise=True)
 def _bessel_i1e(eqn: Any) -> Any:
-    from scipy.special import i1e
-
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.copysign(np.zeros((), x.dtype), x), i1e(x)))
+    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.copysign(np.zeros((), x.dtype), x), _scipy("i1e")(x)))
