@@ -1,0 +1,140 @@
+"""Long programs run in another thread while the caller records on: nothing is lost, in no order, and errors come out where somebody looks."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier, execution_mode, program, worker
+from torchgrad_jax.runtime.worker import Promised, hand_over
+
+
+@pytest.fixture
+def all_are_long(monkeypatch):
+    """Every program that nobody looks at is handed over."""
+    monkeypatch.setattr(program, "LONG", 0.0)
+    with execution_mode("fused"), baseline_tier(False):
+        yield
+
+
+def train(steps, look):
+    tj.manual_seed(0)
+    w = tj.randn(6, 4).requires_grad_()
+    x = tj.randn(5, 6)
+    losses = []
+    for step in range(steps):
+        loss = (tj.tanh(x @ w) ** 2).mean()
+        loss.backward()
+        with tj.no_grad():
+            w -= 0.1 * w.grad
+            w.grad = None
+        losses.append(loss.detach())
+        if look and step % look == 0:
+            losses[-1].item()
+    return [v.item() for v in losses], w.detach().numpy()
+
+
+@pytest.mark.parametrize("look", [None, 3])
+def test_a_loop_computes_what_it_computes_in_one_thread(all_are_long, monkeypatch, look):
+    handed = []
+    monkeypatch.setattr(program, "hand_over", lambda *arguments: handed.append(1) or hand_over(*arguments))
+    losses, w = train(12, look)
+    assert len(handed) >= 4
+    monkeypatch.setattr(program, "LONG", float("inf"))
+    expected, expected_w = train(12, look)
+    np.testing.assert_array_equal(losses, expected)
+    np.testing.assert_array_equal(w, expected_w)
+
+
+def test_results_are_there_in_the_order_of_the_calls():
+    promises = [hand_over(lambda k=k: [np.full(3, k), k], [], 2) for k in range(20)]
+    assert [p[1].kept() for p in promises] == list(range(20))
+    assert promises[7][0].kept().tolist() == [7, 7, 7] and promises[7][0].is_there
+
+
+def test_promised_arguments_are_waited_for():
+    (first,) = hand_over(lambda: [np.arange(3)], [], 1)
+    (second,) = hand_over(lambda x, y: [x + y], [first, 10], 1)
+    assert second.kept().tolist() == [10, 11, 12]
+
+
+def test_whoever_keeps_one_output_keeps_no_other():
+    class Array:
+        pass
+
+    made = weakref.WeakValueDictionary()
+
+    def two():
+        outs = [Array(), Array()]
+        made.update(enumerate(outs))
+        return outs
+
+    one, other = hand_over(two, [], 2)
+    assert one.kept() is made[0]
+    del other
+    hand_over(lambda: [None], [], 1)[0].kept()  # the thread has let go of the last call's results
+    gc.collect()
+    assert list(made) == [0]
+
+
+def test_an_error_is_raised_wherever_a_result_is_asked_for():
+    def fail():
+        raise MemoryError("no room")
+
+    one, other = hand_over(fail, [], 2)
+    for promise in (one, other, one):
+        with pytest.raises(MemoryError, match="no room"):
+            promise.kept()
+    assert hand_over(lambda: [1], [], 1)[0].kept() == 1
+
+
+def test_the_caller_does_not_run_ahead_for_ever():
+    gate, begun = threading.Event(), []
+
+    def wait(k):
+        begun.append(k)
+        gate.wait(10)
+        return [k]
+
+    promises = [hand_over(lambda k=k: wait(k), [], 1)[0] for k in range(worker.MOST_UNDER_WAY)]
+    late = []
+    thread = threading.Thread(target=lambda: late.append(hand_over(lambda: wait(99), [], 1)[0]))
+    thread.start()
+    thread.join(0.05)
+    assert not late
+    gate.set()
+    thread.join(10)
+    assert [p.kept() for p in [*promises, *late]] == [*range(worker.MOST_UNDER_WAY), 99]
+
+
+def test_a_promised_value_is_looked_at_from_another_thread(all_are_long):
+    losses, found = [], []
+    w = tj.linspace(0, 1, 7).requires_grad_()
+    for _ in range(5):
+        loss = (w * 2).sin().sum()
+        loss.backward()
+        with tj.no_grad():
+            w.grad = None
+            losses.append(loss.detach())
+    thread = threading.Thread(target=lambda: found.extend([v.item() for v in losses]))
+    thread.start()
+    thread.join()
+    np.testing.assert_allclose(found, [np.sin(2 * np.linspace(0, 1, 7)).sum()] * 5, rtol=1e-6)
+
+
+def test_a_check_under_way_does_not_hold_up_a_look_at_something_else(all_are_long):
+    job = threading.Event()
+    (code,) = hand_over(lambda: [job.wait(10) and np.zeros(2, np.int64)], [], 1)
+    rec = tj.runtime.recorder.recorder()
+    rec.failed_checks.append((code, []))
+    assert tj.tensor([1.0]).item() == 1.0
+    assert type(code) is Promised and rec.failed_checks
+    job.set()
+    code.kept()
+    assert tj.tensor([2.0]).item() == 2.0
+    assert not rec.failed_checks
