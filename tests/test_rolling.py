@@ -30,7 +30,9 @@ def leaf(*shape, seed=0, scale=1.0):
 def pending(tensors):
     """The calls, outputs, inputs and arguments of what is pending for these tensors."""
     rec = recorder()
-    calls, outputs = calls_to(rec.step, [t._read().slot for t in tensors])
+    values = [t._read() for t in tensors]
+    slots = [v.slot if v.epoch is rec.epoch else rec.enter(v) for v in values]
+    calls, outputs = calls_to(rec.step, slots)
     inputs = inputs_of(calls, outputs)
     numbers = [np.array(getattr(rec, name), dtype) for name, dtype in KINDS if getattr(rec, name)]
     return calls, outputs, inputs, [*numbers, *[rec.leaves[i].concrete() for i in inputs]]

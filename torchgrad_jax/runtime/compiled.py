@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgrad_jax.runtime.device import device, placed
 from torchgrad_jax.runtime.operation import rounding_options
+from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 
@@ -21,7 +22,7 @@ def jitted(function: Callable[..., Any], where: device, half: bool, donate: tupl
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as a JAX function: of its arrays of numbers, of the `kinds`, and its inputs, to its outputs and the first failed check."""
-    transposed = transposed_slots(calls)
+    transposed, sums = transposed_slots(calls), shared_sum_slots(calls, outputs)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         numbers = dict(zip(kinds, arguments, strict=False))
@@ -31,6 +32,8 @@ def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[
         for call in calls:
             known = read if transposed and getattr(call.signature.bop, "pointwise", False) else env
             store(env, call, call.signature.function(*operands(known, numbers, call)), flags)
+            if call.slot in sums:
+                env[call.slot] = in_memory(env[call.slot])
             if transposed:
                 read |= {slot: in_memory(env[slot]) if slot in transposed else env[slot] for slot in range(call.slot, call.end)}
         outs = [env[slot] for slot in outputs]

@@ -17,6 +17,7 @@ from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
+from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import Estimate, Form, is_compiled
 from torchgrad_jax.runtime.value import Value
@@ -25,6 +26,10 @@ from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 # XLA's CPU compiler orders nothing by itself and so copies what it was given and still reads: giving away small inputs
 # costs more (6 % of a step with 1 MiB weights) than the memory is worth.
 DONATE_BYTES = 1 << 22
+# From so many operations on a program is searched for what repeats in it.
+LEAST_ROLLED = 40
+# How many Forms are kept of programs with loops.
+MOST_FORMS = 1024
 
 _above_unheld = UNHELD.__lt__
 
@@ -36,7 +41,7 @@ class Program:
     """
 
     __slots__ = (
-        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "form",
+        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "form", "rolled",
         "_estimate", "_interpreted", "_stepped", "_numbers",
     )  # fmt: skip
 
@@ -52,7 +57,8 @@ class Program:
         self._interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
-        self.form = Form()
+        self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
+        self.form = Form() if self.rolled is None else _form_of(self.rolled.key)
 
     def _donatable(self, donated: bytes, leaves: list[Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
@@ -70,7 +76,7 @@ class Program:
     def estimate(self) -> Estimate:
         """What running it costs."""
         if self._estimate is None:
-            self._estimate = Estimate(self.calls, len(self.outputs))
+            self._estimate = Estimate(self.calls, len(self.outputs), 1.0 if self.rolled is None else self.rolled.compiling / len(self.calls))
         return self._estimate
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
@@ -88,22 +94,29 @@ class Program:
 
     def call(self, numbers: list[np.ndarray], arrays: list[Any], may_wait: bool) -> Any:
         """Run its compiled form, which is compiled now if it was not before. may_wait: in the other thread, if it takes long."""
-        form = self.form
+        function = self.form.function
         counters.ran += 1
-        if form.function is None:
-            self._compile([a.dtype.kind for a in numbers])
-            given = [a.kept() if type(a) is Promised else a for a in arrays]
+        if function is not None and self.rolled is None and may_wait and self.device is CPU and self.estimate.calling > LONG:
+            return hand_over(function, [*self._kept(numbers), *arrays], len(self.outputs) + self.checked)
+        if may_wait:
+            arrays = [a.kept() if type(a) is Promised else a for a in arrays]
+        rolled = self.rolled
+        given = [*self._kept(numbers), *arrays] if rolled is None else [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
+        if function is None:
+            function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
+            counters.compiled += 1
             with compiling(len(self.calls)):
-                return form.function(*numbers, *given)
-        if may_wait and self.device is CPU and self.estimate.calling > LONG:
-            return hand_over(form.function, [*self._kept(numbers), *arrays], len(self.outputs) + self.checked)
-        return form.function(*self._kept(numbers), *[a.kept() if type(a) is Promised else a for a in arrays] if may_wait else arrays)
+                outs = function(*given)
+        else:
+            outs = function(*given)
+        return outs if rolled is None else rolled.results(outs)
 
-    def _compile(self, kinds: list[str]) -> None:
-        half = any(c.signature.half for c in self.calls)
+    def _compiled(self, kinds: list[str]) -> Any:
+        half = any([c.signature.half for c in self.calls])
+        if self.rolled is not None:
+            return jitted(self.rolled.function(), self.device, half, (), {})
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
-        self.form.function = jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.device, half, donate, {})
-        counters.compiled += 1
+        return jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.device, half, donate, {})
 
     def _kept(self, numbers: list[np.ndarray]) -> list[Any]:
         """The arrays of numbers. Where they are the last run's they are kept on the device: an array from the host costs a program 7 us each time."""
@@ -118,6 +131,16 @@ class Program:
             arrays = [put(a, self.device) for a in numbers]
             self._numbers = now, arrays
         return arrays
+
+
+_forms: dict[Any, Form] = {}
+
+
+def _form_of(key: Any) -> Form:
+    """The one Form of all programs that differ in how often their loops go round."""
+    if len(_forms) >= MOST_FORMS:  # structures that never come back must not pile up
+        _forms.clear()
+    return _forms.setdefault(key, Form())
 
 
 def run_pending(rec: Recorder, reason: str) -> None:

@@ -39,26 +39,26 @@ class Form:
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself.
+    plans: for each call its plan, None where XLA runs it by itself. share: how much of the program is compiled, what repeats in it once.
     """
 
-    __slots__ = ("plans", "interpreting", "calling", "compiling", "primitives")
+    __slots__ = ("plans", "interpreting", "calling", "compiling")
 
-    def __init__(self, calls: list[Any], outputs: int) -> None:
+    def __init__(self, calls: list[Any], outputs: int, share: float) -> None:
         self.plans: list[Any] = []
-        self.primitives = 0
+        primitives = 0
         self.interpreting, saved = 0.0, 0.0
         for call in calls:
             plan = call.signature.baseline if modes.baseline else None
             if plan is not None and plan.cost > MOST:
                 plan = None
             self.plans.append(plan)
-            self.primitives += UNKNOWN_SIZE if plan is None else plan.compiling
+            primitives += UNKNOWN_SIZE if plan is None else plan.compiling
             cost = ALONE if plan is None else OPERATION + plan.cost
             self.interpreting += cost
             saved += 0.0 if plan is None else FUSED * plan.cost
         self.calling = CALL + OUTPUT * outputs + saved
-        self.compiling = COMPILE + COMPILE_PRIMITIVE * self.primitives
+        self.compiling = COMPILE + COMPILE_PRIMITIVE * share * primitives
 
 
 def is_compiled(program: Any) -> bool:
