@@ -240,7 +240,7 @@ def test_a_loop_whose_structure_changes_is_told_once(terminal, monkeypatch):
 def test_what_differs_between_two_programs():
     def calls(f):
         f().tolist()
-        return list(recorder().last_step.programs.values())[0].calls
+        return list(recorder().recent[0].programs.values())[0].calls
 
     a, b = tj.tensor([1.0] * 2), tj.tensor([1.0] * 3)
     first = calls(lambda: (a * 2).exp())

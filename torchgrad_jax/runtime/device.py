@@ -143,8 +143,9 @@ def for_user(array: Any) -> Any:
     """An array of ours as one of the user's JAX: host data, and what our own client holds, on JAX's device. A tracer stays what it is."""
     import jax
     import numpy as np
+    from jax.core import Tracer
 
-    if isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and at_home(array, CPU) is not array):
+    if isinstance(array, Tracer) or (isinstance(array, jax.Array) and at_home(array, CPU) is not array):
         return array
     if isinstance(array, jax.Array) and device_of(array) is not CPU:
         return array

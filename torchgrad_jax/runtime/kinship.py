@@ -47,10 +47,12 @@ class Kindred:
     __slots__ = ("first", "_sizes", "_jaxpr", "_free", "_outs", "_apart")
 
     def __init__(self, first: Any, sizes: Sizes, jaxpr: Any) -> None:
-        self.first, self._sizes, self._jaxpr = first, sizes, jaxpr
+        self.first, self._sizes = first, sizes
+        self._jaxpr: Any = jaxpr
         self._free = [False] * len(sizes)
         place = {n: i for i, n in enumerate(sizes)}
-        self._outs = [(a.dtype, a.device, [place.get(n, -1 - n) if n > 1 else -1 - n for n in a.shape]) for a in first.avals]
+        # Each dimension of a result as the place of its size, or as -1 - n if it is n whatever the sizes are.
+        self._outs: list[Any] = [(a.dtype, a.device, [place.get(n, -1 - n) if n > 1 else -1 - n for n in a.shape]) for a in first.avals]
         self._apart = len(sizes) > _MOST_SIZES
 
     def avals(self, sizes: Sizes) -> tuple[Aval, ...] | None:

@@ -19,7 +19,7 @@ from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
 from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
-from torchgrad_jax.runtime.tiers import Estimate, Form, is_compiled
+from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 
@@ -28,6 +28,8 @@ from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 DONATE_BYTES = 1 << 22
 # From so many operations on a program is searched for what repeats in it.
 LEAST_ROLLED = 40
+# A loop may take so many programs more for one turn.
+LOOP_PROGRAMS = 3
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
 
@@ -37,11 +39,12 @@ _above_unheld = UNHELD.__lt__
 class Program:
     """A structure with its wanted outputs: how often it was met, what it costs, and its compiled form.
 
-    repeats: whether it was the program run just before: then a loop is at work.
+    repeats: how often in a row it was one of the last programs run: a loop is at work. form: what is compiled of it alone; rolled, common: the
+    program with loops for what repeats in it, and what is compiled of all that differ from it in how often those go round.
     """
 
     __slots__ = (
-        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "form", "rolled",
+        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "form", "rolled", "common",
         "_estimate", "_interpreted", "_stepped", "_numbers",
     )  # fmt: skip
 
@@ -52,13 +55,14 @@ class Program:
         self.inputs = inputs_of(self.calls, self.outputs)
         self.device = next((a.device for c in self.calls for a in c.signature.avals), CPU)
         self.donated = self._donatable(donated, leaves) if any(donated) else set()
-        self.seen, self.repeats = 0, False
+        self.seen, self.repeats = 0, 0
         self._estimate: Estimate | None = None
         self._interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
+        self.form = Form()
         self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
-        self.form = Form() if self.rolled is None else _form_of(self.rolled.key)
+        self.common = None if self.rolled is None else _common_form(self.rolled.key)
 
     def _donatable(self, donated: bytes, leaves: list[Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
@@ -76,7 +80,7 @@ class Program:
     def estimate(self) -> Estimate:
         """What running it costs."""
         if self._estimate is None:
-            self._estimate = Estimate(self.calls, len(self.outputs), 1.0 if self.rolled is None else self.rolled.compiling / len(self.calls))
+            self._estimate = Estimate(self.calls, len(self.outputs))
         return self._estimate
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
@@ -93,28 +97,31 @@ class Program:
         return self._interpreted(by_number, arrays)
 
     def call(self, numbers: list[np.ndarray], arrays: list[Any], may_wait: bool) -> Any:
-        """Run its compiled form, which is compiled now if it was not before. may_wait: in the other thread, if it takes long."""
+        """Run what is compiled of it alone, which is compiled now if it was not before. may_wait: in the other thread, if it takes long."""
         function = self.form.function
         counters.ran += 1
-        if function is not None and self.rolled is None and may_wait and self.device is CPU and self.estimate.calling > LONG:
+        if function is not None and may_wait and self.device is CPU and self.estimate.calling > LONG:
             return hand_over(function, [*self._kept(numbers), *arrays], len(self.outputs) + self.checked)
         if may_wait:
             arrays = [a.kept() if type(a) is Promised else a for a in arrays]
-        rolled = self.rolled
-        given = [*self._kept(numbers), *arrays] if rolled is None else [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         if function is None:
             function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
-            counters.compiled += 1
-            with compiling(len(self.calls)):
-                outs = function(*given)
-        else:
-            outs = function(*given)
-        return outs if rolled is None else rolled.results(outs)
+            return _first_call(function, [*numbers, *arrays], len(self.calls))
+        return function(*self._kept(numbers), *arrays)
+
+    def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
+        """Run what is compiled of it and of all that go round other times."""
+        assert self.rolled is not None and self.common is not None
+        rolled, form = self.rolled, self.common
+        counters.ran += 1
+        given = [rolled.sizes, *rolled.arguments([*numbers, *[a.kept() if type(a) is Promised else a for a in arrays]])]
+        if form.function is None:
+            form.function = jitted(rolled.function(), self.device, any([c.signature.half for c in self.calls]), (), {})
+            return rolled.results(_first_call(form.function, given, rolled.compiling))
+        return rolled.results(form.function(*given))
 
     def _compiled(self, kinds: list[str]) -> Any:
         half = any([c.signature.half for c in self.calls])
-        if self.rolled is not None:
-            return jitted(self.rolled.function(), self.device, half, (), {})
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
         return jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.device, half, donate, {})
 
@@ -136,11 +143,19 @@ class Program:
 _forms: dict[Any, Form] = {}
 
 
-def _form_of(key: Any) -> Form:
-    """The one Form of all programs that differ in how often their loops go round."""
+def _common_form(key: Any) -> Form:
+    """The one Form of all programs that differ in how often their loops go round, which now are one more."""
     if len(_forms) >= MOST_FORMS:  # structures that never come back must not pile up
         _forms.clear()
-    return _forms.setdefault(key, Form())
+    found = _forms.setdefault(key, Form())
+    found.members += 1
+    return found
+
+
+def _first_call(function: Any, arguments: list[Any], operations: int) -> Any:
+    counters.compiled += 1
+    with compiling(operations):
+        return function(*arguments)
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -169,8 +184,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
         rec.changing.met(program.calls)
     else:
         rec.changing.repeated()
-    program.repeats = step is rec.last_step
-    rec.last_step = step
+    program.repeats = program.repeats + 1 if step in rec.recent else 0
+    rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     try:
         outs = _run(program, _numbers(floats, ints, complexes), leaves, on_host, reason != "look")
     except BaseException as error:
@@ -186,17 +201,19 @@ def run_pending(rec: Recorder, reason: str) -> None:
 
 def _run(program: Program, numbers: list[np.ndarray], leaves: list[Value], on_host: list[Value], may_wait: bool) -> Any:
     """Run a program by the tier that is its own by now. Empties `leaves`. may_wait: nobody is about to look at its results."""
-    called = is_compiled(program)
+    tier = tier_of(program)
     program.seen += 1
-    if called:
+    if tier != INTERPRETED:
         for value in on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
             if type(value.array) is np.ndarray:
                 value.array = put(value.array, value.aval.device)
     arrays = [leaves[i].array for i in program.inputs]
-    if not (called and may_wait):
+    if tier == INTERPRETED or not may_wait:
         arrays = [leaves[i].concrete() if type(a) is Promised else a for i, a in zip(program.inputs, arrays, strict=True)]
     leaves.clear()
-    return program.call(numbers, arrays, may_wait) if called else program.interpret(numbers, arrays)
+    if tier == COMPILED:
+        return program.call(numbers, arrays, may_wait)
+    return program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
 
 
 def run_copy(rec: Recorder, wanted: Value) -> None:

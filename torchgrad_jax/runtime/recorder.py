@@ -104,7 +104,7 @@ class Recorder:
 
     __slots__ = (
         "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
-        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "last_step",
+        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "recent",
         "on_host", "changing",
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ class Recorder:
         self.flags: dict[str, Any] = {}
         self.failed_checks: list[Any] = []
         self.lock = threading.RLock()
-        self.last_step: Step | None = None  # where the last program ended
+        self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
         self.last: Signature | None = None  # of the operation after which the program was run, while `step` is a root
         self.clear()

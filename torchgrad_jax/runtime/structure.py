@@ -143,7 +143,6 @@ def _insert(calls: list[Any], whole: Step, known: Expansion, renamed: dict[int, 
                 args.append(a)
                 numbers.append(number_of[next(of_numbers)])
         calls.append(Call(part.signature, tuple(args), tuple(numbers), at + part.slot, at + part.end))
-        free = max(free, at + part.end)
     for i, slot in enumerate(known.results):
         renamed[whole.slot + i] = outer(slot)
-    return free
+    return max([at + part.end for part in known.steps], default=at)

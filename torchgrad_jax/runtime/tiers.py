@@ -1,8 +1,9 @@
 """When a program is compiled: by estimated cost alone, so that the same script takes the same decisions, and gives the same bits, every time.
 
 What is new is interpreted. A program is compiled once its interpretations have cost, by estimate, what compiling it costs: whether it comes
-back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). Where a call of the compiled program
-would cost more than interpreting it, as with a few operations on small arrays, it never is.
+back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). What comes back again and again in a row is
+a loop's, and compiled the sooner the more often it did. Where a call of the compiled program would cost more than interpreting it, as with a
+few operations on small arrays, it never is.
 """
 
 from __future__ import annotations
@@ -23,28 +24,37 @@ MOST = 3e7
 UNKNOWN_SIZE = 5
 
 
+# Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
+TURNS = 10
+# How many lengths of a loop have to be met until the program with a loop is the better one: unrolled, what is element-wise stays in registers.
+LENGTHS = 3
+
+INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
+
+
 class Form:
     """What is compiled as one: a program, or all those that differ in how often their loops go round.
 
-    spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have.
+    spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of.
     """
 
-    __slots__ = ("function", "spent")
+    __slots__ = ("function", "spent", "members")
 
     def __init__(self) -> None:
         self.function: Any = None
         self.spent = 0.0
+        self.members = 0
 
 
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself. share: how much of the program is compiled, what repeats in it once.
+    plans: for each call its plan, None where XLA runs it by itself.
     """
 
     __slots__ = ("plans", "interpreting", "calling", "compiling")
 
-    def __init__(self, calls: list[Any], outputs: int, share: float) -> None:
+    def __init__(self, calls: list[Any], outputs: int) -> None:
         self.plans: list[Any] = []
         primitives = 0
         self.interpreting, saved = 0.0, 0.0
@@ -58,31 +68,42 @@ class Estimate:
             self.interpreting += cost
             saved += 0.0 if plan is None else FUSED * plan.cost
         self.calling = CALL + OUTPUT * outputs + saved
-        self.compiling = COMPILE + COMPILE_PRIMITIVE * share * primitives
+        self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
 
 
-def is_compiled(program: Any) -> bool:
-    """Whether a program is called in its compiled form this time: because it is, or because it is to be from now on."""
-    form = program.form
+def tier_of(program: Any) -> str:
+    """How a program is run this time: because it is compiled, or is to be from now on."""
+    form, common = program.form, program.common
     if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
-        return False
+        return INTERPRETED
     if form.function is not None:
-        return True
-    if modes.execution == "eager" or not program.calls:
-        return False
+        return COMPILED
+    if common is not None and common.function is not None:
+        return ROLLED
+    if modes.execution == "eager" or not program.calls or (modes.deterministic and program.seen):
+        return INTERPRETED
     estimate = program.estimate
-    if modes.deterministic and program.seen:
-        return False
     cold = {c.signature for c, plan in zip(program.calls, estimate.plans, strict=True) if plan is None and not c.signature.warm}
     if not any(estimate.plans):
         return _by_xla_alone(program, len(cold))
-    form.spent += max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
-    return form.spent > estimate.compiling and (form.spent > COMPILE * len(cold) or len(cold) > 1)
+    spent = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
+    form.spent += spent
+    likely = 1 + program.repeats / TURNS
+    if common is not None:
+        common.spent += spent
+        if common.members >= LENGTHS:
+            share = program.rolled.compiling / len(program.calls)
+            return ROLLED if common.spent * likely > COMPILE + share * (estimate.compiling - COMPILE) else INTERPRETED
+    return COMPILED if form.spent * likely > estimate.compiling and (len(cold) != 1 or form.spent > 2 * COMPILE) else INTERPRETED
 
 
-def _by_xla_alone(program: Any, cold: int) -> bool:
+def _by_xla_alone(program: Any, cold: int) -> str:
     """Without plans nothing is gained by waiting: a loop's program, and one that comes back, is compiled the second time; a new one at once where its
     operations would cost more, compiled one by one."""
     if program.seen:
-        return program.repeats or program.seen >= (1 if len(program.calls) < 150 else 8)
-    return cold > 1 and COMPILE * cold > program.estimate.compiling
+        hot = program.repeats or len(program.calls) < 150 or program.seen >= 8
+    else:
+        hot = cold > 1 and COMPILE * cold > program.estimate.compiling
+    if program.common is not None and program.common.members >= LENGTHS:
+        return ROLLED
+    return COMPILED if hot else INTERPRETED

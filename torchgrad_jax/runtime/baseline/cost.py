@@ -15,7 +15,7 @@ STEP = 1500.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
 CHEAP, DEAR, SPECIAL = 0.4, 4.0, 60.0
 # A multiply-add of a matrix product, and what the product takes besides.
-MULTIPLY_ADD, PRODUCT = 0.12, 1500.0
+MULTIPLY_ADD, PRODUCT = 0.05, 1500.0
 # An element moved by an index array, one sorted (times the logarithm of how many), one combined by a ufunc's `at`.
 INDEXED, SORTED, AT = 8.0, 4.0, 12.0
 # One call of LAPACK for one matrix through NumPy or scipy, and each of its multiply-adds.

@@ -333,10 +333,9 @@ def _select_n(eqn: Any) -> Any:
     if len(eqn.invars) > 30:  # np.choose takes 32
         raise Unknown("select of many")
 
-    def choose(which: Any, *cases: Any) -> Any:
-        return np.choose(which, cases, mode="clip") if len(cases) > 1 else np.broadcast_to(cases[0], np.broadcast_shapes(which.shape, cases[0].shape))
-
-    return choose
+    if len(eqn.invars) == 2:
+        return lambda which, only: np.broadcast_to(only, np.broadcast_shapes(which.shape, only.shape))
+    return lambda which, *cases: np.choose(which, cases, mode="clip")
 
 
 def _selection(dtype: np.dtype) -> Any:

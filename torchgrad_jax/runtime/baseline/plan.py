@@ -85,9 +85,12 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
 class Assignable(Protocol):
     """What `assigned` asks of a step."""
 
-    function: Any
-    operands: list[int]
-    results: list[int]
+    @property
+    def function(self) -> Any: ...
+    @property
+    def operands(self) -> list[int]: ...
+    @property
+    def results(self) -> list[int]: ...
 
 
 def assigned(
