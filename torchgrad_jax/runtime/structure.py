@@ -125,7 +125,7 @@ def _taken_apart(steps: list[Step]) -> tuple[list[Any], dict[int, int]]:
 
 def _insert(calls: list[Any], whole: Step, known: Expansion, renamed: dict[int, int], free: int) -> int:
     """Append the parts of `whole` to `calls`. Returns the next slot that is free."""
-    given = [renamed.get(a, a) for a in whole.args]
+    given: list[Any] = [renamed.get(a, a) for a in whole.args]
     numbered = iter(whole.numbers)
     number_of = {i: next(numbered) for i, a in enumerate(whole.args) if type(a) is not int}
     of_numbers = iter(known.numbers)
