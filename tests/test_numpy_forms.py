@@ -77,6 +77,11 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "_to_copy": [(S(3, 4), torch.float64), (S(), torch.float16), (S(0, 2), torch.complex64)],
     "copy": [(S(3, 4), S(4)), (S(3, 4), S(3, 4)), (S(), S()), (S(0, 4), S(4)), (S(2, 3), S())],
     "fill": [(S(3, 4), 2), (S(3, 4), 1.75), (S(3, 4), True), (S(3, 4), S()), (S(), 3), (S(0, 2), 1.5), (S(2), -7)],
+    "fill_number": [(S(3, 4), 2), (S(3, 4), 1.75), (S(3, 4), True), (S(), -3), (S(0, 2), 1.5)],
+    "fill_tensor": [(S(3, 4), S()), (S(), S()), (S(0, 2), S())],
+    "full_": [((3, 4), 2.5, torch.float32), ((), 7, torch.int64), ((0, 2), True, torch.bool),
+              ((2,), 3 - 1j, torch.complex64), ((2,), 1e6, torch.float16)],
+    "_constant": [((3, 4), 1, torch.bfloat16), ((), 0, torch.bool), ((0, 2), 0, torch.float64), ((5,), 1, torch.complex64)],
     "constant_pad_nd": [
         (S(3, 4), (1, 2), 1.5), (S(3, 4), (1, -1, -2, 3), 0), (S(2, 3), (5, -4), 2), (S(3), (-4, 2), 1), (S(0, 2), (1, 1, 1, 0), True),
         (S(2), (-1, -1), 0),

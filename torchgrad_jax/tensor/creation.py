@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import CPU, device
@@ -263,7 +263,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 # ---------------------------------------------------------------------- from a shape
 
 
-@op("full_(int[] size, Scalar fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False)
+@op("full_(int[] size, Scalar fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False, numpy=numpy_forms.full)
 def _full(fill_value: Any, size: tuple[int, ...], dtype: Any) -> Any:
     from jax import numpy as jnp
 
@@ -272,7 +272,7 @@ def _full(fill_value: Any, size: tuple[int, ...], dtype: Any) -> Any:
     return jnp.broadcast_to(convert(fill_value, dtype), size)
 
 
-@op("_constant(int[] size, int fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False)
+@op("_constant(int[] size, int fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False, numpy=numpy_forms.constant)
 def _constant(size: tuple[int, ...], fill_value: int, dtype: Any) -> Any:
     from jax import numpy as jnp
 

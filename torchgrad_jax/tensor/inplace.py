@@ -8,7 +8,7 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes, promotion
+from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -292,7 +292,7 @@ def cast_to(array_type: Any) -> Any:
 for _type, _name, _node in (("Scalar", "number", "FillBackward2"), ("Tensor", "tensor", "FillBackward3")):
 
     @op(f"fill_{_name}(Tensor self, {_type} value)", method=False, toplevel=False, promote=None, node=_node,
-        grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()})  # fmt: skip
+        grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()}, numpy=numpy_forms.fill)  # fmt: skip
     def _fill(x: Any, value: Any) -> Any:
         """`value` everywhere."""
         return broadcast_to(convert(value, x.dtype), x.shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, rule
+from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, is_half, rule
 
 
 @rule("convert_element_type", elementwise=True)
@@ -25,6 +25,8 @@ def _convert(eqn: Any) -> Any:
         return lambda x: convert(x.real)
     if is_floating(source) and target.kind in "iu":
         return _to_integer(source, target)
+    if source == np.float64 and is_half(target):  # rounded twice, by XLA and by PyTorch
+        return lambda x: x.astype(np.float32).astype(target)
     return lambda x: x.astype(target)
 
 
