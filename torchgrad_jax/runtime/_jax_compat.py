@@ -43,16 +43,6 @@ def synchronous_cpu() -> Any:
         return None
 
 
-def quick_compilation() -> dict[str, Any]:
-    """Options of XLA's CPU compiler that shorten compilation where they lengthen no run: of those the ones that this version has."""
-    import jax
-
-    options: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": 1}
-    if jax.__version_info__ < (0, 11):  # later ones know fusion emitters alone
-        options["xla_cpu_use_fusion_emitters"] = False
-    return options
-
-
 _names: Any = ()
 
 

@@ -107,7 +107,7 @@ class Program:
         if function is None:
             function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
             return _first_call(function, [*numbers, *arrays], len(self.calls))
-        return function(*self._kept(numbers), *arrays)
+        return function(*self._kept(numbers), *arrays) if numbers else function(*arrays)
 
     def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
         """Run what is compiled of it and of all that go round other times."""
@@ -203,7 +203,7 @@ def _run(program: Program, numbers: list[np.ndarray], leaves: list[Value], on_ho
     """Run a program by the tier that is its own by now. Empties `leaves`. may_wait: nobody is about to look at its results."""
     tier = tier_of(program)
     program.seen += 1
-    if tier != INTERPRETED:
+    if on_host and tier != INTERPRETED:
         for value in on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
             if type(value.array) is np.ndarray:
                 value.array = put(value.array, value.aval.device)

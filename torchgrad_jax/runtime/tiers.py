@@ -74,8 +74,9 @@ class Estimate:
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
     form, common = program.form, program.common
-    if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
-        return INTERPRETED
+    if modes.same_tier_blocks:
+        if modes.execution != "eager" and any(program.estimate.plans):
+            return INTERPRETED
     if form.function is not None:
         return COMPILED
     if common is not None and common.function is not None:
