@@ -9,6 +9,7 @@ imports. A package that is not installed is left out.
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import importlib.metadata
 import json
@@ -74,6 +75,7 @@ def start(program: Program, backend: str, timeout: float) -> Run:
         command = [sys.executable, *LAUNCHERS[backend], *program.arguments]
         variables = environment(backend, "cpu") | {"XDG_CACHE_HOME": directory, "JAX_ENABLE_COMPILATION_CACHE": "false", **program.variables}
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), str(FOLDER), variables.get("PYTHONPATH")]))
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
         begin = time.perf_counter()
         try:
             ended = subprocess.run(command, env=variables, cwd=directory, timeout=timeout, capture_output=True, text=True)
@@ -90,7 +92,8 @@ def start(program: Program, backend: str, timeout: float) -> Run:
 
 
 def prepare(programs: Iterable[Program], backends: Sequence[str], timeout: float) -> None:
-    """Have Python's bytecode written, that of tests too, which pytest compiles in its own way."""
+    """Have Python's bytecode written as an installation does, that of tests too, which pytest compiles in its own way."""
+    compileall.compile_dir(ROOT / "torchgrad_jax", quiet=2)
     for backend in backends:
         start(NOTHING, backend, timeout)
     for program in programs:
