@@ -35,15 +35,16 @@ INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
 class Form:
     """What is compiled as one: a program, or all those that differ in how often their loops go round.
 
-    spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of.
+    spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of;
+    turns: how often one of them was interpreted.
     """
 
-    __slots__ = ("function", "spent", "members")
+    __slots__ = ("function", "spent", "members", "turns")
 
     def __init__(self) -> None:
         self.function: Any = None
         self.spent = 0.0
-        self.members = 0
+        self.members = self.turns = 0
 
 
 class Estimate:
@@ -73,29 +74,34 @@ class Estimate:
 
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
-    form, common = program.form, program.common
-    if modes.same_tier_blocks:
-        if modes.execution != "eager" and any(program.estimate.plans):
-            return INTERPRETED
-    if form.function is not None:
+    common = program.common
+    if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
+        return INTERPRETED
+    if program.form.function is not None:
         return COMPILED
     if common is not None and common.function is not None:
         return ROLLED
     if modes.execution == "eager" or not program.calls or (modes.deterministic and program.seen):
         return INTERPRETED
-    estimate = program.estimate
+    return _decided(program)
+
+
+def _decided(program: Any) -> str:
+    form, common, estimate = program.form, program.common, program.estimate
     cold = {c.signature for c, plan in zip(program.calls, estimate.plans, strict=True) if plan is None and not c.signature.warm}
     if not any(estimate.plans):
         return _by_xla_alone(program, len(cold))
-    spent = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
-    form.spent += spent
-    likely = 1 + program.repeats / TURNS
+    cost = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
+    form.spent += cost
     if common is not None:
-        common.spent += spent
+        common.spent += cost
+        common.turns += 1
         if common.members >= LENGTHS:
-            share = program.rolled.compiling / len(program.calls)
-            return ROLLED if common.spent * likely > COMPILE + share * (estimate.compiling - COMPILE) else INTERPRETED
-    return COMPILED if form.spent * likely > estimate.compiling and (len(cold) != 1 or form.spent > 2 * COMPILE) else INTERPRETED
+            price = COMPILE + (estimate.compiling - COMPILE) * program.rolled.compiling / len(program.calls)
+            return ROLLED if common.spent * (1 + common.turns / TURNS) > price else INTERPRETED
+    # Compiling one operation by itself costs what compiling a small program does: it is no reason to do the latter.
+    only_one = len(cold) == 1 and form.spent <= 2 * COMPILE
+    return COMPILED if form.spent * (1 + program.repeats / TURNS) > estimate.compiling and not only_one else INTERPRETED
 
 
 def _by_xla_alone(program: Any, cold: int) -> str:
