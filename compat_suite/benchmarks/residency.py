@@ -39,6 +39,8 @@ def _maximum() -> int:
 
 
 def live_arrays() -> int | None:
-    """How many arrays JAX holds in this process; None where JAX was not imported."""
-    jax = sys.modules.get("jax")
-    return None if jax is None else len(jax.live_arrays())
+    """How many arrays JAX holds in this process, for the user and for us; None where JAX was not imported."""
+    jax, ours = sys.modules.get("jax"), sys.modules.get("torchgrad_jax.runtime.device")
+    if jax is None:
+        return None
+    return len(jax.live_arrays()) if ours is None else ours.live_arrays()

@@ -152,6 +152,14 @@ def for_user(array: Any) -> Any:
     return jax.numpy.asarray(np.asarray(array))
 
 
+def live_arrays() -> int:
+    """How many arrays on devices there are in this process: JAX's, which `jax.live_arrays` counts, and those of our own CPU client."""
+    import jax
+
+    own = jax_device(CPU).client
+    return len(jax.live_arrays()) + (0 if own is jax.local_devices(backend="cpu")[0].client else len(own.live_arrays()))
+
+
 @functools.cache
 def _spread() -> type:
     from jax.sharding import NamedSharding
