@@ -19,6 +19,13 @@ F = torch.nn.functional
 KINDS = (("floats", np.float64), ("ints", np.int64), ("complexes", np.complex128))
 
 
+@pytest.fixture(autouse=True)
+def fused():
+    """What is recorded stays pending whatever mode the run of the tests is in."""
+    with execution_mode("fused"):
+        yield
+
+
 def normal(*shape, seed=0, scale=1.0):
     return np.random.RandomState(seed).randn(*shape) * scale
 
