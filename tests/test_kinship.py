@@ -14,6 +14,8 @@ from torchgrad_jax.runtime import baseline_tier, execution_mode
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.value import aval_of
 
+pytestmark = pytest.mark.operators  # tries its own modes
+
 
 class Bound:
     """A BoundOp of a JAX function."""

@@ -17,6 +17,8 @@ from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, NumPyForm, Signature, rounding_options, signature
 from torchgrad_jax.runtime.value import aval_of
 
+pytestmark = pytest.mark.operators  # tries its own modes
+
 
 class Shape(tuple[int, ...]):
     """Stands for an array in a call."""

@@ -15,6 +15,8 @@ from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 
+pytestmark = pytest.mark.operators  # tries its own modes
+
 F = torch.nn.functional
 KINDS = (("floats", np.float64), ("ints", np.int64), ("complexes", np.complex128))
 

@@ -14,6 +14,8 @@ import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
 from torchgrad_jax.runtime.recorder import recorder
 
+pytestmark = pytest.mark.operators  # tries its own modes
+
 
 @pytest.fixture(autouse=True)
 def fused():

@@ -13,6 +13,8 @@ import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, execution_mode, program, worker
 from torchgrad_jax.runtime.worker import Promised, hand_over
 
+pytestmark = pytest.mark.operators  # tries its own modes
+
 
 @pytest.fixture
 def all_are_long(monkeypatch):
