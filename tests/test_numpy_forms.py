@@ -13,8 +13,9 @@ import torchgrad_jax as torch
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.ops.derivative import plan
+from torchgrad_jax.runtime.baseline import NumPyForm
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, NumPyForm, Signature, rounding_options, signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature, rounding_options, signature
 from torchgrad_jax.runtime.value import aval_of
 
 pytestmark = pytest.mark.operators  # tries its own modes

@@ -12,6 +12,9 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
+from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.modes import same_tier
+from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.recorder import recorder
 
 pytestmark = pytest.mark.operators  # tries its own modes
@@ -123,6 +126,49 @@ def test_what_was_interpreted_goes_on_in_a_compiled_program_and_back(monkeypatch
         second = first + 1
         assert second.sum().item() == pytest.approx(332.5)
     assert (second - first).tolist() == [[1.0] * 5] * 8
+
+
+# ---------------------------------------------------------------------- how it is compiled
+
+
+def unrolled(x, w, turns):
+    for _ in range(turns):
+        x = tj.tanh(x @ w)
+    return x.sum().item()
+
+
+def test_a_long_loop_in_a_program_is_compiled_as_a_loop_first(monkeypatch):
+    """What takes long to compile begins as the program with a loop, and is unrolled when that has cost enough."""
+    x, w = tj.ones(3, 17), tj.eye(17) * 1.5
+    monkeypatch.setattr(tiers, "MET", 1e9)
+    for turns, compiled in ((90, 1), (90, 0), (80, 0)):  # another length needs nothing new
+        with same_tier():
+            expected = unrolled(x, w, turns)
+        spent = delta(lambda n=turns, so=expected: unrolled(x, w, n) == pytest.approx(so, rel=1e-5) or pytest.fail(f"{n} turns"))
+        assert spent["ran"] == 1 and spent["compiled"] == compiled
+    monkeypatch.setattr(tiers, "ROLLING", 1e9)
+    spent = delta(lambda: [unrolled(x, w, 90) for _ in range(3)])
+    assert spent["compiled"] == 1 and spent["ran"] == 3
+
+
+def last_signature(call):
+    """The signature of the operation that `call` records last."""
+    result = call()
+    step = recorder().step
+    assert result.shape == step.aval.shape
+    return step.signature
+
+
+def test_convolutions_have_options_of_their_own():
+    """YNNPACK's convolutions are the slower ones; its matrix products are the quicker ones."""
+
+    kernel = tj.ones(3, 2, 3, 3)
+    for size in (6, 7, 8):  # the later ones are told by kinship
+        signature = last_signature(lambda n=size: tj.nn.functional.conv2d(tj.ones(1, 2, n, n), kernel))
+        assert signature.convolves, size
+        assert compiler_options([signature], CPU) == {"xla_cpu_experimental_ynn_fusion_type": ""}
+    signature = last_signature(lambda: tj.ones(3, 4) @ tj.ones(4, 3))
+    assert not signature.convolves and compiler_options([signature], CPU) is None
 
 
 # ---------------------------------------------------------------------- the same bits

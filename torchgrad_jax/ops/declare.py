@@ -21,6 +21,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
+from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval, aval_of
@@ -210,8 +211,8 @@ class BoundOperator:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
         return self.kindred, specs
 
-    def numpy_form(self, specs: Sequence[ArgSpec]) -> tuple[Callable[..., Any], Callable[..., Any] | None] | None:
-        """Its function on NumPy arrays, in the operands' order, and what tells the result if that is another; None where it has none."""
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
+        """Its functions on NumPy arrays, in the operands' order; None where it has none."""
         form = self.operator.numpy
         if form is None or self.operator.promote is not None:
             return None

@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, numpy_forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
+from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
 
@@ -192,8 +193,8 @@ class Vjp:
         """See the runtime's BoundOp."""
         return self._function(specs)
 
-    def numpy_form(self, specs: Sequence[ArgSpec]) -> tuple[Callable[..., Any], Callable[..., Any] | None] | None:
-        """Its function on NumPy arrays and what tells the result if that is another, where it has one."""
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
+        """Its functions on NumPy arrays, where it has them."""
         return None if self._numpy is None else self._numpy(specs)
 
     def check(self, specs: Sequence[ArgSpec]) -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -23,22 +24,12 @@ Array = np.ndarray
 Shape = tuple[int, ...]
 
 
-class Copying(NamedTuple):
-    """A form whose result is new memory.
-
-    result: function of the same arguments that gives what has the result's shape and dtype and takes no memory, or None.
-    """
-
-    function: Callable[..., Any]
-    result: Callable[..., Any]
+Form = Callable[..., Any] | Forms
 
 
-Form = Callable[..., Any] | Copying
-
-
-def applied(form: Form, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-    """The function of a form and what tells its result if that is another, both changed."""
-    return (change(form.function), change(form.result)) if isinstance(form, Copying) else (change(form), None)
+def applied(form: Form, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
+    """A form with its functions changed."""
+    return form.changed(change) if isinstance(form, Forms) else Forms(change(form))
 
 
 # Up to this many elements a filled array costs less than `np.broadcast_to`, which takes 6 us.
@@ -96,15 +87,15 @@ def _as_dtype(x: Array, dtype: np.dtype) -> Array | None:
     return stand_in(x.shape, dtype) if convertible(x.dtype, dtype) else None
 
 
-to_copy = Copying(lambda x, dtype: converted(x, dtype), lambda x, dtype: _as_dtype(x, dtype))
-to_copy_vjp = Copying(lambda grad, aval, dtype: converted(grad, aval.dtype), lambda grad, aval, dtype: _as_dtype(grad, aval.dtype))
+to_copy = Forms(lambda x, dtype: converted(x, dtype), lambda x, dtype: _as_dtype(x, dtype))
+to_copy_vjp = Forms(lambda grad, aval, dtype: converted(grad, aval.dtype), lambda grad, aval, dtype: _as_dtype(grad, aval.dtype))
 
 
 def _copied(x: Array, src: Array) -> Array:
     return expand(converted(src, x.dtype), x.shape)
 
 
-copy = Copying(_copied, lambda x, src: x if convertible(src.dtype, x.dtype) and np.broadcast_shapes(src.shape, x.shape) == x.shape else None)
+copy = Forms(_copied, lambda x, src: x if convertible(src.dtype, x.dtype) and np.broadcast_shapes(src.shape, x.shape) == x.shape else None)
 
 
 # ---------------------------------------------------------------------- one number everywhere
@@ -193,30 +184,32 @@ def _write(whole: Array, part: Array, src: Array) -> Array:
     return whole
 
 
-def writing(read: Callable[..., Array]) -> Copying:
+def writing(read: Callable[..., Array]) -> Forms:
     """`src` written to the part of `x` that `read` gives a view of."""
 
     def function(x: Array, src: Array, *numbers: Any, **statics: Any) -> Array:
-        whole = np.array(x)
-        return _write(whole, read(whole, *numbers, **statics), src)
+        return overwriting(np.array(x), src, *numbers, **statics)
+
+    def overwriting(x: Array, src: Array, *numbers: Any, **statics: Any) -> Array:
+        return _write(x, read(x, *numbers, **statics), src)
 
     def result(x: Array, src: Array, *numbers: Any, **statics: Any) -> Array | None:
         return x if src.dtype == x.dtype and read(x, *numbers, **statics).shape == src.shape else None
 
-    return Copying(function, result)
+    return Forms(function, result, True, overwriting)
 
 
-def placing(read: Callable[..., Array]) -> Copying:
+def placing(read: Callable[..., Array]) -> Forms:
     """The gradient of the part that `read` gives a view of: zeros elsewhere."""
 
     def function(grad: Array, aval: Aval, *numbers: Any, **statics: Any) -> Array:
         whole = np.zeros(aval.shape, grad.dtype)
         return _write(whole, read(whole, *numbers, **statics), grad)
 
-    return Copying(function, of_aval)
+    return Forms(function, of_aval, True)
 
 
-def _joined(read: Callable[..., tuple[Array, ...]]) -> Copying:
+def _joined(read: Callable[..., tuple[Array, ...]]) -> Forms:
     def function(grads: list[Array | None], aval: Aval, **statics: Any) -> Array:
         whole = np.zeros(aval.shape, aval.dtype)
         for part, grad in zip(read(whole, **statics), grads, strict=True):
@@ -224,7 +217,7 @@ def _joined(read: Callable[..., tuple[Array, ...]]) -> Copying:
                 part[...] = grad
         return whole
 
-    return Copying(function, lambda grads, aval, **statics: stand_in(aval.shape, aval.dtype))
+    return Forms(function, lambda grads, aval, **statics: stand_in(aval.shape, aval.dtype))
 
 
 split_vjp, unbind_vjp = _joined(split), _joined(unbind)
@@ -281,7 +274,7 @@ def _expand_vjp(grad: Array, aval: Aval, size: Shape) -> Array:
     return summed(grad, dims).reshape(aval.shape)
 
 
-expand_vjp = Copying(_expand_vjp, of_aval)
+expand_vjp = Forms(_expand_vjp, of_aval)
 
 
 def expand_scatter(x: Array, src: Array, size: Shape) -> Array:
@@ -309,7 +302,7 @@ def _repeat_vjp(grad: Array, aval: Aval, repeats: Shape) -> Array:
     return summed(apart, tuple(range(0, 2 * len(shape), 2))).reshape(aval.shape)
 
 
-repeat, repeat_vjp = Copying(_repeated, _repeat_result), Copying(_repeat_vjp, of_aval)
+repeat, repeat_vjp = Forms(_repeated, _repeat_result), Forms(_repeat_vjp, of_aval)
 
 
 def tiled(x: Array, times: int) -> Array:
@@ -342,7 +335,7 @@ def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int) -
     return stand_in(size, x.dtype) if inside else None
 
 
-as_strided = Copying(lambda x, size, stride, storage_offset: x.reshape(-1)[_strided_places(size, stride, storage_offset)], _strided_result)
+as_strided = Forms(lambda x, size, stride, storage_offset: x.reshape(-1)[_strided_places(size, stride, storage_offset)], _strided_result)
 
 
 # ---------------------------------------------------------------------- joining
@@ -370,7 +363,7 @@ def _cat_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]:
     return tuple(found)
 
 
-cat, cat_vjp = Copying(lambda tensors, dim: np.concatenate(_not_empty(tensors) or tensors[:1], dim), _cat_result), _cat_vjp
+cat, cat_vjp = Forms(lambda tensors, dim: np.concatenate(_not_empty(tensors) or tensors[:1], dim), _cat_result), _cat_vjp
 
 
 def _stack_result(tensors: list[Array], dim: int) -> Array | None:
@@ -383,7 +376,7 @@ def stack_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]
     return tuple([grad[(*(_ALL,) * dim, i, ...)] for i in range(len(avals))])
 
 
-stack = Copying(lambda tensors, dim: np.stack(tensors, dim), _stack_result)
+stack = Forms(lambda tensors, dim: np.stack(tensors, dim), _stack_result)
 
 
 def _matrix(t: Array) -> Array:
@@ -407,7 +400,7 @@ def _block_diag_result(tensors: list[Array]) -> Array | None:
     return stand_in((sum([s[0] for s in shapes]), sum([s[1] for s in shapes])), tensors[0].dtype)
 
 
-block_diag = Copying(_block_diag, _block_diag_result)
+block_diag = Forms(_block_diag, _block_diag_result)
 
 
 # ---------------------------------------------------------------------- complex numbers as pairs
@@ -432,11 +425,11 @@ def _as_complex_result(x: Array) -> Array | None:
     return stand_in(x.shape[:-1], np.dtype(np.complex64 if x.dtype == np.float32 else np.complex128)) if pairs else None
 
 
-as_complex = Copying(_as_complex, _as_complex_result)
-as_complex_vjp = Copying(lambda grad, aval: _as_complex(grad), lambda grad, aval: _as_complex_result(grad))
-as_complex_scatter = Copying(lambda x, src: _as_complex(src), lambda x, src: _as_complex_result(src))
-conj = Copying(lambda x: np.conjugate(x), lambda x: x if x.dtype.kind == "c" else None)
-conj_vjp = Copying(lambda grad, aval: np.conjugate(grad), lambda grad, aval: grad if grad.dtype.kind == "c" else None)
+as_complex = Forms(_as_complex, _as_complex_result)
+as_complex_vjp = Forms(lambda grad, aval: _as_complex(grad), lambda grad, aval: _as_complex_result(grad))
+as_complex_scatter = Forms(lambda x, src: _as_complex(src), lambda x, src: _as_complex_result(src))
+conj = Forms(lambda x: np.conjugate(x), lambda x: x if x.dtype.kind == "c" else None)
+conj_vjp = Forms(lambda grad, aval: np.conjugate(grad), lambda grad, aval: grad if grad.dtype.kind == "c" else None)
 
 
 # ---------------------------------------------------------------------- mirroring, rolling, triangles
@@ -447,8 +440,8 @@ def rolled(x: Array, shifts: Shape, dims: Shape) -> Array:
     return x if not x.size else np.roll(x, shifts, dims) if dims else np.roll(x, shifts[0])
 
 
-roll = Copying(rolled, like)
-roll_vjp = Copying(lambda grad, aval, shifts, dims: rolled(grad, tuple([-s for s in shifts]), dims), of_aval)
+roll = Forms(rolled, like)
+roll_vjp = Forms(lambda grad, aval, shifts, dims: rolled(grad, tuple([-s for s in shifts]), dims), of_aval)
 
 
 def _tril(x: Array, diagonal: int) -> Array:
@@ -459,9 +452,9 @@ def _triu(x: Array, diagonal: int) -> Array:
     return np.where(np.tri(*x.shape[-2:], k=diagonal - 1, dtype=bool), np.zeros((), x.dtype), x)
 
 
-tril, triu = Copying(_tril, like), Copying(_triu, like)
-tril_vjp = Copying(lambda grad, aval, diagonal: _tril(grad, diagonal), of_aval)
-triu_vjp = Copying(lambda grad, aval, diagonal: _triu(grad, diagonal), of_aval)
+tril, triu = Forms(_tril, like), Forms(_triu, like)
+tril_vjp = Forms(lambda grad, aval, diagonal: _tril(grad, diagonal), of_aval)
+triu_vjp = Forms(lambda grad, aval, diagonal: _triu(grad, diagonal), of_aval)
 
 
 def _diag_embedded(x: Array, offset: int, dim1: int, dim2: int) -> Array:
@@ -475,7 +468,7 @@ def _diag_embed_result(x: Array, offset: int, dim1: int, dim2: int) -> Array:
     return np.moveaxis(stand_in((*x.shape[:-1], n, n), x.dtype), (-2, -1), (dim1, dim2))
 
 
-diag_embed = Copying(_diag_embedded, _diag_embed_result)
+diag_embed = Forms(_diag_embedded, _diag_embed_result)
 
 
 # ---------------------------------------------------------------------- padding, channels
@@ -515,7 +508,7 @@ def _pad_vjp(grad: Array, aval: Aval, pad: Shape) -> Array:
     return _padded(grad, np.zeros((), grad.dtype), tuple([-p for p in pad]))
 
 
-constant_pad, constant_pad_vjp = Copying(_pad, _pad_result), Copying(_pad_vjp, of_aval)
+constant_pad, constant_pad_vjp = Forms(_pad, _pad_result), Forms(_pad_vjp, of_aval)
 
 
 def _pixels_joined(x: Array, upscale_factor: int) -> Array:
@@ -537,14 +530,14 @@ def _channels_shuffled(x: Array, groups: int) -> Array:
     return x.reshape((n, groups, c // groups, *spatial)).swapaxes(1, 2).reshape(x.shape)
 
 
-def _of_grad(form: Callable[..., Array]) -> Copying:
+def _of_grad(form: Callable[..., Array]) -> Forms:
     def function(grad: Array, aval: Aval, **statics: Any) -> Array:
         return form(grad, *statics.values())
 
-    return Copying(function, of_aval)
+    return Forms(function, of_aval)
 
 
 # A reshape of what takes no memory is a view: these tell their own results.
-pixel_shuffle, pixel_shuffle_vjp = Copying(_pixels_joined, _pixels_joined), _of_grad(_pixels_apart)
-pixel_unshuffle, pixel_unshuffle_vjp = Copying(_pixels_apart, _pixels_apart), _of_grad(_pixels_joined)
-channel_shuffle = Copying(_channels_shuffled, _channels_shuffled)
+pixel_shuffle, pixel_shuffle_vjp = Forms(_pixels_joined, _pixels_joined), _of_grad(_pixels_apart)
+pixel_unshuffle, pixel_unshuffle_vjp = Forms(_pixels_apart, _pixels_apart), _of_grad(_pixels_joined)
+channel_shuffle = Forms(_channels_shuffled, _channels_shuffled)

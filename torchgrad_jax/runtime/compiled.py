@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.runtime.device import device, placed
-from torchgrad_jax.runtime.operation import rounding_options
+from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 
 
-def jitted(function: Callable[..., Any], where: device, half: bool, donate: tuple[int, ...], options: dict[str, Any]) -> Callable[..., Any]:
-    """A program's function under `jax.jit`: on its device, with XLA's options; half: whether half precision is to round after each operation."""
+def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options."""
     import jax
 
-    chosen = {**options, **(rounding_options(where) if half else {})}
-    return jax.jit(function, donate_argnums=donate, compiler_options=chosen or None, **placed(where))
+    options = compiler_options([c.signature for c in calls], where)
+    return jax.jit(function, donate_argnums=donate, compiler_options=options, **placed(where))
 
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from torchgrad_jax.runtime._jax_compat import trace
-from torchgrad_jax.runtime.baseline import Plan, plan_of
-from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
+from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.value import Aval, aval_of
@@ -59,25 +58,41 @@ class Expansion(NamedTuple):
     avals: tuple[Aval, ...]
 
 
+_YNN = "xla_cpu_experimental_ynn_fusion_type"
+
+
 def rounding_options(where: device) -> dict[str, Any]:
     """XLA's options for half precision: it keeps float32 between operations, and so do YNNPACK's kernels on a CPU; PyTorch rounds after each."""
     options: dict[str, Any] = {"xla_allow_excess_precision": False}
-    return options | {"xla_cpu_experimental_ynn_fusion_type": ""} if where.type == "cpu" else options
+    return options | {_YNN: ""} if where.type == "cpu" else options
+
+
+def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str, Any] | None:
+    """XLA's options for a program of these signatures. Convolutions by YNNPACK's kernels, its choice on a CPU, take 1.2 to 3.7 times as long."""
+    half = convolves = False
+    for sig in signatures:
+        half, convolves = half or sig.half, convolves or sig.convolves
+    found = rounding_options(where) if half else {}
+    return (found | {_YNN: ""} if convolves and where.type == "cpu" else found) or None
 
 
 class Signature:
     """A BoundOp specialized to input avals: its output avals, and how it is run.
 
-    half: whether half precision is among its inputs or outputs. `warm`: the function has been compiled by itself.
+    half: whether half precision is among its inputs or outputs; convolves: whether it convolves; nbytes: of its outputs; numbered: whether Python
+    numbers are among its inputs. `warm`: the function has been compiled by itself.
     `plans` belongs to the layer that differentiates.
     """
 
-    __slots__ = ("bop", "specs", "avals", "single", "check", "half", "warm", "plans", "_raw", "_jaxpr", "_function", "_alone", "_baseline")
+    __slots__ = (
+        "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
+        "_alone", "_baseline",
+    )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
-        self.warm = False
+        self.warm = self.convolves = False
         self.plans: dict[Any, Any] = {}
         self._function: Any = None
         self._alone: Any = None
@@ -88,6 +103,8 @@ class Signature:
             self.avals, self.single = known.avals, False
         elif not (self._by_numpy() or self._by_kinship()):
             self._trace()
+        self.nbytes = sum([a.nbytes for a in self.avals])
+        self.numbered = any([isinstance(s, type) for s in specs])
         self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
 
     @property
@@ -106,8 +123,7 @@ class Signature:
             import jax
 
             where = common_device(self.specs, self.bop.device)
-            options = rounding_options(where) if self.half else None
-            self._alone = jax.jit(_as_tuple(self._raw, self.bop.name), compiler_options=options, **placed(where))
+            self._alone = jax.jit(_as_tuple(self._raw, self.bop.name), compiler_options=compiler_options([self], where), **placed(where))
         return self._alone
 
     @property
@@ -130,10 +146,10 @@ class Signature:
         found = find(self.specs) if find is not None and self.check is None else None
         if found is None:
             return False
-        (function, result), where = found, common_device(self.specs, self.bop.device)
+        where = common_device(self.specs, self.bop.device)
         given = [_ZERO[s] if isinstance(s, type) else stand_in(s.shape, s.dtype) for s in self.specs]
         try:
-            outs = (result or function)(*given)
+            outs = (found.result or found.function)(*given)
         except (TypeError, ValueError, IndexError, ZeroDivisionError):
             outs = None  # if they do not fit together, the trace says so
         if outs is None:
@@ -142,7 +158,7 @@ class Signature:
         outs = (outs,) if self.single else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in outs])
         if where is CPU:
-            self._baseline = NumPyForm(function, self.single, _moved(given, outs, result is not None))
+            self._baseline = NumPyForm(found, self.single, _moved(given, outs, found.result is not None))
         return True
 
     def _by_kinship(self) -> bool:
@@ -155,7 +171,8 @@ class Signature:
         found = kindred.get(key)
         avals = None if found is None else found.avals(sizes)
         if found is not None and avals is not None:
-            self.avals, self.single, self._baseline = avals, found.first.single, found.first.baseline
+            first = found.first
+            self.avals, self.single, self._baseline, self.convolves = avals, first.single, first.baseline, first.convolves
             return True
         self._trace()
         if found is None:
@@ -173,6 +190,7 @@ class Signature:
         except (TypeError, ValueError, ZeroDivisionError) as error:
             # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
             raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
+        self.convolves = contains(self._jaxpr.jaxpr, "conv_general_dilated")
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
         self.single = not issubclass(kinds[0], (tuple, list)) or (self.check is not None and len(outs) == 1)
@@ -196,24 +214,6 @@ def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = Non
 
 def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec]) -> Any:
     return trace(function, name, [((), NUMBER_DTYPES[s]) if isinstance(s, type) else (s.shape, s.dtype) for s in specs])
-
-
-class NumPyForm:
-    """A plan that was not made of a jaxpr: a function of NumPy arrays that returns an array, or a tuple of them.
-
-    moved: how many bytes it copies.
-    """
-
-    __slots__ = ("cost", "size", "compiling", "_function", "_single")
-
-    def __init__(self, function: Callable[..., Any], single: bool, moved: int) -> None:
-        self._function, self._single = function, single
-        self.size = self.compiling = 1
-        self.cost = STEP + CHEAP * moved / 4
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        outs = self._function(*arrays)
-        return [outs] if self._single else list(outs)
 
 
 def _moved(given: Sequence[Any], outs: Sequence[np.ndarray], copies: bool) -> int:

@@ -39,12 +39,13 @@ _above_unheld = UNHELD.__lt__
 class Program:
     """A structure with its wanted outputs: how often it was met, what it costs, and its compiled form.
 
-    repeats: how often in a row it was one of the last programs run: a loop is at work. form: what is compiled of it alone; rolled, common: the
-    program with loops for what repeats in it, and what is compiled of all that differ from it in how often those go round.
+    repeats: how often in a row it was one of the last programs run: a loop is at work. tier: the one it was last run by. form: what is compiled of
+    it alone; rolled, common: the program with loops for what repeats in it, and what is compiled of all that differ from it in how
+    often those go round.
     """
 
     __slots__ = (
-        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "form", "rolled", "common",
+        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "tier", "form", "rolled", "common",
         "_estimate", "_interpreted", "_stepped", "_numbers",
     )  # fmt: skip
 
@@ -55,7 +56,7 @@ class Program:
         self.inputs = inputs_of(self.calls, self.outputs)
         self.device = next((a.device for c in self.calls for a in c.signature.avals), CPU)
         self.donated = self._donatable(donated, leaves) if any(donated) else set()
-        self.seen, self.repeats = 0, 0
+        self.seen, self.repeats, self.tier = 0, 0, INTERPRETED
         self._estimate: Estimate | None = None
         self._interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
@@ -116,14 +117,13 @@ class Program:
         counters.ran += 1
         given = [rolled.sizes, *rolled.arguments([*numbers, *[a.kept() if type(a) is Promised else a for a in arrays]])]
         if form.function is None:
-            form.function = jitted(rolled.function(), self.device, any([c.signature.half for c in self.calls]), (), {})
+            form.function = jitted(rolled.function(), self.calls, self.device)
             return rolled.results(_first_call(form.function, given, rolled.compiling))
         return rolled.results(form.function(*given))
 
     def _compiled(self, kinds: list[str]) -> Any:
-        half = any([c.signature.half for c in self.calls])
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
-        return jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.device, half, donate, {})
+        return jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.calls, self.device, donate)
 
     def _kept(self, numbers: list[np.ndarray]) -> list[Any]:
         """The arrays of numbers. Where they are the last run's they are kept on the device: an array from the host costs a program 7 us each time."""

@@ -63,8 +63,8 @@ class Step:
         self.counts: dict[str, int] = {} if parent is None else parent.counts
         self.nbytes: int = 0 if parent is None else parent.nbytes
         if sig is not None:
-            self.nbytes += sum(a.nbytes for a in sig.avals)
-            if any(type(a) is not int for a in args):
+            self.nbytes += sig.nbytes
+            if sig.numbered:
                 self._place_numbers()
 
     def _place_numbers(self) -> None:
@@ -181,7 +181,7 @@ class Recorder:
 
     def extend(self, bop: BoundOp, args: tuple[Any, ...], key: Any, operands: tuple[Any, ...]) -> Step:
         """The Step of an operation that was not recorded at this place before."""
-        specs = tuple(o.aval if type(o) is Value else type(o) for o in operands)
+        specs = tuple([o.aval if type(o) is Value else type(o) for o in operands])
         sig = signature(bop, specs)
         end = self.step.end + len(sig.avals)
         aval = sig.avals[0] if sig.single else sig.avals

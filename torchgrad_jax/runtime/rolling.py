@@ -60,10 +60,10 @@ class Rolled:
     """A program with loops.
 
     key: programs with equal keys have the same function. sizes: what it is given at run time beside numbers and inputs. compiling: how many
-    operations are in its compiled form.
+    operations are in its compiled form. packed: how many inputs and outputs are put together, or taken apart, on the host at each run.
     """
 
-    __slots__ = ("key", "sizes", "compiling", "_inputs", "_given", "_stacks", "_places", "_outputs")
+    __slots__ = ("key", "sizes", "compiling", "packed", "_inputs", "_given", "_stacks", "_places", "_outputs")
 
     def __init__(
         self, plan: Plan, sizes: list[int], inputs: list[int], given: Sequence[int], stacks: list[list[int]],
@@ -77,6 +77,7 @@ class Rolled:
         self._inputs = [index[-1 - a] for a in inputs]
         self._stacks = [[index[-1 - a] for a in stack] for stack in stacks]
         self._places, self._outputs = places, outputs
+        self.packed = sum(map(len, stacks)) + sum([t is not None for _, t in outputs])
 
     def function(self) -> Callable[..., list[Any]]:
         """The JAX function of the sizes and of what `arguments` returns."""

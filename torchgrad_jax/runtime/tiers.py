@@ -13,19 +13,23 @@ from typing import Any
 from torchgrad_jax.runtime import modes
 
 # Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
-COMPILE, COMPILE_PRIMITIVE = 25e6, 2.5e6  # compiling any executable; and for each primitive in it
-OPERATION = 1_000.0  # what the interpreter spends on an operation beside its primitives
+COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
+OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
 FUSED = 0.3  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
-UNKNOWN_SIZE = 5
+UNKNOWN_SIZE = 10
 
 
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 10
+# A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
+LONG_COMPILE = 5e8
+# What a structure that was not met before costs for each of its operations, beside running it; and which share of its time a loop loses.
+MET, ROLLING = 12_000.0, 0.15
 # How many lengths of a loop have to be met until the program with a loop is the better one: unrolled, what is element-wise stays in registers.
 LENGTHS = 3
 
@@ -74,34 +78,50 @@ class Estimate:
 
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
-    common = program.common
     if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
         return INTERPRETED
+    if not (modes.deterministic and program.seen):
+        program.tier = _chosen(program)
+    return program.tier
+
+
+def _chosen(program: Any) -> str:
+    common = program.common
     if program.form.function is not None:
         return COMPILED
     if common is not None and common.function is not None:
-        return ROLLED
-    if modes.execution == "eager" or not program.calls or (modes.deterministic and program.seen):
+        return ROLLED if common.members >= LENGTHS or not _is_worth_unrolling(program) else COMPILED
+    if modes.execution == "eager" or not program.calls:
         return INTERPRETED
-    return _decided(program)
-
-
-def _decided(program: Any) -> str:
-    form, common, estimate = program.form, program.common, program.estimate
+    form, estimate = program.form, program.estimate
     cold = {c.signature for c, plan in zip(program.calls, estimate.plans, strict=True) if plan is None and not c.signature.warm}
     if not any(estimate.plans):
         return _by_xla_alone(program, len(cold))
     cost = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
     form.spent += cost
-    if common is not None:
-        common.spent += cost
-        common.turns += 1
-        if common.members >= LENGTHS:
-            price = COMPILE + (estimate.compiling - COMPILE) * program.rolled.compiling / len(program.calls)
-            return ROLLED if common.spent * (1 + common.turns / TURNS) > price else INTERPRETED
+    if common is not None and _is_rolled_now(program, cost):
+        return ROLLED
+    if common is not None and common.members >= LENGTHS:
+        return INTERPRETED
     # Compiling one operation by itself costs what compiling a small program does: it is no reason to do the latter.
     only_one = len(cold) == 1 and form.spent <= 2 * COMPILE
     return COMPILED if form.spent * (1 + program.repeats / TURNS) > estimate.compiling and not only_one else INTERPRETED
+
+
+def _is_rolled_now(program: Any, cost: float) -> bool:
+    """Whether the program with loops is compiled now: it serves many lengths, or is so much smaller that compiling the long one can wait."""
+    common, rolled, whole = program.common, program.rolled, program.estimate.compiling
+    common.spent += cost + (0.0 if program.seen else MET * len(program.calls))
+    common.turns += 1
+    price = COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
+    worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
+    return worth and common.spent * (1 + common.turns / TURNS) > price
+
+
+def _is_worth_unrolling(program: Any) -> bool:
+    """Whether what a loop's program loses by its loops has cost what compiling it without them does."""
+    program.form.spent += ROLLING * program.estimate.calling
+    return program.form.spent * (1 + program.repeats / TURNS) > program.estimate.compiling
 
 
 def _by_xla_alone(program: Any, cold: int) -> str:

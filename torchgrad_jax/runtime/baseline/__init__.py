@@ -4,9 +4,11 @@ It gives XLA's results: in every bit where IEEE 754 says what they are, else wit
 does not on a CPU: numbers below the smallest normal one are no zeros, and what is multiplied by a boolean False stays NaN if it is NaN.
 """
 
+from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
+from torchgrad_jax.runtime.baseline.inlining import contains
 from torchgrad_jax.runtime.baseline.likeness import same_plan
 from torchgrad_jax.runtime.baseline.merging import Merged, Part
 from torchgrad_jax.runtime.baseline.plan import Plan, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import carrying_out
 
-__all__ = ["Merged", "Part", "Plan", "carrying_out", "plan_of", "same_plan"]
+__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carrying_out", "contains", "plan_of", "same_plan"]

@@ -66,6 +66,10 @@ for _name, _function in _DEAR.items():
 # ---------------------------------------------------------------------- larger and smaller
 
 
+_FEW = 1024
+_SIGN_BIT = {n: (np.dtype(f"i{n}"), np.array(np.iinfo(f"i{n}").min, f"i{n}")) for n in (2, 4, 8)}
+
+
 def _alongside(ufunc: Any, a: Any, b: Any) -> Any:
     """`np.maximum` or `np.minimum`. With a scalar they take 1.1 ns an element, with an array 0.3, and filling one takes 0.15."""
     if a.size >= _SPREAD and not b.ndim:
@@ -78,7 +82,7 @@ def _alongside(ufunc: Any, a: Any, b: Any) -> Any:
 def larger(a: Any, b: Any) -> Any:
     """`np.maximum`, for which 0.0 is larger than -0.0 on every processor."""
     found = _alongside(np.maximum, a, b)
-    if not _has_zero(found):
+    if not _has_negative_zero(found):
         return found
     return np.where((a == 0) & (b == 0), np.add(a, b), found)
 
@@ -86,14 +90,16 @@ def larger(a: Any, b: Any) -> Any:
 def smaller(a: Any, b: Any) -> Any:
     """`np.minimum`, for which -0.0 is smaller than 0.0 on every processor."""
     found = _alongside(np.minimum, a, b)
-    if not _has_zero(found):
+    if not (_has_negative_zero(a) or _has_negative_zero(b)):
         return found
     return np.where((a == 0) & (b == 0), np.negative(np.subtract(np.negative(a), b)), found)
 
 
-def _has_zero(x: Any) -> bool:
-    # `all` is 1.5 us slower for a small array, `count_nonzero` five times slower for a large one.
-    return not x.all() if x.size > 1024 else np.count_nonzero(x) < x.size
+def _has_negative_zero(x: Any) -> bool:
+    if x.size <= _FEW and np.count_nonzero(x) == x.size:  # a microsecond less
+        return False
+    bits, sign = _SIGN_BIT[x.dtype.itemsize]
+    return bool(np.count_nonzero(np.equal(x.view(bits), sign)))
 
 
 def _positive_part(a: Any, b: Any) -> Any:
@@ -111,7 +117,7 @@ def _extreme(eqn: Any, plain: Any, exact: Any, dtype: np.dtype) -> Any:
     return partial(_alongside, plain) if any([value != 0 for value in literals]) else exact
 
 
-@rule("max", elementwise=True)
+@rule("max", elementwise=True, fresh=True)
 def _max(eqn: Any) -> Any:
     dtype, second = eqn.outvars[0].aval.dtype, eqn.invars[1]
     if is_floating(dtype) and hasattr(second, "val") and second.val == 0 and not np.signbit(second.val):
@@ -119,12 +125,12 @@ def _max(eqn: Any) -> Any:
     return _extreme(eqn, np.maximum, larger, dtype)
 
 
-@rule("min", elementwise=True)
+@rule("min", elementwise=True, fresh=True)
 def _min(eqn: Any) -> Any:
     return _extreme(eqn, np.minimum, smaller, eqn.outvars[0].aval.dtype)
 
 
-@rule("clamp", elementwise=True)
+@rule("clamp", elementwise=True, fresh=True)
 def _clamp(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype.kind == "c":
@@ -138,7 +144,7 @@ def _clamp(eqn: Any) -> Any:
 # ---------------------------------------------------------------------- arithmetic that NumPy has otherwise
 
 
-@rule("sign", elementwise=True)
+@rule("sign", elementwise=True, fresh=True)
 def _sign(eqn: Any) -> Any:
     if is_floating(eqn.outvars[0].aval.dtype):
         return lambda x: np.copysign(np.sign(x), x)
@@ -215,13 +221,13 @@ def _integer_pow(eqn: Any) -> Any:
     return power if exponent else np.ones_like
 
 
-@rule("rsqrt", elementwise=True)
+@rule("rsqrt", elementwise=True, fresh=True)
 def _rsqrt(eqn: Any) -> Any:
     one = np.ones((), eqn.outvars[0].aval.dtype)
     return lambda x: np.true_divide(one, np.sqrt(x))
 
 
-@rule("logistic", each=DEAR, elementwise=True)
+@rule("logistic", each=DEAR, elementwise=True, fresh=True)
 def _logistic(eqn: Any) -> Any:
     one = np.ones((), eqn.outvars[0].aval.dtype)
 

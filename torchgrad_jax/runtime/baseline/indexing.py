@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.cost import AT, CHEAP, INDEXED, weight
-from torchgrad_jax.runtime.baseline.rules import Unknown, rule
+from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, rule
 
 # From this length on the rows of a scatter are added one by one.
 _LONG_ROW = 128
@@ -157,15 +157,18 @@ def _scatter(eqn: Any) -> Any:
     combine, drops = _combiner(combined, windows.row, p["unique_indices"]), mode != "CLIP"
 
     def scatter(x: Any, starts: Any, updates: Any) -> Any:
+        return scatter_into(np.array(x, order="C"), starts, updates)
+
+    def scatter_into(x: Any, starts: Any, updates: Any) -> Any:
         places, inside = windows.places(starts)
-        out = np.array(x, order="C")
+        out = np.ascontiguousarray(x)  # as rows it has to be the same memory
         updates = updates.transpose(order).reshape(*places.shape, windows.row)
         if drops and inside is not None:
             places, updates = places[inside], updates[inside]
         combine(out.reshape(windows.rows, windows.row), places.reshape(-1), updates.reshape(-1, windows.row))
         return out
 
-    return scatter
+    return Writing(scatter, scatter_into)
 
 
 def _takes_the_update(jaxpr: Any) -> bool:
@@ -227,11 +230,13 @@ def _dynamic_update_slice(eqn: Any) -> Any:
     place = _slices(eqn.invars[0].aval.shape, eqn.invars[1].aval.shape)
 
     def put(x: Any, update: Any, *starts: Any) -> Any:
-        out = np.array(x)
-        out[place(starts)] = update
-        return out
+        return put_into(np.array(x), update, *starts)
 
-    return put
+    def put_into(x: Any, update: Any, *starts: Any) -> Any:
+        x[place(starts)] = update
+        return x
+
+    return Writing(put, put_into)
 
 
 def _slices(shape: Sequence[int], sizes: Sequence[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,22 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
                 yield one
 
 
-def count(jaxpr: Any) -> int:
-    """How many primitives there are, those within loops and branches included."""
-    return sum([(called(eqn) is None) + sum([count(inner) for inner in jaxprs_in(eqn)]) for eqn in jaxpr.eqns])
+# What XLA's CPU compiler makes a kernel, or a call of a library, of its own for: it takes as long as several primitives that are fused.
+_APART = re.compile(
+    "dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|dynamic_update|while|scan|cond|fft|lu|qr|eig|svd|chol|tri"
+)
+_APART_WEIGHT = 6
+
+
+def compiling_weight(jaxpr: Any) -> int:
+    """What compiling costs as a number of primitives of the cheapest kind, those within loops and branches included."""
+    return sum([_weight(eqn) + sum([compiling_weight(inner) for inner in jaxprs_in(eqn)]) for eqn in jaxpr.eqns])
+
+
+def _weight(eqn: Any) -> int:
+    return 0 if called(eqn) is not None else _APART_WEIGHT if _APART.match(eqn.primitive.name) else 1
+
+
+def contains(jaxpr: Any, primitive: str) -> bool:
+    """Whether there is one of this name, within loops and branches too."""
+    return any([eqn.primitive.name == primitive or any([contains(inner, primitive) for inner in jaxprs_in(eqn)]) for eqn in jaxpr.eqns])

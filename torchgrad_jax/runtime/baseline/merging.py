@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torchgrad_jax.runtime.baseline.plan import Plan, assigned, carry_out
+from torchgrad_jax.runtime.baseline.form import NumPyForm
+from torchgrad_jax.runtime.baseline.places import assigned, carry_out
+from torchgrad_jax.runtime.baseline.plan import Plan
 
 
 class Part(NamedTuple):
     """One plan, or any function that returns a list of results, at its place: the names of what it reads and of what it makes."""
 
-    plan: Plan | Callable[..., Any]
+    plan: Plan | NumPyForm | Callable[..., Any]
     operands: Sequence[Hashable]
     results: Sequence[Hashable]
 
@@ -20,6 +23,8 @@ class _Call(NamedTuple):
     function: Any
     operands: list[int]
     results: list[int]
+    fresh: bool = False
+    overwriting: Mapping[int, Any] = MappingProxyType({})
 
 
 class Merged:
@@ -41,8 +46,11 @@ class Merged:
                 continue
             made = list(range(free, free + len(part.results)))
             free += len(made)
-            function = part.plan if len(made) != 1 else _only(part.plan)
-            steps.append(_Call(function, [slots[name] for name in part.operands], made))
+            reads = [slots[name] for name in part.operands]
+            if isinstance(part.plan, NumPyForm) and part.plan.single:
+                steps.append(_Call(part.plan.function, reads, made, part.plan.fresh, part.plan.overwriting))
+            else:
+                steps.append(_Call(part.plan if len(made) != 1 else _only(part.plan), reads, made))
             slots.update(zip(part.results, made, strict=True))
         self._inputs = len(inputs)
         self._calls, self._template, self._outputs = assigned(steps, range(len(inputs)), constants, [slots[name] for name in outputs])
@@ -67,7 +75,8 @@ def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[_Cal
         for slot in step.results:
             own[slot] = free
             free += 1
-        steps.append(_Call(step.function, [own[s] for s in step.operands], [own[s] for s in step.results]))
+        reads, made = [own[s] for s in step.operands], [own[s] for s in step.results]
+        steps.append(_Call(step.function, reads, made, step.fresh, step.overwriting))
     for slot, name in zip(plan.outputs, part.results, strict=True):
         slots[name] = own[slot]
     return free

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.cost import STEP, VIEW
-from torchgrad_jax.runtime.baseline.inlining import called, count, opened
-from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, find
+from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
+from torchgrad_jax.runtime.baseline.places import assigned, carry_out, into
+from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -23,6 +25,9 @@ Shape = tuple[int, ...]
 _FAMILIES = ("elementwise", "converting", "special", "shaping", "reducing", "products", "indexing", "control", "linear_algebra", "fourier")
 # What is computed of constants alone is computed once, if it is not large.
 _FOLDED_COST, _FOLDED_BYTES = 50_000.0, 1 << 16
+# From so many elements on a result is written over an operand that is not needed any more, if there is one.
+_LARGE = 1 << 10
+_NEVER: Mapping[int, Any] = MappingProxyType({})
 # Stands among the constants that tell of a shape for all that the plan is.
 _ALL = -1
 
@@ -30,7 +35,7 @@ _ALL = -1
 class Plan:
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
-    cost: estimated nanoseconds of a call. size: how many functions it calls. compiling: how many primitives XLA would have to compile.
+    cost: estimated nanoseconds of a call. size: how many functions it calls. compiling: what compiling it costs, in fused primitives.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
     seen here: see `same_plan`.)
@@ -45,7 +50,7 @@ class Plan:
     def __init__(self, closed: ClosedJaxpr) -> None:
         build = _Build(closed)
         self.cost, self.size = sum([s.cost for s in build.steps]), len(build.steps)
-        self.compiling = count(closed.jaxpr)
+        self.compiling = compiling_weight(closed.jaxpr)
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
         self.any_sizes = scalars and all([s.any_sizes for s in build.steps])
@@ -68,73 +73,15 @@ def plan_of(closed: ClosedJaxpr) -> Plan | None:
         return None
 
 
-def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
-    """Make the calls of `assigned` one after the other on `values`."""
-    # One, two and three operands are written out: 0.1 us a step instead of 0.25.
-    for function, arity, a, b, c, operands, out in calls:
-        if arity == 2:
-            values[out] = function(values[a], values[b])
-        elif arity == 1:
-            values[out] = function(values[a])
-        elif arity == 3:
-            values[out] = function(values[a], values[b], values[c])
-        else:
-            values[out] = function(*[values[i] for i in operands])
-
-
-class Assignable(Protocol):
-    """What `assigned` asks of a step."""
-
-    @property
-    def function(self) -> Any: ...
-    @property
-    def operands(self) -> list[int]: ...
-    @property
-    def results(self) -> list[int]: ...
-
-
-def assigned(
-    steps: Sequence[Assignable], inputs: Sequence[int], constants: dict[int, Any], outputs: Sequence[int]
-) -> tuple[list[tuple[Any, ...]], list[Any], list[int]]:
-    """The calls, the values that a run begins with (inputs first), and where the outputs are, with places given to slots.
-
-    A result takes the place of what was read for the last time, so that writing it drops that array and the next step gets its memory, which
-    is still in the processor's cache: keeping all arrays made 20 steps on 256 x 256 elements ten times slower.
-    """
-    template: list[Any] = [None] * len(inputs)
-    place = {slot: i for i, slot in enumerate(inputs)}
-    for slot, value in constants.items():
-        place[slot] = len(template)
-        template.append(value)
-    last = {slot: i for i, step in enumerate(steps) for slot in step.operands}
-    lasting = {*outputs, *constants}
-    free: list[int] = []
-    calls = []
-    for i, step in enumerate(steps):
-        reads = [place[s] for s in step.operands]
-        free += [place[s] for s in dict.fromkeys(step.operands) if last[s] == i and s not in lasting]
-        if len(step.results) == 1 and free:
-            out: Any = free.pop()
-            place[step.results[0]] = out
-        else:
-            first = len(template)
-            place.update({s: first + k for k, s in enumerate(step.results)})
-            template += [None] * len(step.results)
-            out = first if len(step.results) == 1 else slice(first, len(template))
-        free += [place[s] for s in step.results if s not in last and s not in lasting]
-        a, b, c = (*reads, 0, 0, 0)[:3]
-        calls.append((step.function, len(reads), a, b, c, tuple(reads), out))
-    return calls, template, [place[s] for s in outputs]
-
-
 class _Step:
-    """One call: its function, the slots that it reads and those it writes."""
+    """One call: its function, the slots that it reads and those it writes. `fresh`, `overwriting`: see `places.Assignable`."""
 
-    __slots__ = ("function", "operands", "results", "cost", "elementwise", "any_sizes")
+    __slots__ = ("function", "operands", "results", "cost", "elementwise", "any_sizes", "fresh", "overwriting")
 
     def __init__(self, function: Any, operands: list[int], results: list[int], cost: float, elementwise: bool, any_sizes: bool) -> None:
         self.function, self.operands, self.results, self.cost = function, operands, results, cost
         self.elementwise, self.any_sizes = elementwise, any_sizes
+        self.fresh, self.overwriting = False, _NEVER
 
 
 class _Build:
@@ -209,14 +156,29 @@ class _Build:
         if type(made) is Broadcast:
             return [self.broadcast(operands[0], made.dimensions, len(eqn.outvars[0].aval.shape))]
         any_sizes = rule.elementwise or type(made) is AnySizes
-        function, cost = made if type(made) is Costed else (made.function if type(made) is AnySizes else made, rule.cost(eqn))
+        function, cost = made if type(made) is Costed else (made.function if type(made) in (AnySizes, Writing) else made, rule.cost(eqn))
         if rule.elementwise:
             shapes = [_broadcast_shape([self.shapes[i] for i in operands])] * len(eqn.outvars)
             cost *= math.prod(shapes[0]) / max(1, eqn.outvars[0].aval.size)
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
-        return self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, eqn.primitive.multiple_results)
+        results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, eqn.primitive.multiple_results)
+        if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
+            self.say_memory(self.steps[-1], eqn, rule.fresh, made)
+        return results
+
+    def say_memory(self, step: _Step, eqn: Any, fresh: bool, made: Any) -> None:
+        """Say which memory the result of a step is, or could be: see `places.Assignable`."""
+        if type(made) is Writing:
+            step.fresh, step.overwriting = True, {0: made.overwriting}
+        elif isinstance(step.function, np.ufunc):
+            step.fresh, shape, dtype = True, self.shapes[step.results[0]], eqn.outvars[0].aval.dtype
+            alike = [self.shapes[s] == shape and v.aval.dtype == dtype for s, v in zip(step.operands, eqn.invars, strict=True)]
+            if math.prod(shape) >= _LARGE and len(alike) <= 2:
+                step.overwriting = {i: into(step.function, i) for i, yes in enumerate(alike) if yes}
+        else:
+            step.fresh = fresh
 
     def step(
         self, function: Any, operands: list[int], shapes: Sequence[Shape], cost: float, elementwise: bool, any_sizes: bool, several: bool = False

@@ -42,7 +42,7 @@ def _product_cost(eqn: Any) -> float:
     return product(batch, rows, inner, columns, eqn.outvars[0].aval.dtype)
 
 
-@rule("dot_general", cost=_product_cost)
+@rule("dot_general", cost=_product_cost, fresh=True)
 def _dot_general(eqn: Any) -> Any:
     (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
     left, right, dtype = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval.dtype
@@ -103,7 +103,7 @@ def _convolution_cost(eqn: Any) -> float:
     return 15_000.0 + copied + product(images, features, inner, places, found.dtype)
 
 
-@rule("conv_general_dilated", cost=_convolution_cost)
+@rule("conv_general_dilated", cost=_convolution_cost, fresh=True)
 def _convolution(eqn: Any) -> Any:
     """As a product of matrices: the columns of one are the windows of the image."""
     p, dtype, work = eqn.params, eqn.outvars[0].aval.dtype, _working_dtype(eqn)

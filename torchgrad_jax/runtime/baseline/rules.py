@@ -50,24 +50,34 @@ class AnySizes(NamedTuple):
     function: Callable[..., Any]
 
 
+class Writing(NamedTuple):
+    """A function whose result is its first operand, changed in places, and the one that changes that operand itself and returns it."""
+
+    function: Callable[..., Any]
+    overwriting: Callable[..., Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """make: see `Maker`. cost: estimated nanoseconds beyond those of any step. elementwise: see `Maker`."""
+    """make: see `Maker`. cost: estimated nanoseconds beyond those of any step. elementwise: see `Maker`. fresh: results are always new memory."""
 
     make: Maker
     cost: Callable[[Any], float]
     elementwise: bool
+    fresh: bool
 
 
 _rules: dict[str, Rule] = {}
 
 
-def rule(*names: str, each: float = CHEAP, cost: Callable[[Any], float] | None = None, elementwise: bool = False) -> Callable[[Maker], Maker]:
+def rule(
+    *names: str, each: float = CHEAP, cost: Callable[[Any], float] | None = None, elementwise: bool = False, fresh: bool = False
+) -> Callable[[Maker], Maker]:
     """Enter a maker for the primitives of these names. Its cost is told by `each` element or as a function of the equation."""
 
     def enter(maker: Maker) -> Maker:
         told = per_result if elementwise else per_element
-        entered = Rule(maker, cost or (lambda eqn: told(each, eqn)), elementwise)
+        entered = Rule(maker, cost or (lambda eqn: told(each, eqn)), elementwise, fresh)
         for name in names:
             _rules[name] = entered
         return maker

@@ -1,0 +1,133 @@
+"""Results written over arrays that nothing reads any more: what comes out is what comes out without, and nobody's arrays change."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode
+from torchgrad_jax.runtime.baseline import places
+
+
+class Step(NamedTuple):
+    function: Any
+    operands: list[int]
+    results: list[int]
+    fresh: bool = False
+    overwriting: Any = {}  # noqa: RUF012 - nobody writes to it
+
+
+def written(x, src):
+    return written_over(np.array(x), src)
+
+
+def written_over(x, src):
+    x[1:3] = src[0:2]
+    return x
+
+
+def either(x, y):  # what may be one operand or the other is no new memory
+    return x if x[0, 0] > y[0, 0] else y
+
+
+KINDS = {
+    "add": (np.add, 2, True, {0: places.into(np.add, 0), 1: places.into(np.add, 1)}),
+    "negative": (np.negative, 1, True, {0: places.into(np.negative, 0)}),
+    "subtract into the second": (np.subtract, 2, True, {1: places.into(np.subtract, 1)}),
+    "write": (written, 2, True, {0: written_over}),
+    "product": (np.matmul, 2, True, {}),
+    "transposed": (lambda x: x.T, 1, False, {}),
+    "flipped": (lambda x: x[::-1], 1, False, {}),
+    "same": (lambda x: x, 1, False, {}),
+    "either": (either, 2, False, {}),
+}
+
+
+@st.composite
+def programs(draw):
+    inputs = draw(st.integers(1, 3))
+    steps, last = [], inputs
+    for _ in range(draw(st.integers(1, 14))):
+        function, arity, fresh, overwriting = KINDS[draw(st.sampled_from(sorted(KINDS)))]
+        # Mostly what was just made: chains are where something is written over.
+        operands = [draw(st.integers(max(0, last - 3), last - 1)) for _ in range(arity)]
+        steps.append(Step(function, operands, [last], fresh, overwriting))
+        last += 1
+    outputs = draw(st.lists(st.integers(0, last - 1), min_size=1, max_size=3))
+    return inputs, steps, outputs
+
+
+def run(inputs, steps, outputs, arrays):
+    calls, template, where = places.assigned(steps, range(inputs), {}, outputs)
+    values = template.copy()
+    values[:inputs] = arrays
+    places.carry_out(calls, values)
+    return [values[i] for i in where], calls
+
+
+def arrays_of(count):
+    return [np.arange(16.0).reshape(4, 4) % 5 - k for k in range(count)]
+
+
+@given(programs())
+def test_results_are_those_of_steps_that_write_to_nothing(program):
+    inputs, steps, outputs = program
+    arrays = arrays_of(inputs)
+    for array in arrays:
+        array.flags.writeable = False
+    found, _ = run(inputs, steps, outputs, arrays)
+    plain, _ = run(inputs, [s._replace(overwriting={}) for s in steps], outputs, arrays)
+    for a, b in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for array, before in zip(arrays, arrays_of(inputs), strict=True):
+        np.testing.assert_array_equal(array, before)
+
+
+def test_a_chain_needs_one_array():
+    steps = [Step(*_made("add", [0, 0], 1)), *[Step(*_made("add", [i, 0], i + 1)) for i in range(1, 6)]]
+    _, calls = run(1, steps, [6], arrays_of(1))
+    assert [call[0] is np.add for call in calls] == [True] + [False] * 5  # the first has no array but the input to write to
+
+
+def test_what_a_view_still_shows_is_left_alone():
+    steps = [Step(*_made("add", [0, 0], 1)), Step(*_made("transposed", [1], 2)), Step(*_made("add", [1, 0], 3)), Step(*_made("add", [3, 2], 4))]
+    (found,), calls = run(1, steps, [4], arrays_of(1))
+    x = arrays_of(1)[0]
+    np.testing.assert_array_equal(found, (x + x) + x + (x + x).T)
+    assert calls[2][0] is np.add
+
+
+def _made(kind, operands, result):
+    function, _, fresh, overwriting = KINDS[kind]
+    return function, operands, [result], fresh, overwriting
+
+
+@pytest.mark.operators  # tries its own mode
+def test_writes_through_views_of_a_program_that_is_interpreted_again():
+    """The tensors that a loop begins with stay what they are, however often it is interpreted."""
+
+    def step(x):
+        y = x.clone()
+        kept = y * 1
+        for i in range(40):
+            y[i] *= 2.0
+            y[:, i] += x[i]
+        return y, kept, (y * kept).sum()
+
+    x = tj.arange(1600.0).view(40, 40) / 1600
+    before = counters.interpreted
+    with execution_mode("fused"), baseline_tier(True):
+        runs = [[np.array(t.tolist()) for t in step(x)] for _ in range(4)]
+    assert counters.interpreted - before >= 4
+    expected = np.arange(1600.0, dtype=np.float32).reshape(40, 40) / np.float32(1600)
+    first = expected.copy()
+    for i in range(40):
+        expected[i] *= 2
+        expected[:, i] += first[i]
+    for y, kept, _ in runs:
+        np.testing.assert_allclose(y, expected, rtol=1e-6)
+        np.testing.assert_array_equal(kept, first)
+    np.testing.assert_array_equal(x.tolist(), first)

@@ -1,0 +1,51 @@
+"""Plans that are not made of a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
+
+# What compiling a write costs, in fused primitives.
+_WRITE = 6
+
+
+class Forms(NamedTuple):
+    """What an operator is on NumPy arrays.
+
+    function: of its operands in order; it never writes to them, and its result may be a view of them. result: gives, of the same arguments, what has
+    the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
+    always memory of its own. overwriting: the function with the result written into the first operand, which it returns.
+    """
+
+    function: Callable[..., Any]
+    result: Callable[..., Any] | None = None
+    fresh: bool = False
+    overwriting: Callable[..., Any] | None = None
+
+    def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
+        """Each of the functions by what `change` makes of it."""
+        result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
+        return Forms(change(self.function), result, self.fresh, overwriting)
+
+
+class NumPyForm:
+    """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
+
+    moved: how many bytes it copies.
+    """
+
+    __slots__ = ("cost", "size", "compiling", "function", "single", "fresh", "overwriting")
+
+    def __init__(self, forms: Forms, single: bool, moved: int) -> None:
+        self.function, self.single, self.fresh = forms.function, single, forms.fresh
+        self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
+        self.size = 1
+        self.compiling = 1 if forms.overwriting is None else _WRITE
+        self.cost = STEP + CHEAP * moved / 4
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        outs = self.function(*arrays)
+        return [outs] if self.single else list(outs)

@@ -1,0 +1,134 @@
+"""Where the results of steps are kept while they run: dropped after their last use, and written over what is not needed any more.
+
+A result takes the place of what was read for the last time, so that writing it drops that array and the next step gets its memory, which
+is still in the processor's cache: keeping all arrays made 20 steps on 256 x 256 elements ten times slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+# A result that may share memory with more arrays than this is followed no further: all of them are left as they are.
+_MOST_HELD = 32
+_NOTHING: frozenset[int] = frozenset()
+
+
+class Assignable(Protocol):
+    """What `assigned` asks of a step. Slots are written once.
+
+    fresh: its one result is memory of its own, which no operand and nobody else refers to.
+    overwriting: by the place of an operand, the function of the same operands that writes the result into that one and returns it.
+    """
+
+    @property
+    def function(self) -> Any: ...
+    @property
+    def operands(self) -> list[int]: ...
+    @property
+    def results(self) -> list[int]: ...
+    @property
+    def fresh(self) -> bool: ...
+    @property
+    def overwriting(self) -> Mapping[int, Callable[..., Any]]: ...
+
+
+def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
+    """Make the calls of `assigned` one after the other on `values`."""
+    # One, two and three operands are written out: 0.1 us a step instead of 0.25.
+    for function, arity, a, b, c, operands, out in calls:
+        if arity == 2:
+            values[out] = function(values[a], values[b])
+        elif arity == 1:
+            values[out] = function(values[a])
+        elif arity == 3:
+            values[out] = function(values[a], values[b], values[c])
+        else:
+            values[out] = function(*[values[i] for i in operands])
+
+
+def assigned(
+    steps: Sequence[Assignable], inputs: Sequence[int], constants: dict[int, Any], outputs: Sequence[int]
+) -> tuple[list[tuple[Any, ...]], list[Any], list[int]]:
+    """The calls, the values that a run begins with (inputs first), and where the outputs are, with places given to slots."""
+    template: list[Any] = [None] * len(inputs)
+    place = {slot: i for i, slot in enumerate(inputs)}
+    for slot, value in constants.items():
+        place[slot] = len(template)
+        template.append(value)
+    last = {slot: i for i, step in enumerate(steps) for slot in step.operands}
+    lasting = {*outputs, *constants}
+    free: list[int] = []
+    calls = []
+    for i, (step, function) in enumerate(zip(steps, _functions(steps, outputs), strict=True)):
+        reads = [place[s] for s in step.operands]
+        free += [place[s] for s in dict.fromkeys(step.operands) if last[s] == i and s not in lasting]
+        if len(step.results) == 1 and free:
+            out: Any = free.pop()
+            place[step.results[0]] = out
+        else:
+            first = len(template)
+            place.update({s: first + k for k, s in enumerate(step.results)})
+            template += [None] * len(step.results)
+            out = first if len(step.results) == 1 else slice(first, len(template))
+        free += [place[s] for s in step.results if s not in last and s not in lasting]
+        a, b, c = (*reads, 0, 0, 0)[:3]
+        calls.append((function, len(reads), a, b, c, tuple(reads), out))
+    return calls, template, [place[s] for s in outputs]
+
+
+# ---------------------------------------------------------------------- writing over what is not needed any more
+
+
+def _functions(steps: Sequence[Assignable], outputs: Sequence[int]) -> list[Any]:
+    """For each step the function that is called: where it can, one that writes into an operand that nothing reads afterwards.
+
+    Only the result of a fresh step is written over: arguments, constants, and views of them are somebody else's.
+    """
+    if not any([step.overwriting for step in steps]):
+        return [step.function for step in steps]
+    held, until = _held(steps, outputs)
+    functions = []
+    for i, step in enumerate(steps):
+        chosen = step.function
+        for place, function in step.overwriting.items():
+            slot = step.operands[place]
+            if until.get(slot) == i and slot in held[slot]:
+                chosen = function
+                break
+        functions.append(chosen)
+    return functions
+
+
+def _held(steps: Sequence[Assignable], outputs: Sequence[int]) -> tuple[dict[int, frozenset[int]], dict[int, int]]:
+    """For each slot the fresh results whose memory it may refer to; and for each of these the last step that reads any of it."""
+    held: dict[int, frozenset[int]] = {}
+    until: dict[int, int] = {}
+    never = len(steps)
+    for i, step in enumerate(steps):
+        found = _NOTHING.union(*[held.get(s, _NOTHING) for s in step.operands])
+        for slot in found:
+            until[slot] = max(until[slot], i)
+        if step.fresh:
+            found = frozenset(step.results)
+            until.update(dict.fromkeys(step.results, i))
+        elif len(found) > _MOST_HELD:
+            until.update(dict.fromkeys(found, never))
+            found = _NOTHING
+        held.update(dict.fromkeys(step.results, found))
+    for slot in outputs:
+        until.update(dict.fromkeys(held.get(slot, _NOTHING), never))
+    return held, until
+
+
+@cache
+def into(ufunc: np.ufunc, place: int) -> Callable[..., Any]:
+    """`ufunc` with its result written into the operand at `place`."""
+    if ufunc.nin == 1:
+        return lambda a: ufunc(a, out=a)
+    if place == 0:
+        return lambda a, b: ufunc(a, b, out=a)
+    return lambda a, b: ufunc(a, b, out=b)
