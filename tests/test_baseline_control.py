@@ -104,6 +104,17 @@ def test_a_factorization_multiplied_out_is_the_matrix(dtype, shape):
         assert restored.shape == vectors.shape == shape
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(6, 6), (6, 3), (2, 3, 6), (40, 40)])
+def test_exchanged_rows(dtype, shape):
+    """The largest of each column comes first, also where the whole column is 0."""
+    a = np.random.RandomState(0).standard_normal(shape).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        a = a + 1j * a[..., ::-1]
+    a[..., :, 1] = 0
+    agree(lambda a: list(lax.linalg.lu(a)), a, **TOLERANCE)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_householder_reflections(dtype):
     a = values(dtype, (2, 5, 3))
@@ -119,9 +130,10 @@ def test_householder_reflections(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left", [True, False])
-def test_triangular_systems(dtype, left):
-    a = values(dtype, (2, 4, 4)) + 3 * np.eye(4, dtype=dtype)
-    b = values(dtype, (2, 4, 3) if left else (2, 3, 4))
+@pytest.mark.parametrize("size", [4, 40])  # step by step, and by BLAS
+def test_triangular_systems(dtype, left, size):
+    a = (values(dtype, (2, size, size)) / size + 3 * np.eye(size)).astype(dtype)
+    b = values(dtype, (2, size, 3) if left else (2, 3, size))
 
     def solutions(a, b):
         for lower in (True, False):

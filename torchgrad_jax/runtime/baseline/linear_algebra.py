@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,14 @@ def _qr(eqn: Any) -> Any:
     return _safe(lambda x: np.linalg.qr(x, mode), _avals(eqn))
 
 
-# ---------------------------------------------------------------------- by scipy, matrix by matrix
+# ---------------------------------------------------------------------- matrix by matrix
+
+# Up to this many rows and columns NumPy solves and factorizes step by step. scipy, which has LAPACK's own functions, takes 110 ms to import.
+_SMALL = 32
 
 
-def _routine(module: Any, name: str, dtype: np.dtype) -> Any:
-    return getattr(module, "sdcz"["fdFD".index(dtype.char)] + name)
+def _routine(module: str, name: str, dtype: np.dtype) -> Any:
+    return getattr(import_module(f"scipy.linalg.{module}"), "sdcz"["fdFD".index(dtype.char)] + name)
 
 
 def _each(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]], rank: int) -> Callable[..., list[Any]]:
@@ -118,39 +122,65 @@ def _solving(eqn: Any) -> float:
 
 @rule("triangular_solve", cost=_solving)
 def _triangular_solve(eqn: Any) -> Any:
-    from scipy.linalg import blas
-
     p, (shape, dtype) = eqn.params, _avals(eqn)[0]
     if dtype.kind not in "fc" or dtype.itemsize == 2:
         raise Unknown("triangular_solve")
-    if 0 in shape or 0 in eqn.invars[0].aval.shape:
+    size = eqn.invars[0].aval.shape[-1]
+    if 0 in shape or not size:
         return lambda a, b: b
-    trsm = _routine(blas, "trsm", dtype)
-    conjugated = p["conjugate_a"] and not p["transpose_a"]
-    form = (2 if p["conjugate_a"] else 1) if p["transpose_a"] else 0
-    options = {"side": int(not p["left_side"]), "lower": int(p["lower"]), "trans_a": form, "diag": int(p["unit_diagonal"])}
+    left, lower, unit, transposed = p["left_side"], p["lower"], p["unit_diagonal"], p["transpose_a"]
+    conjugated = p["conjugate_a"] and dtype.kind == "c"
 
-    def solve(a: Any, b: Any) -> list[Any]:
-        return [trsm(1, np.conj(a) if conjugated else a, b, **options)]
+    def by_steps(a: Any, b: Any) -> list[Any]:
+        a = np.conj(a) if conjugated else a
+        found = _substituted(a if transposed != left else a.T, b if left else b.T, lower == (transposed != left), unit)
+        return [found if left else found.T]
 
-    run = _each(solve, [(shape, dtype)], 2)
+    def by_blas(a: Any, b: Any) -> list[Any]:
+        a = np.conj(a) if conjugated else a
+        return [_routine("blas", "trsm", dtype)(1, a, b, side=int(not left), lower=int(lower), trans_a=int(transposed), diag=int(unit))]
+
+    run = _each(by_steps if size <= _SMALL else by_blas, [(shape, dtype)], 2)
     return lambda a, b: run(a, b)[0]
+
+
+def _substituted(a: Any, b: Any, lower: bool, unit: bool) -> Any:
+    """The solution of a triangular system, row after row. The other triangle of `a` is not read."""
+    x, size = np.array(b), len(a)
+    for i in range(size) if lower else range(size - 1, -1, -1):
+        known = slice(i) if lower else slice(i + 1, size)
+        x[i] -= a[i, known] @ x[known]
+        if not unit:
+            x[i] /= a[i, i]
+    return x
 
 
 @rule("lu", cost=partial(lapack, work=0.7))
 def _lu(eqn: Any) -> Any:
-    from scipy.linalg import lapack as routines
-
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
         raise Unknown("nothing to factorize")
-    getrf = _routine(routines, "getrf", dtype)
 
     def solve(a: Any) -> list[Any]:
-        found, pivots, _ = getrf(a)
+        found, pivots = _factorized(a) if max(shape[-2:]) <= _SMALL else _routine("lapack", "getrf", dtype)(a)[:2]
         return [found, pivots, _permutation(pivots, a.shape[0])]
 
     return _each(solve, _avals(eqn), 2)
+
+
+def _factorized(a: Any) -> tuple[Any, Any]:
+    """Both triangles in one matrix, and which row each was exchanged with: the largest of its column, by what LAPACK takes for a complex size."""
+    a = np.array(a)
+    pivots = np.arange(min(a.shape))
+    for k in range(len(pivots)):
+        column = a[k:, k]
+        pivots[k] = k + np.argmax(np.abs(column.real) + np.abs(column.imag) if a.dtype.kind == "c" else np.abs(column))
+        if pivots[k] != k:
+            a[[k, pivots[k]]] = a[[pivots[k], k]]
+        if a[k, k] != 0:
+            a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+    return a, pivots
 
 
 def _permutation(pivots: Any, size: int) -> list[int]:
@@ -170,25 +200,20 @@ def _lu_pivots_to_permutation(eqn: Any) -> Any:
 
 @rule("geqrf", cost=partial(lapack, work=1.5))
 def _geqrf(eqn: Any) -> Any:
-    from scipy.linalg import lapack as routines
-
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
         raise Unknown("nothing to factorize")
-    geqrf = _routine(routines, "geqrf", dtype)
-    return _each(lambda a: geqrf(a)[:2], _avals(eqn), 2)
+    return _each(lambda a: _routine("lapack", "geqrf", dtype)(a)[:2], _avals(eqn), 2)
 
 
 @rule("householder_product", cost=partial(lapack, work=1.5))
 def _householder_product(eqn: Any) -> Any:
-    from scipy.linalg import lapack as routines
-
     shape, dtype = _avals(eqn)[0]
     if 0 in (*shape[-2:], eqn.invars[1].aval.shape[-1]):
         raise Unknown("nothing to multiply")
-    orgqr = _routine(routines, "ungqr" if dtype.kind == "c" else "orgqr", dtype)
 
     def run(a: Any, taus: Any) -> Any:
+        orgqr = _routine("lapack", "ungqr" if dtype.kind == "c" else "orgqr", dtype)
         found = np.empty(shape, dtype)
         for i in np.ndindex(shape[:-2]):
             found[i] = orgqr(a[i], taus[i])[0]

@@ -96,7 +96,7 @@ def _functions(steps: Sequence[Assignable], outputs: Sequence[int]) -> list[Any]
         chosen = step.function
         for place, function in step.overwriting.items():
             slot = step.operands[place]
-            if until.get(slot) == i and slot in held[slot]:
+            if until.get(slot) == i and slot in held[slot]:  # it is a fresh one itself
                 chosen = function
                 break
         functions.append(chosen)
@@ -109,16 +109,23 @@ def _held(steps: Sequence[Assignable], outputs: Sequence[int]) -> tuple[dict[int
     until: dict[int, int] = {}
     never = len(steps)
     for i, step in enumerate(steps):
-        found = _NOTHING.union(*[held.get(s, _NOTHING) for s in step.operands])
+        found = _NOTHING
+        for slot in step.operands:
+            more = held.get(slot)
+            if more is not None:
+                found = more if not found else found | more
         for slot in found:
-            until[slot] = max(until[slot], i)
+            if until[slot] != never:
+                until[slot] = i
         if step.fresh:
-            found = frozenset(step.results)
-            until.update(dict.fromkeys(step.results, i))
-        elif len(found) > _MOST_HELD:
-            until.update(dict.fromkeys(found, never))
-            found = _NOTHING
-        held.update(dict.fromkeys(step.results, found))
+            (made,) = step.results
+            held[made] = frozenset((made,))
+            until[made] = i
+        elif found:
+            if len(found) > _MOST_HELD:
+                until.update(dict.fromkeys(found, never))
+                continue
+            held.update(dict.fromkeys(step.results, found))
     for slot in outputs:
         until.update(dict.fromkeys(held.get(slot, _NOTHING), never))
     return held, until
