@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, program
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, operation, program
 from torchgrad_jax.runtime import recorder as recorder_module
+from torchgrad_jax.runtime._jax_compat import trace
+from torchgrad_jax.runtime.baseline import contains
 from torchgrad_jax.runtime.device import live_arrays
 from torchgrad_jax.runtime.recorder import recorder
 
@@ -397,3 +401,28 @@ def test_execution_is_chosen_by_the_environment():
         [sys.executable, "-c", code], check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TORCHGRAD_JAX_EXECUTION": "eager"},
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- traces
+
+
+def test_loops_are_traced_as_loops(monkeypatch):
+    """Operators are traced in place, where JAX would take its loops turn by turn: as long as they have turns."""
+    found = []
+    monkeypatch.setattr(operation, "trace", lambda *args: found.append(trace(*args)) or found[-1])
+    tall = tj.rand(70, 3, dtype=tj.float64)
+    for call in (
+        lambda: tj.cummax(tall + 0, 0),
+        lambda: tj.linalg.householder_product(tall, tj.rand(3, dtype=tj.float64)),
+        lambda: tj.linalg.cholesky_ex(tj.eye(71)),
+        lambda: tj.searchsorted(tj.arange(700.0), tall.flatten().float()),
+    ):
+        found.clear()
+        call()
+        assert any([contains(closed.jaxpr, name) for closed in found for name in ("scan", "while")]), call
+        assert all([len(closed.jaxpr.eqns) < 100 for closed in found])
+
+
+def test_no_operator_calls_jaxs_loops_itself():
+    for path in Path(tj.__file__).parent.glob("ops/*.py"):
+        assert path.name == "loops.py" or not re.search(r"lax\.(scan|fori_loop|while_loop|map)\(", path.read_text()), path.name

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
@@ -192,7 +192,7 @@ def _weight_grad_by_image(grad: Any, x: Any, shape: Ints, stride: Ints, padding:
         return total + lax.dot_general(rows, columns, (((1,), (1,)), ((), ())), precision=PRECISION), None
 
     start = jnp.zeros((shape[0], math.prod(shape[1:])), grad.dtype)
-    return lax.scan(add, start, (grad, x))[0].reshape(shape)
+    return loops.scan(add, start, (grad, x))[0].reshape(shape)
 
 
 def _weight_grad_at_once(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import convert, op, wide
 from torchgrad_jax.ops.reduction import keep, spread, title, wrap_dims, wrap_one
 
@@ -42,7 +42,7 @@ def _running(
             return carry, carry.astype(a.dtype)
 
         start = jnp.full(rows.shape[1:], identity, sums)
-        return jnp.moveaxis(lax.scan(step, start, rows, reverse=reverse)[1], 0, dim)
+        return jnp.moveaxis(loops.scan(step, start, rows, reverse=reverse)[1], 0, dim)
 
     return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
 
@@ -159,7 +159,7 @@ def _running_extreme(x: Any, dim: int, at_least: Callable[[Any, Any], Any]) -> t
             carry = better(carry, row)
             return carry, carry
 
-        _, (best, place) = lax.scan(step, (rows[0], order[0]), (rows, order))
+        _, (best, place) = loops.scan(step, (rows[0], order[0]), (rows, order))
         return jnp.moveaxis(best, 0, dim), jnp.moveaxis(place, 0, dim)
 
     return lax.platform_dependent(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim))

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
@@ -183,7 +183,7 @@ def _failed_minor(a: Any) -> Any:
         return rest, jnp.where(bad & (found == 0), jnp.int32(k + 1), found)
 
     full = jnp.tril(a) + adjoint(jnp.tril(a, -1))
-    return lax.fori_loop(0, n, step, (full, jnp.int32(0)))[1]
+    return loops.fori_loop(0, n, step, (full, jnp.int32(0)))[1]
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:

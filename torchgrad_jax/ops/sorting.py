@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
 from torchgrad_jax.ops.reduction import title, wrap_one
@@ -235,7 +235,7 @@ def mode(x: Any, dim: int, keepdim: bool) -> Any:
 def _search(sequence: Any, values: Any, right: bool) -> Any:
     side = "right" if right else "left"
     method = "compare_all" if sequence.size <= 64 else "scan"
-    return jnp.searchsorted(sequence, values.reshape(-1), side=side, method=method).reshape(values.shape)
+    return loops.searchsorted(sequence, values.reshape(-1), side=side, method=method).reshape(values.shape)
 
 
 @op("_searchsorted(Tensor sorted_sequence, Tensor|Scalar self, Tensor? sorter, bool out_int32, bool right)", differentiable=False,

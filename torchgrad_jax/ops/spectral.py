@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import not_implemented, op
 from torchgrad_jax.ops.linalg import (
@@ -309,7 +308,7 @@ def _matrix_exp(a: Any) -> Any:
     if not a.size:
         return a
     wide = a.astype(jnp.float32) if a.dtype.itemsize < 4 else a
-    return jax.scipy.linalg.expm(wide, max_squarings=48).astype(a.dtype)
+    return loops.expm(wide, max_squarings=48).astype(a.dtype)
 
 
 def _exp_shapes(a: Aval) -> None:
@@ -371,7 +370,7 @@ def householder_product(a: Any, tau: Any) -> Any:
         v, t = one[0][..., None], one[1][..., None, None]
         return made - t * mul(v, mul(adjoint(v), made)), None
 
-    return lax.scan(reflect, made, (reflectors, jnp.moveaxis(tau, -1, 0)), reverse=True)[0]
+    return loops.scan(reflect, made, (reflectors, jnp.moveaxis(tau, -1, 0)), reverse=True)[0]
 
 
 def _geqrf_shapes(a: Aval) -> None:

@@ -1,0 +1,26 @@
+"""JAX's loops, as loops wherever they are traced: where functions are traced in place (`jax.disable_jit`), JAX runs a loop turn by turn instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy import linalg
+
+
+def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with jax.disable_jit(False):
+            return function(*args, **kwargs)
+
+    return run
+
+
+scan, fori_loop = _as_loop(lax.scan), _as_loop(lax.fori_loop)
+# Those of JAX's functions that have loops within.
+searchsorted, expm = _as_loop(jnp.searchsorted), _as_loop(linalg.expm)
