@@ -95,6 +95,14 @@ def test_eager_and_the_switch_run_everything_by_xla():
         assert delta(lambda: chain(tj.ones(2, 10), 3))["interpreted"] == 0
 
 
+def test_the_switch_holds_for_programs_that_were_interpreted_before():
+    x = tj.ones(2, 14)
+    assert delta(lambda: chain(x, 3))["interpreted"] == 1
+    with baseline_tier(False):
+        assert delta(lambda: chain(x, 3))["interpreted"] == 0
+    assert delta(lambda: chain(x, 3))["ran"] + delta(lambda: chain(x, 3))["interpreted"] >= 1
+
+
 @pytest.mark.parametrize("variable", ["TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_EXECUTION"])
 def test_the_environment_chooses_xla(variable):
     code = """

@@ -33,11 +33,14 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     use_deterministic_algorithms,
 )
 from torchgrad_jax.nn import public as _public  # noqa: E402
+from torchgrad_jax.runtime import baseline as _baseline  # noqa: E402
+from torchgrad_jax.runtime import program as _program  # noqa: E402, F401 - the recorder imports it late; every program needs it
 from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402
 
 globals().update(_public.install())
 _interop.register()
 _guard_methods()
+_baseline.load_families()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 

@@ -209,8 +209,10 @@ def placing(read: Callable[..., Array]) -> Forms:
     return Forms(function, of_aval, True)
 
 
-def _joined(read: Callable[..., tuple[Array, ...]]) -> Forms:
+def _joined(read: Callable[..., tuple[Array, ...]], join: Callable[[list[Any], int], Array]) -> Forms:
     def function(grads: list[Array | None], aval: Aval, **statics: Any) -> Array:
+        if type(None) not in map(type, grads):  # `None in grads` would compare arrays
+            return join(grads, statics["dim"])
         whole = np.zeros(aval.shape, aval.dtype)
         for part, grad in zip(read(whole, **statics), grads, strict=True):
             if grad is not None:
@@ -220,7 +222,7 @@ def _joined(read: Callable[..., tuple[Array, ...]]) -> Forms:
     return Forms(function, lambda grads, aval, **statics: stand_in(aval.shape, aval.dtype))
 
 
-split_vjp, unbind_vjp = _joined(split), _joined(unbind)
+split_vjp, unbind_vjp = _joined(split, np.concatenate), _joined(unbind, np.stack)
 
 
 # ---------------------------------------------------------------------- shapes

@@ -46,7 +46,7 @@ class Program:
 
     __slots__ = (
         "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "tier", "form", "rolled", "common",
-        "_estimate", "_interpreted", "_stepped", "_numbers",
+        "_estimates", "_interpreted", "_stepped", "_numbers",
     )  # fmt: skip
 
     def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
@@ -57,7 +57,7 @@ class Program:
         self.device = next((a.device for c in self.calls for a in c.signature.avals), CPU)
         self.donated = self._donatable(donated, leaves) if any(donated) else set()
         self.seen, self.repeats, self.tier = 0, 0, INTERPRETED
-        self._estimate: Estimate | None = None
+        self._estimates: dict[bool, Estimate] = {}  # with the baseline tier and without
         self._interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
@@ -80,9 +80,10 @@ class Program:
     @property
     def estimate(self) -> Estimate:
         """What running it costs."""
-        if self._estimate is None:
-            self._estimate = Estimate(self.calls, len(self.outputs))
-        return self._estimate
+        found = self._estimates.get(modes.baseline)
+        if found is None:
+            found = self._estimates[modes.baseline] = Estimate(self.calls, len(self.outputs))
+        return found
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""

@@ -8,7 +8,7 @@ from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
 from torchgrad_jax.runtime.baseline.inlining import contains
 from torchgrad_jax.runtime.baseline.likeness import same_plan
 from torchgrad_jax.runtime.baseline.merging import Merged, Part
-from torchgrad_jax.runtime.baseline.plan import Plan, plan_of
+from torchgrad_jax.runtime.baseline.plan import Plan, load_families, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import carrying_out
 
-__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carrying_out", "contains", "plan_of", "same_plan"]
+__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carrying_out", "contains", "load_families", "plan_of", "same_plan"]

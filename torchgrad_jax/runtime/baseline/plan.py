@@ -92,7 +92,7 @@ class _Build:
     """
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        _load_families()
+        load_families()
         self.steps: list[_Step] = []
         self.shapes: list[Shape] = []
         self.constants: dict[int, np.ndarray] = {}
@@ -258,7 +258,7 @@ def _is_known(dtype: Any) -> bool:
 
 
 @cache
-def _load_families() -> None:
-    """Enter the rules. They are not needed to import the library."""
+def load_families() -> None:
+    """Enter the rules."""
     for family in _FAMILIES:
         import_module(f"torchgrad_jax.runtime.baseline.{family}")
