@@ -51,7 +51,6 @@ def test_a_long_chain_that_is_never_run_is_dropped_without_recursion(short_progr
 
 @pytest.fixture
 def without_collector():
-    gc.collect()
     gc.disable()
     yield
     gc.enable()

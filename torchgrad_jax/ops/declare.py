@@ -13,6 +13,7 @@ PyTorch's convention for complex numbers. Without formulas the derivative is JAX
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature, Vectors, length_for
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 NUMBERS = (float, int, bool, complex)
@@ -66,6 +67,7 @@ class Operator:
         self.function = function
         self.promote: str | None = options.get("promote")
         self.grads: dict[str, Any] | None = options.get("grads")
+        self.elementwise: bool = options.get("elementwise", self.promote in ("common", "float"))
         self.opmath: bool = options.get("opmath", False)
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
         self.multilinear: bool = options.get("multilinear", False)
@@ -211,6 +213,18 @@ class BoundOperator:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
         return self.kindred, specs
 
+    def of_vectors(self, specs: Sequence[ArgSpec]) -> Vectors | None:
+        """The operands of an element-wise operation as vectors; None where they are, or it is none. 0-dim ones stay so: they promote otherwise."""
+        shapes = [s.shape for s in specs if not isinstance(s, type) and s.shape] if self.operator.elementwise else []
+        if not shapes:
+            return None
+        alike = shapes.count(shapes[0]) == len(shapes)
+        shape = shapes[0] if alike else broadcast_shapes(*shapes)
+        flat = (length_for(math.prod(shape)),)
+        if alike and shape == flat:
+            return None
+        return Vectors(tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs]), shape, alike)
+
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, in the operands' order; None where it has none."""
         form = self.operator.numpy
@@ -269,6 +283,11 @@ class BoundOperator:
     def pointwise(self) -> bool:
         """Whether elements are made of the operands' elements at the same place (and then perhaps reduced)."""
         return self.operator.promote in ("common", "float")
+
+    @property
+    def elementwise(self) -> bool:
+        """The same, of operands that broadcast, of which the operator itself need not convert any."""
+        return self.operator.elementwise
 
     def new_last(self, specs: Sequence[Any]) -> int | None:
         """Which dimension of its operand is the last of the result, of an operator that permutes them."""
@@ -331,6 +350,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
 
     promote: "common" brings all operands to one dtype and shape by PyTorch's rules; "float" also makes integers floating
         point; "same" demands equal dtypes of the tensors; None leaves them alone.
+    elementwise: each element of the result is made of the operands' elements at that place, once they are broadcast; so it is wherever `promote` is
+        "common" or "float", if the function does not go on to reduce.
     opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those

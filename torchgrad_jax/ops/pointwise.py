@@ -519,8 +519,8 @@ def minimum(x: Any, y: Any) -> Any:
     return lax.min(x, y)
 
 
-@op("where_self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other)", promote=None, method=False, toplevel=False, node="WhereBackward0",
-    grads={"self": lambda grad, condition: jnp.where(condition, grad, jnp.zeros_like(grad)),
+@op("where_self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other)", promote=None, elementwise=True, method=False, toplevel=False,
+    node="WhereBackward0", grads={"self": lambda grad, condition: jnp.where(condition, grad, jnp.zeros_like(grad)),
            "other": lambda grad, condition: jnp.where(condition, jnp.zeros_like(grad), grad)})  # fmt: skip
 def where_self(condition: Any, x: Any, y: Any) -> Any:
     """self where the condition holds, else other. Both are of one dtype already."""

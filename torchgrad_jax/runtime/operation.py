@@ -58,6 +58,26 @@ class Expansion(NamedTuple):
     avals: tuple[Aval, ...]
 
 
+class Vectors(NamedTuple):
+    """An element-wise operation seen as one of vectors, of a length that stands for many: `specs` are those of its operands.
+
+    shape: that of its own result; alike: whether all its operands but 0-dim ones have it.
+    """
+
+    specs: tuple[ArgSpec, ...]
+    shape: tuple[int, ...]
+    alike: bool
+
+
+# The lengths that stand for all: a few elements, and so many that it pays to write over an operand.
+_FEW, _MANY = 6, 4096
+
+
+def length_for(elements: int) -> int:
+    """The length of the vectors that stand for arrays of so many elements. None and one may be special cases."""
+    return elements if elements < 2 else _FEW if elements < _MANY // 4 else _MANY
+
+
 _YNN = "xla_cpu_experimental_ynn_fusion_type"
 
 
@@ -101,7 +121,7 @@ class Signature:
         known = expansion(bop, specs)
         if known is not None:
             self.avals, self.single = known.avals, False
-        elif not (self._by_numpy() or self._by_kinship()):
+        elif not (self._by_numpy() or self._as_of_vectors() or self._by_kinship()):
             self._trace()
         self.nbytes = sum([a.nbytes for a in self.avals])
         self.numbered = any([isinstance(s, type) for s in specs])
@@ -159,6 +179,25 @@ class Signature:
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in outs])
         if where is CPU:
             self._baseline = NumPyForm(found, self.single, _moved(given, outs, found.result is not None))
+        return True
+
+    def _as_of_vectors(self) -> bool:
+        """Whether it does element by element what its operator does with vectors: then the plan for these is its own."""
+        find = getattr(self.bop, "of_vectors", None)
+        vectors = find(self.specs) if find is not None and self.check is None else None
+        if vectors is None:
+            return False
+        try:
+            known = signature(self.bop, vectors.specs)
+        except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):  # it has requirements of its own
+            return False
+        plan: Any = known.baseline
+        if not getattr(plan, "everywhere", False):
+            return False
+        (aval,) = known.avals
+        own = aval_of(vectors.shape, aval.dtype, aval.device)
+        self.avals, self.single = (own,), known.single
+        self._baseline = (plan if vectors.alike else plan.broadcasting).for_elements(own.size, aval.size)
         return True
 
     def _by_kinship(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -38,13 +39,14 @@ class Plan:
     cost: estimated nanoseconds of a call. size: how many functions it calls. compiling: what compiling it costs, in fused primitives.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
-    seen here: see `same_plan`.)
+    seen here: see `same_plan`.) everywhere: made for vectors, it gives one vector, each element of the elements at that place: so it serves
+    arrays of any shapes that broadcast together.
     steps, inputs, constants, outputs: what it is made of, in slots that are written once.
     """
 
     __slots__ = (
-        "cost", "size", "compiling", "shape_free", "any_sizes", "steps", "inputs", "constants", "outputs",
-        "_calls", "_template", "_inputs", "_outputs",
+        "cost", "size", "compiling", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
+        "_calls", "_template", "_inputs", "_outputs", "_broadcasting",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -54,9 +56,30 @@ class Plan:
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
         self.any_sizes = scalars and all([s.any_sizes for s in build.steps])
-        self.steps, self.inputs, self.constants, self.outputs = build.steps, build.inputs, build.constants, build.outputs
+        self.everywhere = self.shape_free and not build.placed and build.depends_on_all()
+        self.inputs, self.constants, self.outputs = build.inputs, build.constants, build.outputs
         self._inputs = len(build.inputs)
-        self._calls, self._template, self._outputs = assigned(build.steps, build.inputs, build.constants, build.outputs)
+        self._broadcasting: Plan | None = None
+        self._make(build.steps)
+
+    def _make(self, steps: list[_Step]) -> None:
+        self.steps = steps
+        self._calls, self._template, self._outputs = assigned(steps, self.inputs, self.constants, self.outputs)
+
+    def for_elements(self, count: int, own: int) -> Plan:
+        """The same plan with the cost of `count` elements instead of its `own`."""
+        found = copy(self)
+        steps = STEP * self.size
+        found.cost = steps + (self.cost - steps) * count / max(own, 1)
+        return found
+
+    @property
+    def broadcasting(self) -> Plan:
+        """The plan for operands of different shapes: no result may be written over an operand, which may be smaller."""
+        if self._broadcasting is None:
+            found = self._broadcasting = copy(self)
+            found._make([s.without_overwriting() for s in self.steps])
+        return self._broadcasting
 
     def __call__(self, *arrays: Any) -> list[Any]:
         values = self._template.copy()
@@ -83,6 +106,12 @@ class _Step:
         self.elementwise, self.any_sizes = elementwise, any_sizes
         self.fresh, self.overwriting = False, _NEVER
 
+    def without_overwriting(self) -> _Step:
+        """The same call that always makes new memory."""
+        found = copy(self)
+        found.overwriting = _NEVER
+        return found
+
 
 class _Build:
     """A plan in the making. A slot is written once.
@@ -98,6 +127,7 @@ class _Build:
         self.constants: dict[int, np.ndarray] = {}
         self.sized: set[int] = set()  # constants that tell of a shape, such as a sum of ones
         self.whole: dict[tuple[int, Shape], int] = {}
+        self.placed = False  # whether dimensions were put to places of their own
         jaxpr = closed.jaxpr
         if jaxpr.effects:
             raise Unknown("effects")
@@ -206,6 +236,7 @@ class _Build:
         if index is None:
             return slot
         sizes = iter(own)
+        self.placed = True
         return self.step(lambda x: x[index], [slot], [tuple([1 if i is None else next(sizes) for i in index])], VIEW, True, True)[0]
 
     def expanded(self, slot: int, shape: Shape, dtype: np.dtype, kept: bool = False) -> int:
@@ -214,6 +245,7 @@ class _Build:
         if own == shape:
             return slot
         found = self.whole.get((slot, shape))
+        self.placed = True
         if found is None:
             if slot in self.constants:
                 found = self.constant(np.broadcast_to(self.constants[slot], shape))
@@ -224,6 +256,14 @@ class _Build:
                 (found,) = self.step(function, [slot], [shape], cost, prefixed, prefixed)
             self.whole[slot, shape] = found
         return found
+
+    def depends_on_all(self) -> bool:
+        """Whether there is one result and every input that is a vector has a part in it."""
+        needed = set(self.outputs)
+        for step in reversed(self.steps):
+            if not needed.isdisjoint(step.results):
+                needed.update(step.operands)
+        return len(self.outputs) == 1 and all([slot in needed for slot in self.inputs if self.shapes[slot]])
 
     def drop_unused(self) -> None:
         used, kept = set(self.outputs), []
