@@ -34,16 +34,27 @@ def _at(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return x.at[_key(x, indices, dims)]
 
 
+def _first_offender(index: Any, lowest: int, size: int) -> tuple[Any, Any]:
+    """Whether an index is out of range, and the first that is (any if none is). In few primitives: tracing one takes 60 us."""
+    flat = lax.convert_element_type(lax.reshape(index, (index.size,)), np.int64)
+    bad = lax.bitwise_or(lax.lt(flat, lax.full_like(flat, lowest)), lax.ge(flat, lax.full_like(flat, size)))
+    where = lax.argmax(bad, 0, np.int64)
+    return lax.dynamic_index_in_dim(bad, where, keepdims=False), lax.dynamic_index_in_dim(flat, where, keepdims=False)
+
+
+def _pair(bad: Any, content: Any) -> Any:
+    return lax.concatenate([lax.reshape(lax.convert_element_type(x, np.int64), (1,)) for x in (bad, content)], 0)
+
+
 def first_bad(x_shape: tuple[int, ...], indices: list[Any], dims: tuple[int, ...]) -> Any:
     """The check of index tensors: the pair (1, offender) where one is out of range, else zeros."""
-    code = jnp.zeros(2, jnp.int64)
+    code = None
     for index, dim in zip(indices, dims, strict=True):
         if index.size:
-            flat = index.reshape(-1).astype(jnp.int64)
-            bad = (flat < -x_shape[dim]) | (flat >= x_shape[dim])
-            where = jnp.argmax(bad)
-            code = jnp.where(bad[where], jnp.stack([jnp.int64(1), flat[where]]), code)
-    return code
+            bad, offender = _first_offender(index, -x_shape[dim], x_shape[dim])
+            found = _pair(bad, lax.select(bad, offender, lax.full_like(offender, 0)))
+            code = found if code is None else lax.select(lax.broadcast(bad, (2,)), found, code)
+    return jnp.zeros(2, jnp.int64) if code is None else code
 
 
 def _out_of_bounds(offender: int) -> Exception:
@@ -105,13 +116,11 @@ def _first_outside(index: Any, size: int, dim: int, lowest: int) -> Any:
     """The check of one index tensor: the pair (1, offender, its dimension and that dimension's size packed), else zeros."""
     if not index.size:
         return jnp.zeros(2, jnp.int64)
-    flat = index.reshape(-1).astype(jnp.int64)
-    bad = (flat < lowest) | (flat >= size)
-    where = jnp.argmax(bad)
+    bad, offender = _first_offender(index, lowest, size)
     half = 1 << (_INDEX_BITS - 1)
-    offender = jnp.clip(flat[where], -half, half - 1) + half
-    packed = offender + (min(size, (1 << _SIZE_BITS) - 1) << _INDEX_BITS) + (dim << (_INDEX_BITS + _SIZE_BITS))
-    return jnp.where(bad[where], jnp.stack([jnp.int64(1), packed]), jnp.zeros(2, jnp.int64))
+    known = half + (min(size, (1 << _SIZE_BITS) - 1) << _INDEX_BITS) + (dim << (_INDEX_BITS + _SIZE_BITS))
+    packed = lax.add(lax.clamp(np.int64(-half), offender, np.int64(half - 1)), np.int64(known))
+    return _pair(bad, lax.select(bad, packed, lax.full_like(packed, 0)))
 
 
 def unpack_outside(packed: int) -> tuple[int, int, int]:
