@@ -31,7 +31,7 @@ def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[
         read = dict(env) if transposed else env  # what element-wise operations read
         for call in calls:
             known = read if transposed and getattr(call.signature.bop, "pointwise", False) else env
-            store(env, call, call.signature.function(*operands(known, numbers, call)), flags)
+            store(env, call, call.signature.in_programs(*operands(known, numbers, call)), flags)
             if call.slot in sums:
                 env[call.slot] = in_memory(env[call.slot])
             if transposed:

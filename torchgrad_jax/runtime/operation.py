@@ -106,7 +106,7 @@ class Signature:
 
     __slots__ = (
         "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
-        "_alone", "_baseline",
+        "_in_programs", "_alone", "_baseline",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -115,6 +115,7 @@ class Signature:
         self.warm = self.convolves = False
         self.plans: dict[Any, Any] = {}
         self._function: Any = None
+        self._in_programs: Any = None
         self._alone: Any = None
         self._baseline: Any = None
         self._raw, self._jaxpr = bop.specialize(specs), None
@@ -135,6 +136,22 @@ class Signature:
 
             self._function = jax.jit(_as_tuple(self._raw, self.bop.name))
         return self._function
+
+    @property
+    def in_programs(self) -> Callable[..., Any]:
+        """`function` as programs call it: traced in place and once, however many programs it is part of."""
+        if self._in_programs is None:
+            import jax
+            from jax.extend.core import jaxpr_as_fun
+
+            run = jaxpr_as_fun(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
+
+            def function(*arrays: Any) -> Any:
+                return run(*arrays)
+
+            function.__name__ = self.bop.name
+            self._in_programs = jax.jit(function)
+        return self._in_programs
 
     @property
     def alone(self) -> Callable[..., Any]:

@@ -198,7 +198,7 @@ def _run(
 
     pointwise = memory.transposed and getattr(op.signature.bop, "pointwise", False)
     given = [in_memory(read(ref)) if pointwise and type(ref) is int and ref in memory.transposed else read(ref) for ref in op.args]
-    outs = op.signature.function(*given)
+    outs = op.signature.in_programs(*given)
     if op.signature.check is not None:
         bad, offender = outs[-1]
         outs = outs[:-1]

@@ -25,7 +25,7 @@ UNKNOWN_SIZE = 10
 
 
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
-TURNS = 10
+TURNS = 5
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What a structure that was not met before costs for each of its operations, beside running it; and which share of its time a loop loses.

@@ -117,7 +117,7 @@ def _extreme(eqn: Any, plain: Any, exact: Any, dtype: np.dtype) -> Any:
     return partial(_alongside, plain) if any([value != 0 for value in literals]) else exact
 
 
-@rule("max", elementwise=True, fresh=True)
+@rule("max", each=3 * CHEAP, elementwise=True, fresh=True)
 def _max(eqn: Any) -> Any:
     dtype, second = eqn.outvars[0].aval.dtype, eqn.invars[1]
     if is_floating(dtype) and hasattr(second, "val") and second.val == 0 and not np.signbit(second.val):
@@ -125,7 +125,7 @@ def _max(eqn: Any) -> Any:
     return _extreme(eqn, np.maximum, larger, dtype)
 
 
-@rule("min", elementwise=True, fresh=True)
+@rule("min", each=3 * CHEAP, elementwise=True, fresh=True)
 def _min(eqn: Any) -> Any:
     return _extreme(eqn, np.minimum, smaller, eqn.outvars[0].aval.dtype)
 
@@ -331,7 +331,7 @@ def _leading_zeros(eqn: Any) -> Any:
 # ---------------------------------------------------------------------- selection
 
 
-@rule("select_n", each=2 * CHEAP, elementwise=True)
+@rule("select_n", each=5 * CHEAP, elementwise=True)
 def _select_n(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if eqn.invars[0].aval.dtype == bool and len(eqn.invars) == 3:

@@ -99,7 +99,7 @@ def _convolution_cost(eqn: Any) -> float:
     features, images = kernel.shape[numbers.rhs_spec[0]], found.shape[numbers.out_spec[0]]
     inner, places = kernel.size // max(1, features), found.size // max(1, features * images)
     groups = eqn.params["feature_group_count"] * eqn.params["batch_group_count"]
-    copied = 2 * CHEAP * images * groups * inner * places
+    copied = 4 * CHEAP * images * groups * inner * places
     return 15_000.0 + copied + product(images, features, inner, places, found.dtype)
 
 
