@@ -22,14 +22,14 @@ FUSED = 0.3  # the share of the interpreter's time that XLA takes for the same p
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
 UNKNOWN_SIZE = 10
-
-
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 5
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
-# What a structure that was not met before costs for each of its operations, beside running it; and which share of its time a loop loses.
-MET, ROLLING = 12_000.0, 0.15
+# What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
+MET = 12_000.0
+# Which share of its time a program loses by its loops.
+ROLLING = 0.15
 # How many lengths of a loop have to be met until the program with a loop is the better one: unrolled, what is element-wise stays in registers.
 LENGTHS = 3
 
@@ -111,7 +111,9 @@ def _chosen(program: Any) -> str:
 def _is_rolled_now(program: Any, cost: float) -> bool:
     """Whether the program with loops is compiled now: it serves many lengths, or is so much smaller that compiling the long one can wait."""
     common, rolled, whole = program.common, program.rolled, program.estimate.compiling
-    common.spent += cost + (0.0 if program.seen else MET * len(program.calls))
+    common.spent += cost
+    if common.members > 1 and not program.seen:
+        common.spent += MET * len(program.calls)
     common.turns += 1
     price = COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
     worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
