@@ -71,6 +71,8 @@ def test_booleans():
 )
 def test_functions_of_one_number_within_some_units(dtype, names):
     x = np.concatenate([edges(dtype), values(dtype, 300), np.linspace(-0.99, 0.99, 50).astype(dtype), np.linspace(1, 8, 50).astype(dtype)])
+    if "digamma" in names:  # where no operator asks for it: at 0 it is NaN with JAX 0.10, -inf with 0.11
+        x = x[x != 0]
     # XLA's lose digits: exp2 where it is large, lgamma and digamma near their zeros, log1p and atanh in float64.
     units, least = 256 if dtype == np.float64 else 64, 1.0 if "lgamma" in names else 0.0
     agree(lambda x: [getattr(lax, name)(x) for name in names], x, units=units, least=least)

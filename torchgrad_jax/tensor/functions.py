@@ -100,8 +100,13 @@ def _inplace_with_alpha(name: str) -> Any:
             if not kwargs:
                 return fast(self, args[0])
             plain = type(self) is Tensor or type(self) is Parameter
-            if plain and len(kwargs) == 1 and type(kwargs.get("alpha")) in (float, int) and not per_thread.recorder.rare:
-                return write(self, args[0], **kwargs)
+            alpha = kwargs.get("alpha")
+            if plain and len(kwargs) == 1 and type(alpha) in (float, int) and not per_thread.recorder.rare:
+                other = args[0]
+                # Of real floating-point tensors no other alpha is to be told apart, and none to be refused.
+                if alpha != 1 and type(other) is Tensor and self._aval.dtype.kind == other._aval.dtype.kind == "f":
+                    return write_plainly(scaled, (self, other, alpha))
+                return write(self, other, alpha=alpha)
         return general(self, *args, **kwargs)
 
     call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__

@@ -50,9 +50,13 @@ def _while(eqn: Any) -> Any:
 @rule("scan")
 def _scan(eqn: Any) -> Any:
     p = eqn.params
-    body, length = Plan(p["jaxpr"]), p["length"]
-    constants, carried = p["num_consts"], p["num_consts"] + p["num_carry"]
-    collected = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars[p["num_carry"] :]]
+    body, length, inner = Plan(p["jaxpr"]), p["length"], p["jaxpr"].jaxpr
+    # What is read or made row by row has a dimension more outside. (Versions of JAX tell the counts in ways of their own.)
+    rows_read = sum([v.aval.ndim > w.aval.ndim for v, w in zip(eqn.invars, inner.invars, strict=True)])
+    rows_made = sum([v.aval.ndim > w.aval.ndim for v, w in zip(eqn.outvars, inner.outvars, strict=True)])
+    carried = len(eqn.invars) - rows_read
+    constants = carried - (len(eqn.outvars) - rows_made)
+    collected = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars[len(eqn.outvars) - rows_made :]]
     order = range(length - 1, -1, -1) if p["reverse"] else range(length)
 
     def run(*arrays: Any) -> Any:
