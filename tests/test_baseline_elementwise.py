@@ -86,6 +86,14 @@ def test_many_special_numbers_are_what_few_are():
         np.testing.assert_allclose(many[:316], few, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16], ids=str)
+def test_the_error_function_of_many_single_precision_numbers(dtype):
+    x = np.concatenate([edges(dtype), np.linspace(-6, 6, 3000).astype(dtype), (np.logspace(-30, 1, 500)).astype(dtype), values(dtype, 500)])
+    agree(lambda x: lax.erf(x), x, units=8)
+    agree(lambda x: lax.erf(x), -x[:129], units=8)
+    agree(lambda x: lax.erf(x), np.resize(x, (20, 1000)).T, units=8)  # in more than one block
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_functions_of_several_numbers_within_some_units(dtype):
     agree(lambda a, b: [lax.pow(a, b), lax.atan2(a, b)], *pairs(dtype), units=16)

@@ -28,8 +28,8 @@ TURNS = 5
 LONG_COMPILE = 5e8
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
 MET = 12_000.0
-# Which share of its time a program loses by its loops.
-ROLLING = 0.15
+# Which share of its time a program loses by its loops, and how many turns say that it will go on for long enough to compile it again.
+ROLLING, LONG_TURNS = 0.15, 20
 # How many lengths of a loop have to be met until the program with a loop is the better one: unrolled, what is element-wise stays in registers.
 LENGTHS = 3
 
@@ -123,7 +123,7 @@ def _is_rolled_now(program: Any, cost: float) -> bool:
 def _is_worth_unrolling(program: Any) -> bool:
     """Whether what a loop's program loses by its loops has cost what compiling it without them does."""
     program.form.spent += ROLLING * program.estimate.calling
-    return program.form.spent * (1 + program.repeats / TURNS) > program.estimate.compiling
+    return program.form.spent * (1 + program.repeats / LONG_TURNS) > program.estimate.compiling
 
 
 def _by_xla_alone(program: Any, cold: int) -> str:

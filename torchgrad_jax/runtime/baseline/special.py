@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.cost import SPECIAL, per_element
+from torchgrad_jax.runtime.baseline.cost import DEAR, SPECIAL, per_element
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
 # Nanoseconds of the import; up to how many elements Python's own functions are called one by one, whether scipy is there or not: a result must
@@ -58,10 +58,62 @@ def _one_by_one(function: Callable[[float], float], name: str) -> Callable[[Any]
     return lambda x: _scipy(name)(x) if x.size > _FEW else np.asarray(of_each(x)).astype(x.dtype)
 
 
-@rule("erf", "erfc", cost=_cost_of_few, elementwise=True)
+@rule("erfc", cost=_cost_of_few, elementwise=True)
+def _erfc(eqn: Any) -> Any:
+    return _elementwise(eqn, _one_by_one(math.erfc, "erfc"))
+
+
+# erf(x) = tanh(x p(x^2)) to 3e-8 of its value for |x| <= 4, from where on it is 1 in float32. The coefficients of p, highest first: fitted on
+# 4,000 points of [0, 4] with weights that make the largest relative error smallest (Lawson's iteration).
+_END = np.float32(4)
+_COEFFICIENTS = np.array([
+    -1.641341840219468e-09, 5.393413715637507e-08, -5.153000302016153e-07, -1.8598691440274706e-06, 7.648591417819262e-05, -0.0006036750773379035,
+    -0.0002021565305767581, 0.1027713194489479, 1.128379225730896,
+], np.float32)  # fmt: skip
+# Up to this many float32 elements Python's function takes no longer; from so many on XLA's is worth compiling.
+_FEW_SINGLE, _MANY_SINGLE = 128, 1 << 16
+
+
+def _erf_cost(eqn: Any) -> float:
+    if eqn.outvars[0].aval.dtype.itemsize > 4:
+        return _cost_of_few(eqn)
+    size = eqn.outvars[0].aval.size
+    if size >= _MANY_SINGLE:
+        return _IMPORT
+    return per_element(2 * SPECIAL, eqn) if size <= _FEW_SINGLE else 15_000.0 + per_element(3 * DEAR, eqn)
+
+
+@rule("erf", cost=_erf_cost, elementwise=True)
 def _erf(eqn: Any) -> Any:
-    name = eqn.primitive.name
-    return _elementwise(eqn, _one_by_one(getattr(math, name), name))
+    one_by_one = _one_by_one(math.erf, "erf")
+    return _elementwise(eqn, lambda x: _single_erf(x) if x.dtype == np.float32 and x.size > _FEW_SINGLE else one_by_one(x))
+
+
+# So many elements at a time stay in the processor's cache from one step to the next.
+_BLOCK = 1 << 14
+
+
+def _single_erf(x: Any) -> Any:
+    """Of float32 numbers, to four units of the last place."""
+    if x.size <= _BLOCK:
+        return _erf_of_block(x)
+    flat = x.reshape(-1)
+    found = np.empty_like(flat)
+    for first in range(0, flat.size, _BLOCK):
+        found[first : first + _BLOCK] = _erf_of_block(flat[first : first + _BLOCK])
+    return found.reshape(x.shape)
+
+
+def _erf_of_block(x: Any) -> Any:
+    x = np.maximum(np.minimum(x, _END), -_END)
+    square = np.multiply(x, x)
+    found = np.multiply(square, _COEFFICIENTS[0])
+    for c in _COEFFICIENTS[1:-1]:
+        found += c
+        found *= square
+    found += _COEFFICIENTS[-1]
+    found *= x
+    return np.tanh(found, out=found)
 
 
 def _log_gamma(x: float) -> float:
