@@ -9,7 +9,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import broadcast_to, convert, op, wide
+from torchgrad_jax.ops import numpy_forms as forms
+from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, wide
 
 _INT64 = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -86,10 +87,26 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep((total / jnp.asarray(count_of(x.shape, dims), total.dtype)).astype(x.dtype), dims, keepdim)
 
 
+def _spread_form(divided: bool) -> forms.Forms:
+    """The gradient of a sum, or of a mean: the same for all that were added."""
+
+    def spread_evenly(grad: Any, aval: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+        dims = wrap_dims(dim, aval.ndim)
+        if divided:
+            share = grad.astype(np.float32) if is_half(grad.dtype) else grad
+            grad = (share / np.asarray(count_of(aval.shape, dims), share.dtype)).astype(grad.dtype)
+        if not keepdim:
+            grad = np.expand_dims(grad, dims)
+        return forms.expand(forms.converted(grad, aval.dtype), aval.shape)
+
+    return forms.Forms(spread_evenly, lambda grad, aval, **_: forms.stand_in(aval.shape, aval.dtype))
+
+
 for _name, _function in (("sum", _sum), ("mean", _mean)):
-    op(f"{_name}(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", linear=True)(_function)
-    op(f"{_name}_dim(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", linear=True, method=False, toplevel=False,
-       node=f"{_name.title()}Backward1")(_function)  # fmt: skip
+    _options: dict[str, Any] = {"linear": True, "numpy_vjp": _spread_form(_name == "mean")}
+    op(f"{_name}(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", **_options)(_function)
+    op(f"{_name}_dim(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
+       node=f"{_name.title()}Backward1", **_options)(_function)  # fmt: skip
 
 
 @op("nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
