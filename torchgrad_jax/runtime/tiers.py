@@ -23,7 +23,7 @@ MOST = 3e7
 # How many primitives an operation without a plan is taken for.
 UNKNOWN_SIZE = 10
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
-TURNS = 5
+TURNS = 6
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
