@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as tj
@@ -40,17 +40,19 @@ def test_another_shape_needs_no_trace(monkeypatch):
     assert [name for name in found if "xor" in name] == ["bitwise_xor"]
 
 
+def _broadcast(*shapes):
+    try:
+        return np.broadcast_shapes(*shapes) is not None
+    except ValueError:
+        return False
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(OPERATORS)), st.sampled_from(SHAPES), st.sampled_from(SHAPES), st.sampled_from(["float32", "float64", "int32"]))
 def test_results_are_xlas(name, left, right, dtype):
-    try:
-        np.broadcast_shapes(left, right)
-    except ValueError:
-        return
+    assume(_broadcast(left, right) and not (name in ("lerp", "sigmoid") and dtype == "int32"))  # which PyTorch refuses, or makes floating point
     r = np.random.RandomState(len(left) + 7 * len(right))
     a, b = (tj.tensor(np.round(r.standard_normal(s) * 3, 2).astype(dtype)) for s in (left, right))
-    if name in ("lerp", "sigmoid") and dtype == "int32":
-        return
     with execution_mode("fused"), baseline_tier(True):
         for _ in range(2):  # the second time as part of a merged program
             found = OPERATORS[name](a, b) * 1

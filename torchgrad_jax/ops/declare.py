@@ -13,7 +13,6 @@ PyTorch's convention for complex numbers. Without formulas the derivative is JAX
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature, Vectors, length_for
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 NUMBERS = (float, int, bool, complex)
@@ -212,18 +211,6 @@ class BoundOperator:
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
         return self.kindred, specs
-
-    def of_vectors(self, specs: Sequence[ArgSpec]) -> Vectors | None:
-        """The operands of an element-wise operation as vectors; None where they are, or it is none. 0-dim ones stay so: they promote otherwise."""
-        shapes = [s.shape for s in specs if not isinstance(s, type) and s.shape] if self.operator.elementwise else []
-        if not shapes:
-            return None
-        alike = shapes.count(shapes[0]) == len(shapes)
-        shape = shapes[0] if alike else broadcast_shapes(*shapes)
-        flat = (length_for(math.prod(shape)),)
-        if alike and shape == flat:
-            return None
-        return Vectors(tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs]), shape, alike)
 
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, in the operands' order; None where it has none."""

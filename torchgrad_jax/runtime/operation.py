@@ -12,6 +12,7 @@ from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.value import Aval, aval_of
+from torchgrad_jax.runtime.vectors import as_vectors
 
 # A Python number is an argument by its value, which a program takes at run time; its type alone shapes the program.
 NUMBER_DTYPES: dict[type, np.dtype] = {
@@ -56,26 +57,6 @@ class Expansion(NamedTuple):
     numbers: list[int]
     results: list[int]
     avals: tuple[Aval, ...]
-
-
-class Vectors(NamedTuple):
-    """An element-wise operation seen as one of vectors, of a length that stands for many: `specs` are those of its operands.
-
-    shape: that of its own result; alike: whether all its operands but 0-dim ones have it.
-    """
-
-    specs: tuple[ArgSpec, ...]
-    shape: tuple[int, ...]
-    alike: bool
-
-
-# The lengths that stand for all: a few elements, and so many that it pays to write over an operand.
-_FEW, _MANY = 6, 4096
-
-
-def length_for(elements: int) -> int:
-    """The length of the vectors that stand for arrays of so many elements. None and one may be special cases."""
-    return elements if elements < 2 else _FEW if elements < _MANY // 4 else _MANY
 
 
 _YNN = "xla_cpu_experimental_ynn_fusion_type"
@@ -200,14 +181,15 @@ class Signature:
 
     def _as_of_vectors(self) -> bool:
         """Whether it does element by element what its operator does with vectors: then the plan for these is its own."""
-        find = getattr(self.bop, "of_vectors", None)
-        vectors = find(self.specs) if find is not None and self.check is None else None
-        if vectors is None:
+        if self.check is not None or not getattr(self.bop, "elementwise", False):
             return False
         try:
+            vectors = as_vectors(self.specs)
+            if vectors is None:
+                return False
             known = signature(self.bop, vectors.specs)
-        except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):  # it has requirements of its own
-            return False
+        except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
+            return False  # it has requirements of its own; if its operands do not fit, the trace says so
         plan: Any = known.baseline
         if not getattr(plan, "everywhere", False):
             return False
