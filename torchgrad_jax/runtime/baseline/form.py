@@ -7,9 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
-
-# What compiling a write costs, in fused primitives.
-_WRITE = 6
+from torchgrad_jax.runtime.baseline.inlining import KERNEL
 
 
 class Forms(NamedTuple):
@@ -43,7 +41,7 @@ class NumPyForm:
         self.function, self.single, self.fresh = forms.function, single, forms.fresh
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = 1
-        self.compiling = 1 if forms.overwriting is None else _WRITE
+        self.compiling = 1 if forms.overwriting is None else KERNEL  # a write is one
         self.cost = STEP + CHEAP * moved / 4
 
     def __call__(self, *arrays: Any) -> list[Any]:

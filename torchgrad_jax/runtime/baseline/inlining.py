@@ -43,7 +43,7 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
 _APART = re.compile(
     "dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|dynamic_update|while|scan|cond|fft|lu|qr|eig|svd|chol|tri"
 )
-_APART_WEIGHT = 6
+KERNEL = 6
 
 
 def compiling_weight(jaxpr: Any) -> int:
@@ -52,7 +52,7 @@ def compiling_weight(jaxpr: Any) -> int:
 
 
 def _weight(eqn: Any) -> int:
-    return 0 if called(eqn) is not None else _APART_WEIGHT if _APART.match(eqn.primitive.name) else 1
+    return 0 if called(eqn) is not None else KERNEL if _APART.match(eqn.primitive.name) else 1
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:
