@@ -150,7 +150,7 @@ class GraphTask:
             return None
         values = [g._read() for g in grads]
         print_ = tape.fingerprint(roots, values, self.captures, self.accumulate)
-        found = None if print_ is None else tape.find(print_)
+        found = None if print_ is None else tape.find(print_, calculus.recorder.rolling)
         if found is None:
             return None
         assert print_ is not None

@@ -217,14 +217,15 @@ def _place(place: dict[Value, int], operands: list[Any], value: Value) -> int:
     return i
 
 
-def find(print_: Fingerprint) -> Any:
-    """The Tape of a graph that was seen before; None at its first sighting, True at its second, when a Tape is to be made."""
+def find(print_: Fingerprint, at_once: bool) -> Any:
+    """The Tape of a graph that was seen before; None at its first sighting, True at its second, when a Tape is to be made, or `at_once`: where a
+    loop's length changes each one will come back, and making its Tape then costs as much as the first sighting."""
     found = _tapes.get(print_.key)
     if found is None:
         if len(_tapes) >= MAX_TAPES:  # graphs that never come back must not pile up
             _tapes.clear()
         _tapes[print_.key] = _SEEN_ONCE
-    return True if found is _SEEN_ONCE else found
+    return True if found is _SEEN_ONCE or (found is None and at_once) else found
 
 
 def keep(print_: Fingerprint, tape: Tape) -> None:

@@ -12,11 +12,20 @@ from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 
 
-def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = ()) -> Callable[..., Any]:
-    """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options."""
+# A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
+# effort. (Other programs gain less and lose up to 15 %.)
+_QUICKLY = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+
+
+def jitted(
+    function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = (), quickly: bool = False
+) -> Callable[..., Any]:
+    """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options. quickly: to be compiled with less effort."""
     import jax
 
     options = compiler_options([c.signature for c in calls], where)
+    if quickly and where.type == "cpu":
+        options = {**(options or {}), **_QUICKLY}
     return jax.jit(function, donate_argnums=donate, compiler_options=options, **placed(where))
 
 

@@ -118,7 +118,7 @@ class Program:
         counters.ran += 1
         given = [rolled.sizes, *rolled.arguments([*numbers, *[a.kept() if type(a) is Promised else a for a in arrays]])]
         if form.function is None:
-            form.function = jitted(rolled.function(), self.calls, self.device)
+            form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
             return rolled.results(_first_call(form.function, given, rolled.compiling))
         return rolled.results(form.function(*given))
 
@@ -192,6 +192,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
     except BaseException as error:
         _fail(values, alive, aliases, epoch, error)
         raise
+    rec.rolling = program.tier == ROLLED
     for slot, out in zip(program.slots, outs, strict=False):
         values[slot].array = out
     for twin in aliases:

@@ -100,18 +100,20 @@ class Recorder:
     grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes its long way.
     inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits: TURNED,
     a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
+    rolling: whether the last program was run as one of many that differ in how often their loops go round.
     """
 
     __slots__ = (
         "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
         "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "recent",
-        "on_host", "changing",
+        "on_host", "changing", "rolling",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.device = CPU
         self.thread = threading.get_ident()
         self.turned = 0
+        self.rolling = False
         self.grad_enabled = True
         self.inference = False
         self.rare = 0
