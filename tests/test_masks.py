@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import jax
 import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import baseline_tier, execution_mode, masks
+from tests.ways import WAYS
+from torchgrad_jax.runtime import masks
 
 inf, nan = float("inf"), float("nan")
-
-WAYS = {"interpreted": contextlib.nullcontext, "compiled": lambda: baseline_tier(False), "eager": lambda: execution_mode("eager")}
 
 PRODUCTS = {
     "mask * x": (lambda m, x: m * x, [nan, nan, 1.0]),
