@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from tests.ways import WAYS
+from ways import WAYS
 from torchgrad_jax.runtime import masks
 
 inf, nan = float("inf"), float("nan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import torchgrad_jax as tj
-from tests.ways import WAYS
+from ways import WAYS
 
 LARGE = [2**40 + 1, 2**62 + 3]
 
