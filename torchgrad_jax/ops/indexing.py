@@ -278,7 +278,7 @@ def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     """`alpha` times the slices of `source` added to those at `index`; an index may occur several times."""
     if x.dtype == np.bool_:
         return _write_rows(x, index, source & (alpha != 0), dim, "max")
-    return _write_rows(x, index, source * alpha, dim, "add")
+    return _write_rows(x, index, source * (convert(alpha, x.dtype) if x.dtype.kind in "iu" else alpha), dim, "add")
 
 
 @_indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source)", outside_copy,

@@ -21,6 +21,6 @@ def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-scan, fori_loop = _as_loop(lax.scan), _as_loop(lax.fori_loop)
+scan, fori_loop, while_loop = _as_loop(lax.scan), _as_loop(lax.fori_loop), _as_loop(lax.while_loop)
 # Those of JAX's functions that have loops within.
 searchsorted, expm = _as_loop(jnp.searchsorted), _as_loop(linalg.expm)

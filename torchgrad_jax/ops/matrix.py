@@ -243,6 +243,11 @@ def _addr_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         if v.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v.ndim}-D")
     _fits(a, (x.shape[0], y.shape[0]))
+    specs = [aval_of((1,), v.dtype) for v in (a, x, y)]
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, complex):
+            promotion.fitting(factor, promotion.result_type(specs))
+        promotion.check_factor(name, factor, specs)
 
 
 def _against(grad: Any, vector: Any) -> Any:

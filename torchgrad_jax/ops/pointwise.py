@@ -11,7 +11,8 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import circular, dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide, zeros_like_grad
-from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.ops.powers import power, power_of_integers
+from torchgrad_jax.runtime.value import Aval, aval_of
 
 
 def _refuse_integer_division(x: Any, a: Any, b: Any, _: Any) -> None:
@@ -129,10 +130,29 @@ def square(x: Any) -> Any:
     return lax.mul(x, x)
 
 
+def _scaled(tensor: Any, value: Any) -> Any:
+    """tensor * value as PyTorch multiplies a tensor by a number: a number of a higher category makes it the dtype."""
+    target = promotion.result_type([aval_of((1,), np.dtype(tensor.dtype)), _NUMBER_TYPES[value.dtype.kind]])
+    return convert(convert(tensor, target) * value, target)
+
+
+_NUMBER_TYPES = {"i": int, "f": float, "c": complex}
+
+
+def _as_divided(value: Any, tensor: Any) -> Any:
+    """A number that is divided by a tensor. RuntimeError where PyTorch's backward has one: the quotient is written into the tensor's dtype."""
+    if tensor.dtype.kind in "biu":
+        dtype, title = (dtypes.of(np.dtype(d)).title for d in (dtypes.default_float(), tensor.dtype))
+        raise RuntimeError(f"result type {dtype} can't be cast to the desired output type {title}")
+    if value.dtype.kind == "c" and tensor.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {'double' if tensor.dtype == np.float64 else 'float'} without overflow")
+    return convert(value, tensor.dtype)
+
+
 @op(
     "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * convert(tensor2 * value, tensor2.dtype).conj(),
-           "tensor2": lambda grad, tensor1, value: grad * convert(tensor1 * value, tensor1.dtype).conj()},
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * _scaled(tensor2, value).conj(),
+           "tensor2": lambda grad, tensor1, value: grad * _scaled(tensor1, value).conj()},
 )  # fmt: skip
 @kernel("addcmul_cpu_out", "b")
 def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
@@ -143,8 +163,8 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 @op(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
     validate=_refuse_integer_division,
-    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (convert(value, tensor2.dtype) / tensor2).conj(),
-           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (convert(value * tensor1, tensor1.dtype) / (tensor2 * tensor2)).conj()},
+    grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (_as_divided(value, tensor2) / tensor2).conj(),
+           "tensor2": lambda grad, tensor1, tensor2, value: -grad * (_scaled(tensor1, value) / (tensor2 * tensor2)).conj()},
 )  # fmt: skip
 def addcdiv(x: Any, a: Any, b: Any, value: Any) -> Any:
     """self + value * tensor1 / tensor2."""
@@ -173,36 +193,13 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 # ---------------------------------------------------------------------- powers
 
 
-def _is_whole(exponent: Any) -> bool:
-    return isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())
-
-
-def _power(x: Any, exponent: Any) -> Any:
-    """x ** exponent for a number known when the program is made: small whole powers are products."""
-    if exponent == 0:
-        return jnp.ones_like(x)
-    if exponent == 1:
-        return x
-    if exponent == 2:
-        return x * x
-    if exponent == 0.5:
-        return lax.sqrt(x)
-    if _is_whole(exponent) and abs(exponent) <= 16:
-        return lax.integer_pow(x, int(exponent))
-    return jnp.power(x, jnp.asarray(exponent, x.dtype))
-
-
 @op("pow_scalar(Tensor self, any exponent)", inplace=True, method=False, toplevel=False, node="PowBackward0",
-    grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * _power(self, exponent - 1)).conj())})  # fmt: skip
+    grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * power(self, exponent - 1)).conj())})  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
-    from torchgrad_jax.ops.promotion import result_type
-
     if dtypes.category(x.dtype) == dtypes.INT and isinstance(exponent, int) and exponent < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    from torchgrad_jax.runtime.value import aval_of
-
-    return _power(convert(x, result_type([aval_of(x.shape, np.dtype(x.dtype)), type(exponent)])), exponent)
+    return power(convert(x, promotion.result_type([aval_of(x.shape, np.dtype(x.dtype)), type(exponent)])), exponent)
 
 
 def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
@@ -224,10 +221,10 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 def pow_tensor(x: Any, y: Any) -> Any:
     """self ** exponent, element by element."""
     refusing("pow", "b")(x)
-    if dtypes.category(x.dtype) <= dtypes.INT:
+    if x.dtype.kind == "i":
         negative = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0)).astype(x.dtype)
-        return jnp.where(y < 0, negative, jnp.power(x, jnp.maximum(y, 0))) if x.dtype.kind == "i" else jnp.power(x, y)
-    return jnp.power(x, y)
+        return jnp.where(y < 0, negative, power_of_integers(x, jnp.maximum(y, 0)))
+    return power_of_integers(x, y) if x.dtype.kind == "u" else jnp.power(x, y)
 
 
 # ---------------------------------------------------------------------- exponentials and roots

@@ -71,6 +71,17 @@ def to_float(array_type: np.dtype) -> np.dtype:
     return array_type if dtypes.is_float(array_type) else dtypes.default_float()
 
 
+def check_factor(name: str, number: Any, specs: Sequence[ArgSpec]) -> None:
+    """RuntimeError with PyTorch's text where the factor `name` is of a higher category than the result of operands like `specs`."""
+    kind = dtypes.category(result_type(specs))
+    if isinstance(number, bool) and kind != BOOL:
+        raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+    if isinstance(number, float) and kind <= INT:
+        raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+    if isinstance(number, complex) and kind != COMPLEX:
+        raise RuntimeError(f"For non-complex input tensors, argument {name} must not be a complex number.")
+
+
 def can_cast(source: np.dtype, target: np.dtype) -> bool:
     """Whether an in-place operation may put a result of dtype `source` into a tensor of dtype `target`."""
     high, low = dtypes.category(source), dtypes.category(target)

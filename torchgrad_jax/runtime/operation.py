@@ -11,6 +11,7 @@ from torchgrad_jax.runtime._jax_compat import trace
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
+from torchgrad_jax.runtime.masks import converts_masks, selecting_masks, with_masks_selected
 from torchgrad_jax.runtime.value import Aval, aval_of
 from torchgrad_jax.runtime.vectors import as_vectors
 
@@ -87,7 +88,7 @@ class Signature:
 
     __slots__ = (
         "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
-        "_in_programs", "_alone", "_baseline",
+        "_in_programs", "_alone", "_traced", "_baseline",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -97,6 +98,7 @@ class Signature:
         self.plans: dict[Any, Any] = {}
         self._function: Any = None
         self._in_programs: Any = None
+        self._traced: Any = None
         self._alone: Any = None
         self._baseline: Any = None
         self._raw, self._jaxpr = bop.specialize(specs), None
@@ -123,15 +125,8 @@ class Signature:
         """`function` as programs call it: traced in place and once, however many programs it is part of."""
         if self._in_programs is None:
             import jax
-            from jax.extend.core import jaxpr_as_fun
 
-            run = jaxpr_as_fun(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
-
-            def function(*arrays: Any) -> Any:
-                return run(*arrays)
-
-            function.__name__ = self.bop.name
-            self._in_programs = jax.jit(function)
+            self._in_programs = jax.jit(self._for_xla())
         return self._in_programs
 
     @property
@@ -141,8 +136,27 @@ class Signature:
             import jax
 
             where = common_device(self.specs, self.bop.device)
-            self._alone = jax.jit(_as_tuple(self._raw, self.bop.name), compiler_options=compiler_options([self], where), **placed(where))
+            self._alone = jax.jit(self._for_xla(), compiler_options=compiler_options([self], where), **placed(where))
         return self._alone
+
+    @property
+    def traced(self) -> Callable[..., Any]:
+        """`function` for inputs that are tracers of the user's."""
+        if self._traced is None:
+            masked = converts_masks(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs).jaxpr)
+            self._traced = selecting_masks(self.function) if masked else self.function
+        return self._traced
+
+    def _for_xla(self) -> Callable[..., Any]:
+        from jax.extend.core import jaxpr_as_fun
+
+        run = jaxpr_as_fun(with_masks_selected(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
+
+        def function(*arrays: Any) -> Any:
+            return run(*arrays)
+
+        function.__name__ = self.bop.name
+        return function
 
     @property
     def baseline(self) -> Plan | NumPyForm | None:

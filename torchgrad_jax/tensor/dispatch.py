@@ -210,7 +210,7 @@ def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signat
 def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
     sig = signature(bound, tuple(v.aval if type(v) is Value else type(v) for v in values))
     arrays = [v.concrete() if type(v) is Value else v for v in values]
-    outs = sig.function(*arrays)
+    outs = sig.traced(*arrays)
     made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
 

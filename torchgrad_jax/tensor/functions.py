@@ -53,13 +53,7 @@ def _with_scale(name: str, input: Any, other: Any, legacy: tuple[Any, ...], alph
         alpha = alpha.item()
     if type(alpha) is int and alpha == 1:
         return input, other, None
-    kind = dtypes.category(promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)]))
-    if isinstance(alpha, bool) and kind != dtypes.BOOL:
-        raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and kind <= dtypes.INT:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(alpha, complex) and kind != dtypes.COMPLEX:
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    promotion.check_factor("alpha", alpha, [x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)])
     return input, other, None if alpha == 1 else alpha
 
 
@@ -166,6 +160,7 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensors("rsub", input=input)
     other = _tensor_or_number("rsub", other)
+    promotion.check_factor("alpha", alpha, [x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)])
     if alpha == 1:
         return apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other))
     return apply(registry["rsub_scaled"].bind((ARRAY, ARRAY, ARRAY)), (input, other, alpha))

@@ -1,14 +1,14 @@
 """The baseline tier: a jaxpr carried out with NumPy, primitive by primitive. What runs for the first time needs no compiler.
 
-It gives XLA's results: in every bit where IEEE 754 says what they are, else within some units of the last place. Two things NumPy does right that XLA
-does not on a CPU: numbers below the smallest normal one are no zeros, and what is multiplied by a boolean False stays NaN if it is NaN.
+It gives XLA's results: in every bit where IEEE 754 says what they are, else within some units of the last place. One thing NumPy does right that XLA
+does not on a CPU: numbers below the smallest normal one are no zeros.
 """
 
 from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
-from torchgrad_jax.runtime.baseline.inlining import contains
+from torchgrad_jax.runtime.baseline.inlining import contains, jaxprs_in
 from torchgrad_jax.runtime.baseline.likeness import same_plan
 from torchgrad_jax.runtime.baseline.merging import Merged, Part
 from torchgrad_jax.runtime.baseline.plan import Plan, load_families, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import carrying_out
 
-__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carrying_out", "contains", "load_families", "plan_of", "same_plan"]
+__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carrying_out", "contains", "jaxprs_in", "load_families", "plan_of", "same_plan"]
