@@ -9,6 +9,7 @@ raises an AttributeError that says where to look.
 from __future__ import annotations
 
 import dis
+import functools
 import importlib
 import sys
 import typing
@@ -17,6 +18,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
+
+from torchgrad_jax.runtime import lazy
 
 PACKAGE = "torchgrad_jax"
 ALIAS = "torch"
@@ -92,6 +95,8 @@ class _AliasedModule(ModuleType):
 
 def _adopt(module: ModuleType, name: str) -> None:
     """Let `module` and the namespaces in it answer for what they lack, under their PyTorch names."""
+    if lazy.is_unloaded(module):
+        lazy.load(module)
     if isinstance(module, _AliasedModule):
         return
     module.__class__ = _AliasedModule
@@ -101,8 +106,12 @@ def _adopt(module: ModuleType, name: str) -> None:
     for attribute, value in list(vars(module).items()):
         is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{attribute}"
         if is_submodule and attribute in _NAMESPACES.split():
-            sys.modules.setdefault(f"{name}.{attribute}", value)
-            _adopt(value, f"{name}.{attribute}")
+            dotted = f"{name}.{attribute}"
+            sys.modules.setdefault(dotted, value)
+            if lazy.is_unloaded(value):
+                lazy.when_loaded(value, functools.partial(_adopt, name=dotted))
+            else:
+                _adopt(value, dotted)
 
 
 def _missing_attribute_hook(module: ModuleType, name: str, own: Callable[[str], Any] | None) -> Callable[[str], Any]:

@@ -11,7 +11,6 @@ from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 
-
 # A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
 # effort. (Other programs gain less and lose up to 15 %.)
 _QUICKLY = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
