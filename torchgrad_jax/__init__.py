@@ -59,7 +59,7 @@ from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # no
 
 globals().update(_public.install())
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "types", "version", "xpu",
 )))  # fmt: skip
 _interop.register()
 _guard_methods()

@@ -29,7 +29,7 @@ ALIAS = "torch"
 _NAMESPACES = """
     accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func
     futures fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn onnx optim
-    overrides package profiler quantization random serialization signal sparse special storage
+    overrides package profiler quantization random return_types serialization signal sparse special storage
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks
@@ -42,7 +42,20 @@ def install() -> None:
         return
     if ALIAS in sys.modules:
         raise RuntimeError(f"{ALIAS} has been imported already; {PACKAGE} cannot take its name in this process")
+    _rename_classes()
     sys.meta_path.insert(0, AliasFinder())
+
+
+# Classes that programs print; what is pickled of their instances names functions of torchgrad_jax instead.
+_SHOWN = {"Tensor": ALIAS, "Size": ALIAS, "device": ALIAS, "Parameter": f"{ALIAS}.nn.parameter"}
+
+
+def _rename_classes() -> None:
+    """Let `type(x)` read ``<class 'torch.Tensor'>``."""
+    package = importlib.import_module(PACKAGE)
+    for name, home in _SHOWN.items():
+        kind = package.nn.Parameter if name == "Parameter" else getattr(package, name)
+        kind.__module__ = home
 
 
 class AliasFinder(MetaPathFinder, Loader):

@@ -67,7 +67,7 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return device, (self.type, self.index)
+        return _named, (self.type, self.index)
 
     def __enter__(self) -> device:
         _outside.append(default())
@@ -84,6 +84,11 @@ class device:
                 return function(*args, **kwargs)
 
         return call
+
+
+def _named(type: str, index: int | None) -> device:
+    """What pickle calls: the class goes by PyTorch's name where the package does."""
+    return device(type, index)
 
 
 CPU = device("cpu")
