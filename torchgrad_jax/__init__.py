@@ -25,6 +25,15 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     no_grad,
     set_grad_enabled,
 )
+from torchgrad_jax.autograd.mixed_precision import (  # noqa: E402, F401
+    autocast,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+)
 from torchgrad_jax.determinism import (  # noqa: E402, F401
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -34,10 +43,24 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
 )
 from torchgrad_jax.nn import public as _public  # noqa: E402
 from torchgrad_jax.runtime import baseline as _baseline  # noqa: E402
+from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 from torchgrad_jax.runtime import program as _program  # noqa: E402, F401 - the recorder imports it late; every program needs it
+from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
+from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_num_threads,
+)
 from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402
 
 globals().update(_public.install())
+globals().update(_lazy.submodules(__name__, (
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "types", "version", "xpu",
+)))  # fmt: skip
 _interop.register()
 _guard_methods()
 _baseline.load_families()

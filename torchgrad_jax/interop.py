@@ -8,6 +8,7 @@ import jax
 
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.value import constant
+from torchgrad_jax.tensor import return_types
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
@@ -28,7 +29,14 @@ def _jax_array(self: Tensor) -> Any:
     return for_user(self._concrete())
 
 
+def _register_named(kind: type) -> None:
+    jax.tree_util.register_pytree_node(kind, lambda pair: (tuple(pair), None), lambda _, children: tuple.__new__(kind, children))
+
+
 def register() -> None:
-    """Make Tensor a pytree node, and an array for `jax.numpy`."""
+    """Make Tensor and the results with names pytree nodes, and Tensor an array for `jax.numpy`."""
     jax.tree_util.register_pytree_node(Tensor, _flatten, _unflatten)
+    for kind in return_types.known.values():
+        _register_named(kind)
+    return_types.listeners.append(_register_named)
     setattr(Tensor, "__jax_array__", _jax_array)  # noqa: B010 - Tensor's own attributes are declared in its class

@@ -9,6 +9,7 @@ raises an AttributeError that says where to look.
 from __future__ import annotations
 
 import dis
+import functools
 import importlib
 import sys
 import typing
@@ -18,6 +19,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from torchgrad_jax.runtime import lazy
+
 PACKAGE = "torchgrad_jax"
 ALIAS = "torch"
 
@@ -26,7 +29,7 @@ ALIAS = "torch"
 _NAMESPACES = """
     accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func
     futures fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn onnx optim
-    overrides package profiler quantization random serialization signal sparse special storage
+    overrides package profiler quantization random return_types serialization signal sparse special storage
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks
@@ -39,7 +42,20 @@ def install() -> None:
         return
     if ALIAS in sys.modules:
         raise RuntimeError(f"{ALIAS} has been imported already; {PACKAGE} cannot take its name in this process")
+    _rename_classes()
     sys.meta_path.insert(0, AliasFinder())
+
+
+# Classes that programs print; what is pickled of their instances names functions of torchgrad_jax instead.
+_SHOWN = {"Tensor": ALIAS, "Size": ALIAS, "device": ALIAS, "Parameter": f"{ALIAS}.nn.parameter"}
+
+
+def _rename_classes() -> None:
+    """Let `type(x)` read ``<class 'torch.Tensor'>``."""
+    package = importlib.import_module(PACKAGE)
+    for name, home in _SHOWN.items():
+        kind = package.nn.Parameter if name == "Parameter" else getattr(package, name)
+        kind.__module__ = home
 
 
 class AliasFinder(MetaPathFinder, Loader):
@@ -92,6 +108,8 @@ class _AliasedModule(ModuleType):
 
 def _adopt(module: ModuleType, name: str) -> None:
     """Let `module` and the namespaces in it answer for what they lack, under their PyTorch names."""
+    if lazy.is_unloaded(module):
+        lazy.load(module)
     if isinstance(module, _AliasedModule):
         return
     module.__class__ = _AliasedModule
@@ -101,8 +119,12 @@ def _adopt(module: ModuleType, name: str) -> None:
     for attribute, value in list(vars(module).items()):
         is_submodule = isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{attribute}"
         if is_submodule and attribute in _NAMESPACES.split():
-            sys.modules.setdefault(f"{name}.{attribute}", value)
-            _adopt(value, f"{name}.{attribute}")
+            dotted = f"{name}.{attribute}"
+            sys.modules.setdefault(dotted, value)
+            if lazy.is_unloaded(value):
+                lazy.when_loaded(value, functools.partial(_adopt, name=dotted))
+            else:
+                _adopt(value, dotted)
 
 
 def _missing_attribute_hook(module: ModuleType, name: str, own: Callable[[str], Any] | None) -> Callable[[str], Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from torchgrad_jax.runtime._jax_compat import synchronous_cpu
@@ -19,8 +21,9 @@ _KNOWN = (
 class device:
     """A device by PyTorch's name: ``device("cpu")``, ``device("cuda", 1)``, ``device("cuda:1")``.
 
-    ``cuda`` is JAX's ``gpu`` platform and ``xla`` its ``tpu``. Equal devices are one object.
-    RuntimeError for a type that does not exist or has no counterpart, TypeError for what names none.
+    ``cuda`` is JAX's ``gpu`` platform and ``xla`` its ``tpu``; other types can be named, but not used. Equal devices are one object.
+    As a context manager it is the default device of the block, as a decorator that of the function.
+    RuntimeError for a type that does not exist, TypeError for what names none.
     """
 
     __slots__ = ("type", "index")
@@ -31,12 +34,16 @@ class device:
     def __new__(cls, type: Any, index: int | None = None) -> device:
         if isinstance(type, device):
             return type
-        if isinstance(type, int):
+        if isinstance(type, int) and not isinstance(type, bool) and index is None:
+            if not gpus():
+                raise RuntimeError("Cannot access accelerator device when none is available.")
             type, index = "cuda", type
         if not isinstance(type, str):
             raise TypeError(f"device() received an invalid combination of arguments - got ({type.__class__.__name__})")
-        kind, _, number = type.partition(":")
-        if number:
+        if index is not None and not isinstance(index, int):
+            raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
+        kind, colon, number = type.partition(":")
+        if colon:
             if index is not None:
                 raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
             if not number.isdigit():
@@ -44,12 +51,8 @@ class device:
             index = int(number)
         if not kind.replace("_", "").isalpha():
             raise RuntimeError(f"Invalid device string: '{type}'")
-        if kind not in PLATFORMS:
-            if kind in _KNOWN.split(", "):
-                raise RuntimeError(f"device type '{kind}' has no JAX platform here; use one of {', '.join(PLATFORMS)}")
+        if kind not in _KNOWN.split(", "):
             raise RuntimeError(f"Expected one of {_KNOWN} device type at start of device string: {kind}")
-        if index is None and kind != "cpu":
-            index = 0
         found = cls._interned.get((kind, index))
         if found is None:
             found = object.__new__(cls)
@@ -64,10 +67,80 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return device, (self.type, self.index)
+        return _named, (self.type, self.index)
+
+    def __enter__(self) -> device:
+        _outside.append(default())
+        set_default(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        set_default(_outside.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return call
+
+
+def _named(type: str, index: int | None) -> device:
+    """What pickle calls: the class goes by PyTorch's name where the package does."""
+    return device(type, index)
 
 
 CPU = device("cpu")
+# The device of tensors made without `device=`, those of the blocks around, and the GPU that "cuda" means.
+_default: device = CPU
+_outside: list[device] = []
+_selected_gpu = 0
+
+
+def default() -> device:
+    """The device of tensors made without `device=`."""
+    return _default
+
+
+def set_default(where: device) -> None:
+    """Make tensors on `where` unless told otherwise."""
+    global _default
+    _default = where
+
+
+def selected_gpu() -> int:
+    """The index of the GPU that "cuda" means."""
+    return _selected_gpu
+
+
+def select_gpu(index: int) -> None:
+    """Let "cuda" mean the GPU of this index."""
+    global _selected_gpu
+    _selected_gpu = index
+
+
+@functools.cache
+def gpus() -> tuple[Any, ...]:
+    """JAX's GPUs that this process can use. Starts JAX's backend."""
+    import jax
+
+    try:
+        return tuple(jax.local_devices(backend="gpu"))
+    except RuntimeError:
+        return ()
+
+
+def settled(where: device) -> device:
+    """The device that a tensor made on `where` says it is on: "cuda" is one of the GPUs, "cpu:0" is "cpu". An error where JAX has none such."""
+    if where is CPU:
+        return where
+    if where.index is None:
+        where = device(where.type, _selected_gpu if where.type == "cuda" else 0)
+    elif where.index == 0 and where.type == "cpu":
+        return CPU
+    jax_device(where)
+    return where
 
 
 @functools.cache
@@ -85,9 +158,19 @@ def jax_device(where: device) -> Any:
             return own
     try:
         found = jax.local_devices(backend=PLATFORMS[where.type])
-        return found[where.index or 0]
-    except (RuntimeError, IndexError) as error:
-        raise RuntimeError(f"torchgrad_jax: device {where} is not available: {error}") from None
+    except KeyError:
+        raise NotImplementedError(f"Could not run on device type '{where.type}': JAX's platforms here are {', '.join(PLATFORMS)}") from None
+    except RuntimeError as error:
+        there = ", ".join(str(d) for d in jax.devices())
+        if where.type == "cuda":  # the class and sentence of PyTorch without CUDA
+            raise AssertionError(
+                f"Torch not compiled with CUDA enabled\nJAX has no GPU in this process; its devices are: {there}. "
+                "Use device='cpu', or install jax[cuda12] or jax[cuda13]."
+            ) from None
+        raise RuntimeError(f"device {where} is not available: {error}; JAX's devices are: {there}") from None
+    if (where.index or 0) >= len(found):
+        raise RuntimeError(f"device {where} is not available: JAX's devices of this kind are {', '.join(str(d) for d in found)}")
+    return found[where.index or 0]
 
 
 def _several_cpus() -> bool:

@@ -22,6 +22,11 @@ deterministic: bool = False
 same_tier_blocks: int = 0
 
 
+# PyTorch's names of how float32 is multiplied on accelerators -> JAX's. The CPU always multiplies exactly.
+PRECISIONS = {"highest": "highest", "high": "tensorfloat32", "medium": "bfloat16"}
+matmul_precision: str = "highest"
+
+
 class execution_mode:
     """Context manager (or plain call) that sets how operations run: ``"fused"`` (default) or ``"eager"``.
 
@@ -77,6 +82,12 @@ def set_deterministic(mode: bool) -> None:
     """Let each program keep the tier that it began with, or be compiled when it is hot (default)."""
     global deterministic
     deterministic = mode
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Multiply float32 on accelerators as one of `PRECISIONS` says, in operations that are new from here on."""
+    global matmul_precision
+    matmul_precision = precision
 
 
 def _set(mode: str) -> None:

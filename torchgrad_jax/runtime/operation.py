@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import trace
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.device import CPU, device, placed
@@ -102,6 +103,8 @@ class Signature:
         self._alone: Any = None
         self._baseline: Any = None
         self._raw, self._jaxpr = bop.specialize(specs), None
+        if any([not isinstance(s, type) and s.device is not CPU for s in specs]):
+            self._raw = in_asked_precision(self._raw)
         known = expansion(bop, specs)
         if known is not None:
             self.avals, self.single = known.avals, False
@@ -262,6 +265,18 @@ def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = Non
 
     function.__name__ = name
     return function
+
+
+def in_asked_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose products of float32 are as `torch.set_float32_matmul_precision` says: accelerators round operands unless told otherwise."""
+
+    def call(*arrays: Any) -> Any:
+        import jax
+
+        with jax.default_matmul_precision(modes.PRECISIONS[modes.matmul_precision]):
+            return function(*arrays)
+
+    return call
 
 
 def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec]) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.device import CPU, device, settled
+from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant, is_tracer
 from torchgrad_jax.tensor import formatting
@@ -199,7 +200,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(x).__name__ for x in args)})")
     found = self
     if where is not None:
-        found = move(found, device(where))
+        found = move(found, settled(device(where)))
     if dtype is not None:
         found = cast(found, dtype)
     in_place = layout is None or layout is preserve_format or is_in(self, layout)
@@ -232,6 +233,6 @@ def cpu(self: Tensor) -> Tensor:
     return move(self, CPU)
 
 
-def cuda(self: Tensor, device_: Any = None) -> Tensor:
-    """The tensor on a GPU."""
-    return move(self, device("cuda" if device_ is None else device_))
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU, by default the current one. Every copy is asynchronous, whatever `non_blocking` says."""
+    return move(self, settled(device_type("cuda" if device is None else device)))

@@ -78,7 +78,9 @@ def _with_memory(t: Tensor, storage: Storage) -> Tensor:
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
     """A leaf on the same memory (`copy.copy`) or with a copy of it (pickle), with requires_grad and attributes, without `.grad` and hooks."""
     _warn_of_hooks(self)
-    return _rebuild, (type(self), _Memory(self), self.requires_grad, dict(vars(self)))
+    # Under the name torch the class itself could not be found elsewhere.
+    kind = None if type(self) is Tensor else type(self)
+    return _rebuild, (kind, _Memory(self), self.requires_grad, dict(vars(self)))
 
 
 def _warn_of_hooks(t: Tensor) -> None:
@@ -96,12 +98,12 @@ def _warn_of_hooks(t: Tensor) -> None:
             )
 
 
-def _rebuild(cls: type, memory: _Memory, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
+def _rebuild(cls: type | None, memory: _Memory, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
     twin = data_of(memory.tensor)
     assert twin._storage is not None
     _written_once(twin._storage)
     twin._value.version = 1
-    made = retyped(twin, cls)
+    made = twin if cls is None else retyped(twin, cls)
     made._rg = requires_grad
     vars(made).update(attributes)
     return made

@@ -11,8 +11,9 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
+from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
@@ -20,23 +21,20 @@ from torchgrad_jax.tensor.factory_options import check_memory, check_options
 from torchgrad_jax.tensor.layout import lay_out_as
 from torchgrad_jax.tensor.tensor import Tensor, created
 
-_default_device: device = CPU
+
+def set_default_device(device: Any) -> None:
+    """The device of tensors made without `device=`; None is the host. An error where JAX has none such comes when it is used."""
+    devices.set_default(CPU if device is None else devices.device(device))
 
 
-def set_default_device(where: Any) -> None:
+def get_default_device() -> devices.device:
     """The device of tensors made without `device=`."""
-    global _default_device
-    _default_device = CPU if where is None else device(where)
+    return devices.default()
 
 
-def get_default_device() -> device:
-    """The device of tensors made without `device=`."""
-    return _default_device
-
-
-def as_device(where: Any) -> device:
-    """`device=` of a factory as a device."""
-    return _default_device if where is None else device(where)
+def as_device(where: Any) -> devices.device:
+    """`device=` of a factory as the device that its tensor is on."""
+    return settled(devices.default() if where is None else devices.device(where))
 
 
 # ---------------------------------------------------------------------- from data
@@ -280,12 +278,12 @@ def _constant(size: tuple[int, ...], fill_value: int, dtype: Any) -> Any:
 
 
 @cache
-def constant_op(size: tuple[int, ...], fill_value: int, dtype: np.dtype, where: device) -> Any:
+def constant_op(size: tuple[int, ...], fill_value: int, dtype: np.dtype, where: devices.device) -> Any:
     """The operation that makes zeros or ones: the number is part of the program, where XLA can use that it is known."""
     return registry["_constant"].bind((Static(size), Static(fill_value), Static(dtype)), where)
 
 
-def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: device) -> Value:
+def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: devices.device) -> Value:
     """A Value of that shape filled with a number."""
     rec = per_thread.recorder
     if rec.device is not where:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from torchgrad_jax.tensor.duals import seen_tangent
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.indexing import copy_
+from torchgrad_jax.tensor.return_types import return_type
 from torchgrad_jax.tensor.shaping import flip
 from torchgrad_jax.tensor.tensor import Tensor, created
 
@@ -26,7 +26,7 @@ from torchgrad_jax.tensor.tensor import Tensor, created
 
 
 def _named(name: str, *fields: str) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024 - made from data
+    return return_type(name, fields)
 
 
 def _info(t: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
         made: Any = (call("linalg_cholesky_ex_checked", A, bool(upper)), _info(A))
     else:
         made = call("linalg_cholesky_ex", A, bool(upper))
-    return with_out("linalg_cholesky_ex", out, _CHOLESKY_EX(*made))
+    return with_out("linalg_cholesky_ex", out, _CHOLESKY_EX(made))
 
 
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
@@ -86,7 +86,7 @@ def inverse(input: Tensor, *, out: Any = None) -> Tensor:
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """(inverse, info): info is the number of the zero pivot, 0 for success."""
     made: Any = (call("linalg_inv_ex_checked", A), _info(A)) if check_errors else call("linalg_inv_ex", A)
-    return with_out("linalg_inv_ex", out, _INV_EX(*made))
+    return with_out("linalg_inv_ex", out, _INV_EX(made))
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
@@ -97,9 +97,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(X, info)."""
     if check_errors:
-        return _SOLVE_EX(solve(A, B, left=left), _info(A))
+        return _SOLVE_EX((solve(A, B, left=left), _info(A)))
     made: Any = call("linalg_solve_ex", A, B, bool(left))
-    return with_out("linalg_solve_ex", out, _SOLVE_EX(made[0], made[3]))
+    return with_out("linalg_solve_ex", out, _SOLVE_EX((made[0], made[3])))
 
 
 _SOLVE_TRIANGULAR = function_of(registry["linalg_solve_triangular"])
@@ -117,7 +117,7 @@ _TRIANGULAR = _named("triangular_solve", "solution", "cloned_coefficient")
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
     """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
     solve_triangular(A.detach(), b.detach(), upper=upper)  # says what does not fit
-    return _TRIANGULAR(*call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
+    return _TRIANGULAR(call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
 
 
 # ---------------------------------------------------------------------- determinants
@@ -133,7 +133,7 @@ def _slogdet(name: str) -> Callable[..., Any]:
 
     def slogdet(A: Tensor, *, out: Any = None) -> Any:
         """(sign, logabsdet) of the determinant."""
-        return with_out(name, out, named(*call("linalg_slogdet", A)[:2]))
+        return with_out(name, out, named(call("linalg_slogdet", A)[:2]))
 
     return slogdet
 
@@ -173,7 +173,7 @@ def _upper(uplo: str) -> bool:
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors) of Hermitian matrices read by one triangle, ascending."""
     check_square("linalg.eigh", A._aval)
-    return with_out("linalg_eigh", out, _EIGH(*call("linalg_eigh", A, _upper(UPLO))))
+    return with_out("linalg_eigh", out, _EIGH(call("linalg_eigh", A, _upper(UPLO))))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
@@ -185,7 +185,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
 
 def eig(A: Tensor, *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors), complex. On the host only."""
-    return with_out("linalg_eig", out, _EIG(*call("linalg_eig", A)))
+    return with_out("linalg_eig", out, _EIG(call("linalg_eig", A)))
 
 
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
@@ -201,7 +201,7 @@ def _check_driver(driver: str | None) -> None:
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
     """(U, S, Vh) with A = U S Vh. RuntimeError for a `driver`: XLA has one algorithm."""
     _check_driver(driver)
-    return with_out("linalg_svd", out, _SVD(*call("linalg_svd", A, bool(full_matrices))))
+    return with_out("linalg_svd", out, _SVD(call("linalg_svd", A, bool(full_matrices))))
 
 
 def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
@@ -209,9 +209,9 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
     if not compute_uv:
         m, n = input._aval.shape[-2:]
         zeros = [created(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
-        return _OLD_SVD(zeros[0], svdvals(input), zeros[1])
+        return _OLD_SVD((zeros[0], svdvals(input), zeros[1]))
     u, s, vh = call("linalg_svd", input, not some)
-    return with_out("svd", out, _OLD_SVD(u, s, _adjoint(vh)))
+    return with_out("svd", out, _OLD_SVD((u, s, _adjoint(vh))))
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
@@ -228,7 +228,7 @@ def _qr(name: str) -> Callable[..., Any]:
         """(Q, R) with A = Q R; Q empty for mode "r"."""
         if mode not in ("reduced", "complete", "r"):
             raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
-        return with_out(name, out, named(*call("linalg_qr", A, mode)))
+        return with_out(name, out, named(call("linalg_qr", A, mode)))
 
     return qr
 
@@ -250,20 +250,20 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U."""
     _pivoting("linalg.lu", pivot)
     lower, upper, permutation = call("linalg_lu", A)
-    return with_out("linalg_lu", out, _LU(call("permutation_matrix", permutation, A._aval.dtype), lower, upper))
+    return with_out("linalg_lu", out, _LU((call("permutation_matrix", permutation, A._aval.dtype), lower, upper)))
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(L and U in one matrix, pivots counted from 1). RuntimeError for a zero on U's diagonal."""
     _pivoting("linalg.lu_factor", pivot)
-    return with_out("linalg_lu_factor", out, _LU_FACTOR(*call("linalg_lu_factor", A)))
+    return with_out("linalg_lu_factor", out, _LU_FACTOR(call("linalg_lu_factor", A)))
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(L and U in one matrix, pivots, info)."""
     _pivoting("linalg.lu_factor", pivot)
     made: Any = (*call("linalg_lu_factor", A), _info(A)) if check_errors else call("linalg_lu_factor_ex", A)
-    return with_out("linalg_lu_factor_ex", out, _LU_FACTOR_EX(*made))
+    return with_out("linalg_lu_factor_ex", out, _LU_FACTOR_EX(made))
 
 
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None) -> Any:
@@ -277,7 +277,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     lower, upper, permutation = call("lu_unpack", LU_data, LU_pivots)
     empty = created(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
     matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
-    return _UNPACKED(matrix, lower if unpack_data else empty, upper if unpack_data else empty)
+    return _UNPACKED((matrix, lower if unpack_data else empty, upper if unpack_data else empty))
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:
@@ -345,7 +345,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         B = views.unsqueeze(B, -1)
     made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     solution = views.squeeze(made[0], -1) if vector else made[0]
-    return with_out("linalg_lstsq", out, _LSTSQ(solution, made[1], made[2], views.detach(made[3])))
+    return with_out("linalg_lstsq", out, _LSTSQ((solution, made[1], made[2], views.detach(made[3]))))
 
 
 _ORDS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torchgrad_jax.tensor.dispatch import LEVEL, apply, binary, unary
 from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
+from torchgrad_jax.tensor.return_types import ReturnType, return_type
 from torchgrad_jax.tensor.tensor import Tensor
 
 _OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
@@ -84,7 +84,7 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
         bound, operands = understood(args, kwargs)
         outs: Any = apply(bound, operands)
         if named is not None:
-            outs = named(*outs)
+            outs = named(outs)
         if out is None:
             return outs
         if operator.out == "same":
@@ -152,7 +152,7 @@ class Understood:
 def _result_type(operator: Operator) -> Any:
     if operator.results is None:
         return None
-    return namedtuple(operator.name, operator.results)  # noqa: PYI024 - made from data
+    return return_type(operator.name, operator.results)
 
 
 def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
@@ -314,7 +314,7 @@ def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
         else:
             overwrite(target, value)
     _refuse_tangents(name, (*targets, *results))
-    return out
+    return return_type(f"{type(outs).__name__}_out", outs.__match_args__)(targets) if isinstance(outs, ReturnType) else out
 
 
 def _refuse_tangents(name: str, tensors: Any) -> None:

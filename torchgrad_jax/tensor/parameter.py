@@ -53,10 +53,10 @@ class Parameter(Tensor, metaclass=_IsParameter):  # type: ignore[misc] - Tensor 
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (type(self), self.data, self.requires_grad, copy.copy(vars(self)))
+        return _rebuild, (None if type(self) is Parameter else type(self), self.data, self.requires_grad, copy.copy(vars(self)))
 
 
-def _rebuild(cls: type, data: Tensor, requires_grad: bool, attributes: dict[str, Any]) -> Any:
-    made = cls(data, requires_grad)
+def _rebuild(cls: type | None, data: Tensor, requires_grad: bool, attributes: dict[str, Any]) -> Any:
+    made = (cls or Parameter)(data, requires_grad)
     vars(made).update(attributes)
     return made

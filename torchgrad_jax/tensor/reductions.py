@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from torchgrad_jax.tensor.creation import from_data, zeros_like
 from torchgrad_jax.tensor.dispatch import apply, unary
 from torchgrad_jax.tensor.generate import function_of, write_out
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.return_types import return_type
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import contiguous, expand, narrow, unsqueeze, view
 
@@ -138,7 +138,7 @@ def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any
 
 
 def _pair_type(name: str) -> Any:
-    return namedtuple(name, ("values", "indices"))  # noqa: PYI024 - made from a name
+    return return_type(name, ("values", "indices"))
 
 
 def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable[..., Any]:
@@ -154,7 +154,7 @@ def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable
         elif dim is None:
             made = apply(whole, (input,))
         else:
-            made = pair(*apply(_bind(name + "_dim", _index(name, dim), keepdim), (input,)))
+            made = pair(apply(_bind(name + "_dim", _index(name, dim), keepdim), (input,)))
         return _finish(name if isinstance(made, Tensor) else name + "_dim", out, made)
 
     made = unary(whole, name, general)
@@ -180,7 +180,7 @@ _SORTED = _pair_type("sort")
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: Any = None, *, out: Any = None) -> Any:
     """The elements along `dim` in order, and their indices."""
     name = "sort" if stable is None else "sort_stable"
-    return _finish("sort", out, _SORTED(*apply(_bind(name, _index("sort", dim), bool(descending)), (input,))))
+    return _finish("sort", out, _SORTED(apply(_bind(name, _index("sort", dim), bool(descending)), (input,))))
 
 
 def msort(input: Tensor, *, out: Any = None) -> Tensor:

@@ -47,6 +47,14 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _size, (tuple(self),)
+
+
+def _size(content: tuple[int, ...]) -> Size:
+    """What pickle calls: the class goes by PyTorch's name where the package does."""
+    return Size(content)
+
 
 class Extra:
     """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent."""

@@ -15,6 +15,7 @@ from torchgrad_jax.nn.modules.calling import (
 from torchgrad_jax.nn.modules.registry import Registry
 from torchgrad_jax.nn.modules.state import Stateful
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime import passing_through
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.tensor.memory import set_data
 from torchgrad_jax.tensor.tensor import Tensor
@@ -159,6 +160,10 @@ class Module(Registry, Called, Stateful):
     def cuda(self, device: Any = None) -> Self:
         """Move to a GPU."""
         return self._apply(lambda t: t.cuda(device))
+
+    def compile(self, **options: Any) -> None:
+        """Does nothing but look at the options of `torch.compile`: what a module does is compiled in any case."""
+        passing_through.compile(self, **options)
 
     # ------------------------------------------------------------------ text
 

@@ -1,0 +1,6 @@
+"""`torch.backends.openmp`: OpenMP."""
+
+
+def is_available() -> bool:
+    """False: XLA has threads of its own."""
+    return False

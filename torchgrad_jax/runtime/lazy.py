@@ -1,0 +1,82 @@
+"""Submodules of the torch-shaped namespace that are loaded when something of theirs is first asked for.
+
+A module-level `__getattr__` in the package would do the same, and cost each `torch.add` of the user's 20 ns.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from types import ModuleType
+from typing import Any
+
+_lock = threading.RLock()
+_loading: set[str] = set()
+# Dunder names that only the loaded module has; other ones, which tools ask of every module in sys.modules, load nothing.
+_OF_THE_FILE = ("__path__", "__all__", "__file__", "__dict__")
+
+
+class _Unloaded(ModuleType):
+    """Stands for a module until an attribute is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in _OF_THE_FILE:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        load(self)
+        if is_unloaded(self):  # its own source asks
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r} yet")
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("__"):
+            load(self)
+        ModuleType.__setattr__(self, name, value)
+
+    def __dir__(self) -> Iterable[str]:
+        load(self)
+        return dir(self)
+
+
+def is_unloaded(module: Any) -> bool:
+    """Whether nothing of the module has been asked for yet."""
+    return type(module) is _Unloaded
+
+
+_afterwards: dict[str, Callable[[ModuleType], None]] = {}
+
+
+def when_loaded(module: ModuleType, then: Callable[[ModuleType], None]) -> None:
+    """Call `then` with an unloaded module once it is loaded."""
+    _afterwards[module.__name__] = then
+
+
+def load(module: ModuleType) -> None:
+    """Run the module's source, if that has not happened."""
+    name = module.__name__
+    with _lock:
+        if not is_unloaded(module) or name in _loading:
+            return
+        spec = PathFinder.find_spec(name, sys.modules[name.rpartition(".")[0]].__path__)
+        assert spec is not None and spec.loader is not None
+        vars(module).update({key: value for key, value in vars(module_from_spec(spec)).items() if key.startswith("__")})
+        _loading.add(name)
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            _loading.discard(name)
+        module.__class__ = ModuleType  # last: other threads wait for the lock until then
+    then = _afterwards.pop(name, None)
+    if then is not None:
+        then(module)
+
+
+def submodules(package: str, names: Iterable[str]) -> dict[str, ModuleType]:
+    """The named submodules of a package, not loaded yet, for its namespace."""
+    found = {}
+    for name in names:
+        dotted = f"{package}.{name}"
+        found[name] = sys.modules.setdefault(dotted, _Unloaded(dotted))
+    return found
