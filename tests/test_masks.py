@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+from ways import WAYS
 
 import torchgrad_jax as tj
-from ways import WAYS
 from torchgrad_jax.runtime import masks
 
 inf, nan = float("inf"), float("nan")

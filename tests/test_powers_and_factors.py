@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ways import WAYS
 
 import torchgrad_jax as tj
-from ways import WAYS
 
 LARGE = [2**40 + 1, 2**62 + 3]
 
