@@ -111,7 +111,7 @@ def test_looking_does_not_change_what_is_computed(fused):
 def test_pending_work_of_a_training_loop_nobody_looks_at_is_bounded(fused):
     loop = Regression(3, None)
     loop.run(300)
-    assert len(recorder().values) < 100
+    assert len(recorder().epoch.values) < 100
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_pending_work_without_backward_is_bounded(short_programs):
     x, most = tj.tensor([1.0] * 3), 0
     for _ in range(1000):
         x = (x * 0.5).neg()
-        most = max(most, len(recorder().values))
+        most = max(most, len(recorder().epoch.values))
     assert most <= 52
     assert x.tolist() == [0.0] * 3
 
@@ -136,7 +136,7 @@ def test_pending_work_that_never_comes_back_to_its_first_operation_is_bounded(sh
     x, most = tj.ones(3).exp(), 0
     for _ in range(300):
         x = x.neg()
-        most = max(most, len(recorder().values))
+        most = max(most, len(recorder().epoch.values))
     assert most <= 80
     assert x.tolist() == tj.ones(3).exp().tolist()
 
@@ -271,7 +271,7 @@ def test_eager_execution_leaves_nothing_pending():
         x = tj.ones(3)
         y = x.exp()
         assert y._read().array is not None
-        assert not recorder().values
+        assert not recorder().epoch.values
 
 
 def test_execution_modes_have_names():
@@ -279,7 +279,7 @@ def test_execution_modes_have_names():
         execution_mode("lazy")
 
 
-def test_a_failing_program_says_so_wherever_its_results_are_looked_at(fused, monkeypatch):
+def test_what_can_be_computed_of_a_program_that_failed_is(fused, monkeypatch):
     x = tj.tensor([1.0, 2.0])
     y = x * 2
     z = y + 1
@@ -289,11 +289,8 @@ def test_a_failing_program_says_so_wherever_its_results_are_looked_at(fused, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(program, "_run", fail)
-        with pytest.raises(MemoryError):
-            y.tolist()
-    with pytest.raises(RuntimeError, match="no room"):
-        z.tolist()
-    assert x.tolist() == [1.0, 2.0] and (x + 1).tolist() == [2.0, 3.0]
+        assert y.tolist() == [2.0, 4.0]
+    assert z.tolist() == [3.0, 5.0] and (x + 1).tolist() == [2.0, 3.0]
 
 
 # ---------------------------------------------------------------------- threads
@@ -320,10 +317,10 @@ def in_threads(count, work):
 
 def test_threads_record_separately(fused):
     pending = tj.ones(3) * 2
-    before = len(recorder().values)
+    before = len(recorder().epoch.values)
     inside = in_threads(2, lambda k: (recorder() is not mine, (tj.ones(3) * k).tolist())) if (mine := recorder()) else None
     assert inside == [(True, [0.0] * 3), (True, [1.0] * 3)]
-    assert len(recorder().values) == before
+    assert len(recorder().epoch.values) == before
     assert pending.tolist() == [2.0] * 3
 
 

@@ -14,9 +14,10 @@ import jax
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import per_thread, record
-from torchgrad_jax.runtime.value import Aval, Epoch, Value, aval_of, constant
+from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
 from torchgrad_jax.tensor.node import Edge
 from torchgrad_jax.tensor.shaping import stack
 from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap

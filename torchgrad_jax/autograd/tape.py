@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
 from torchgrad_jax.runtime.value import Value
@@ -39,12 +40,12 @@ class Tape:
         self.runs = runs
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
-        steps = _steps_to(scratch.step)
+        steps = _steps_to(scratch.epoch.step)
         checked = any(s.signature is not None and s.signature.check is not None for s in steps)
         # A check is counted where it is recorded, so a pass that holds one stays an operation of its own.
         self._specs = None if checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
         self._expansion = Expansion(
-            steps, [place[id(v)] for v in scratch.leaves], scratch.number_places, results, tuple([v.aval for _, v in found])
+            steps, [place[id(v)] for v in scratch.epoch.leaves.values()], scratch.number_places, results, tuple([v.aval for _, v in found])
         )
 
     def expand(self, specs: tuple[ArgSpec, ...]) -> Expansion | None:
@@ -78,24 +79,21 @@ class ScratchRecorder(Recorder):
     def __init__(self, rec: Recorder) -> None:
         super().__init__()
         self.device = rec.device
-        self.step = Step(None, None, (), None, 0, 0)
-        self.limit = 1 << 62
+        self.epoch = Epoch(self, Step(None, None, (), None, 0, 0), 1 << 62)
         self.number_places: list[int] = []
 
     def enter(self, value: Value) -> int:
         """The input slot of a Value."""
-        slot = self.foreign.get(value)
+        epoch = self.epoch
+        slot = epoch.foreign.get(value)
         if slot is None:
-            slot = self.foreign[value] = -1 - len(self.leaves)
-            self.leaves.append(value)
+            slot = epoch.foreign[value] = -1 - len(epoch.leaves)
+            epoch.leaves[-1 - slot] = value
         return slot
-
-    def number(self, number: Any) -> None:
-        """Nothing: `call` has noted which operand the number is."""
 
     def close(self) -> None:
         """Let go of the values of the pass that was rehearsed: recorders and their epochs refer to each other, so they would stay."""
-        self.clear()
+        self.begin()
 
     def call(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """`Calculus.call` on this recorder."""

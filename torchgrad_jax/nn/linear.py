@@ -87,10 +87,10 @@ def _recorded(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None)
             values = (bias._value if bias._storage is None else bias._read(), left, right)
             edges = (bias._edge() if through_bias else None, source, target)
             value = record(rec, _ADDMM, values)
-        node = _node(rec, edges, values)
+        node = _node(rec, value.signature, edges, values)
         if not flat:
             value = record1(rec, _view(*shape[:-1], w.aval.shape[0]), value)
-            node = None if node is None else _node(rec, ((node, 0),), ())
+            node = None if node is None else _node(rec, value.signature, ((node, 0),), ())
     except (TracedInput, DeviceChange):
         return None
     return result(value, node, 0)
@@ -109,18 +109,17 @@ def _same_memory(rec: Recorder, t: Tensor, bound: Any, value: Any, edge: Any, sa
     if saving:
         counter = (t._storage or t._shared()).counter
         made.counter, made.version = counter, counter.version
-    return made, None if edge is None else (_node(rec, (edge,), ()), 0)
+    return made, None if edge is None else (_node(rec, made.signature, (edge,), ()), 0)
 
 
-def _node(rec: Recorder, edges: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-    """The node of the operation just recorded, for the operands that have an edge; None where none has."""
+def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    """The node of an operation, for the operands that have an edge; None where none has."""
     mask = 0
     for i, edge in enumerate(edges):
         if edge is not None:
             mask |= 1 << i
     if not mask:
         return None
-    sig: Any = rec.step.signature or rec.last
     plan = sig.plans.get(mask) or plan_of(sig, mask)
     node = _new(plan.node_class)
     node.plan = plan

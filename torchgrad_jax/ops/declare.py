@@ -329,7 +329,7 @@ def forget_signatures() -> None:
         bound.signatures.clear()
         bound.kin(())[0].clear()
     recorder._roots.clear()
-    recorder.recorder().clear()
+    recorder.recorder().begin()
 
 
 def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:

@@ -47,18 +47,17 @@ def _pair(bad: Any, content: Any) -> Any:
 
 
 def first_bad(x_shape: tuple[int, ...], indices: list[Any], dims: tuple[int, ...]) -> Any:
-    """The check of index tensors: the pair (1, offender) where one is out of range, else zeros."""
+    """The check of index tensors: the first that `_first_outside` finds in them. PyTorch counts the index tensors here, not the dimensions."""
     code = None
-    for index, dim in zip(indices, dims, strict=True):
+    for place, (index, dim) in enumerate(zip(indices, dims, strict=True)):
         if index.size:
-            bad, offender = _first_offender(index, -x_shape[dim], x_shape[dim])
-            found = _pair(bad, lax.select(bad, offender, lax.full_like(offender, 0)))
-            code = found if code is None else lax.select(lax.broadcast(bad, (2,)), found, code)
+            found = _first_outside(index, x_shape[dim], place, -x_shape[dim])
+            code = found if code is None else lax.select(lax.broadcast(code[0] != 0, (2,)), code, found)
     return jnp.zeros(2, jnp.int64) if code is None else code
 
 
-def _out_of_bounds(offender: int) -> Exception:
-    return IndexError(f"index {offender} is out of bounds")
+def _out_of_bounds(packed: int) -> Exception:
+    return outside_fill(*unpack_outside(packed))
 
 
 def _index(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:

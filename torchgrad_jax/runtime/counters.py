@@ -10,17 +10,17 @@ class Counters:
 
     recorded: operations appended to programs; flushed: programs run, by reason in `reasons`; compiled: whole programs
     compiled, `compiled_ops`: single operations compiled; ran: compiled programs run; interpreted: programs run by the baseline tier;
-    stepped: programs run operation by operation by XLA.
+    stepped: programs run operation by operation by XLA; failed: programs that did not come to their end, but for interrupts and failed checks.
     """
 
-    __slots__ = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "reasons")
+    __slots__ = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "failed", "reasons")
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Set every total to zero."""
-        self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = 0
+        self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = self.failed = 0
         self.reasons: Counter[str] = Counter()
 
     def snapshot(self) -> dict[str, int]:

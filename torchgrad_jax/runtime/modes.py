@@ -16,6 +16,11 @@ _SWITCH = os.environ.get("TORCHGRAD_JAX_BASELINE", "on")
 if _SWITCH not in ("on", "off"):
     raise ValueError(f"TORCHGRAD_JAX_BASELINE must be on or off, not {_SWITCH!r}")
 baseline: bool = _SWITCH == "on"
+# When checks of values are made: at the "look" at what depends on them, or "now", at the call, as PyTorch makes them (at the price of running
+# each program up to there).
+checks: str = os.environ.get("TORCHGRAD_JAX_CHECK", "look")
+if checks not in ("look", "now"):
+    raise ValueError(f"TORCHGRAD_JAX_CHECK must be look or now, not {checks!r}")
 # Whether a program keeps the tier that it began with: `torch.use_deterministic_algorithms(True)`.
 deterministic: bool = False
 # How many blocks of code are active in which nothing is run compiled that can be interpreted.
@@ -97,4 +102,4 @@ def _set(mode: str) -> None:
     rec = recorder()
     rec.flush("mode")
     execution = mode
-    rec.clear()
+    rec.begin()

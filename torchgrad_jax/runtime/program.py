@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from contextlib import suppress
+from itertools import starmap
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.checks import after_run
 from torchgrad_jax.runtime.compiled import jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
+from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
-from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, Step
+from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step
+from torchgrad_jax.runtime.recovery import CheckFailed, failure_of
 from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
@@ -49,7 +51,7 @@ class Program:
         "_estimates", "_interpreted", "_stepped", "_numbers",
     )  # fmt: skip
 
-    def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: list[Value]) -> None:
+    def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: dict[int, Value]) -> None:
         self.slots = [slot for slot, wanted in enumerate(alive) if wanted]
         self.calls, self.outputs = calls_to(step, self.slots)
         self.checked = any(c.signature.check is not None for c in self.calls)
@@ -65,7 +67,7 @@ class Program:
         self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
         self.common = None if self.rolled is None else _common_form(self.rolled.key)
 
-    def _donatable(self, donated: bytes, leaves: list[Value]) -> set[int]:
+    def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
         avals = {c.slot + i: aval for c in self.calls for i, aval in enumerate(c.signature.avals)}
         room = Counter([avals[slot] for slot in self.outputs if slot in avals])
@@ -98,25 +100,25 @@ class Program:
         counters.interpreted += 1
         return self._interpreted(by_number, arrays)
 
-    def call(self, numbers: list[np.ndarray], arrays: list[Any], may_wait: bool) -> Any:
-        """Run what is compiled of it alone, which is compiled now if it was not before. may_wait: in the other thread, if it takes long."""
+    def is_long(self) -> bool:
+        """Whether a call of what is compiled of it takes so long that the other thread had better make it."""
+        return self.form.function is not None and self.device is CPU and self.estimate.calling > LONG
+
+    def call(self, numbers: list[np.ndarray], arrays: list[Any]) -> tuple[Any, Any]:
+        """What is to be called to run what is compiled of it alone, which is compiled then if it was not before; and the arguments."""
         function = self.form.function
         counters.ran += 1
-        if function is not None and may_wait and self.device is CPU and self.estimate.calling > LONG:
-            return hand_over(function, [*self._kept(numbers), *arrays], len(self.outputs) + self.checked)
-        if may_wait:
-            arrays = [a.kept() if type(a) is Promised else a for a in arrays]
         if function is None:
             function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
-            return _first_call(function, [*numbers, *arrays], len(self.calls))
-        return function(*self._kept(numbers), *arrays) if numbers else function(*arrays)
+            return _first_call, (function, [*numbers, *arrays], len(self.calls))
+        return function, [*self.kept(numbers), *arrays] if numbers else arrays
 
     def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
         """Run what is compiled of it and of all that go round other times."""
         assert self.rolled is not None and self.common is not None
         rolled, form = self.rolled, self.common
         counters.ran += 1
-        given = [rolled.sizes, *rolled.arguments([*numbers, *[a.kept() if type(a) is Promised else a for a in arrays]])]
+        given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         if form.function is None:
             form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
             return rolled.results(_first_call(form.function, given, rolled.compiling))
@@ -126,7 +128,7 @@ class Program:
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
         return jitted(replay(self.calls, self.inputs, self.outputs, kinds), self.calls, self.device, donate)
 
-    def _kept(self, numbers: list[np.ndarray]) -> list[Any]:
+    def kept(self, numbers: list[np.ndarray]) -> list[Any]:
         """The arrays of numbers. Where they are the last run's they are kept on the device: an array from the host costs a program 7 us each time."""
         if not numbers:
             return numbers
@@ -160,22 +162,44 @@ def _first_call(function: Any, arguments: list[Any], operations: int) -> Any:
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
-    """Run the recorder's pending program, make its living Values concrete, and begin a new one."""
-    step, values, leaves = rec.step, rec.values, rec.leaves
-    floats, ints, complexes, aliases, checks, epoch = rec.floats, rec.ints, rec.complexes, rec.aliases, rec.checks, rec.epoch
-    nbytes, on_host = rec.bytes, rec.on_host
-    rec.clear()
+    """Run the recorder's pending program, make its living Values concrete, and begin a new one.
+
+    Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
+    KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
+    """
+    new, epoch = rec.new_epoch(), rec.epoch
+    try:
+        rec.epoch = new
+        _run_epoch(rec, epoch, reason)
+    except CheckFailed:
+        _recover(epoch)
+    except Exception:
+        counters.failed += 1
+        _recover(epoch)
+    except BaseException:
+        if epoch.results:
+            _keep(epoch, epoch.results[0])
+        raise
+    finally:
+        epoch.ended = True
+
+
+def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
-    # A Value that only our list holds is out of everybody's reach: its operation need not have a result.
-    alive = bytes(map(_above_unheld, map(getrefcount, values)))
-    if aliases:
-        alive = _with_aliases(alive, aliases)
+    step, values, leaves = epoch.step, epoch.values, epoch.leaves
+    if len(values) > step.end:  # what an operation that was interrupted has left
+        values = epoch.values = {slot: value for slot, value in values.items() if slot < step.end}
+    # A Value that only our dict holds is out of everybody's reach: its operation need not have a result.
+    alive = bytes(map(_above_unheld, map(getrefcount, values.values())))
+    if epoch.aliases:
+        alive = _with_aliases(alive, epoch.aliases)
     counters.recorded += len(values)
     counters.flushed += 1
     counters.reasons[reason] += 1
-    if not (any(alive) or checks):
+    if not any(alive):
+        epoch.finish()
         return
-    donated = _only_ours(leaves) if nbytes >= DONATE_BYTES or rec.device is not CPU else bytes(len(leaves))
+    donated = _only_ours(leaves) if epoch.bytes >= DONATE_BYTES or rec.device is not CPU else bytes(len(leaves))
     programs = step.programs
     if programs is None:
         programs = step.programs = {}
@@ -187,57 +211,91 @@ def run_pending(rec: Recorder, reason: str) -> None:
         rec.changing.repeated()
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
-    try:
-        outs = _run(program, _numbers(floats, ints, complexes), leaves, on_host, reason != "look")
-    except BaseException as error:
-        _fail(values, alive, aliases, epoch, error)
-        raise
+    epoch.wanted = program.slots
+    _run(program, numbers_of(epoch), epoch, reason != "look")
     rec.rolling = program.tier == ROLLED
-    for slot, out in zip(program.slots, outs, strict=False):
-        values[slot].array = out
-    for twin in aliases:
-        twin.array = values[twin.slot].array
-    if program.checked:
-        after_run(rec, outs[-1], checks)
 
 
-def _run(program: Program, numbers: list[np.ndarray], leaves: list[Value], on_host: list[Value], may_wait: bool) -> Any:
-    """Run a program by the tier that is its own by now. Empties `leaves`. may_wait: nobody is about to look at its results."""
+def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bool) -> None:
+    """Run a program by the tier that is its own by now. may_wait: nobody is about to look at its results."""
     tier = tier_of(program)
     program.seen += 1
-    if on_host and tier != INTERPRETED:
-        for value in on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
+    leaves = epoch.leaves
+    if epoch.on_host and tier != INTERPRETED:
+        for value in epoch.on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
             if type(value.array) is np.ndarray:
                 value.array = put(value.array, value.aval.device)
     arrays = [leaves[i].array for i in program.inputs]
-    if tier == INTERPRETED or not may_wait:
-        arrays = [leaves[i].concrete() if type(a) is Promised else a for i, a in zip(program.inputs, arrays, strict=True)]
-    leaves.clear()
+    if tier == COMPILED and may_wait and program.is_long():
+        _promise(program, numbers, arrays, epoch)
+        return
+    arrays = [leaves[i].concrete() if type(a) is Promised else a for i, a in zip(program.inputs, arrays, strict=True)]
     if tier == COMPILED:
-        return program.call(numbers, arrays, may_wait)
-    return program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
+        function, arguments = program.call(numbers, arrays)
+        # The arguments may have been given away: what it returns is in the epoch's list before anything can interrupt this.
+        epoch.results.extend(starmap(function, (arguments,)))
+        (outs,) = epoch.results
+    else:
+        outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
+    if program.checked and np.asarray(outs[-1])[0]:
+        raise CheckFailed
+    _keep(epoch, outs)
 
 
-def run_copy(rec: Recorder, wanted: Value) -> None:
-    """Make one Value of another thread's pending program concrete without touching that thread's recorder.
+def _keep(epoch: Epoch, outs: Any) -> None:
+    values = epoch.values
+    for slot, out in zip(epoch.wanted or (), outs, strict=False):
+        values[slot].array = out
+    for twin in epoch.aliases:
+        twin.array = values[twin.slot].array
+    epoch.finish()
 
-    The lists only grow and `step` is set last, so `step` read first is consistent with what the lists begin with.
-    """
-    with rec.lock:
-        step, epoch = rec.step, rec.epoch
-        leaves, floats, ints, complexes = rec.leaves[:], rec.floats[:], rec.ints[:], rec.complexes[:]
-        if wanted.array is not None:
-            return
-        if wanted.epoch is not epoch:  # flushed meanwhile by its own thread, which is about to set the array
-            pending = wanted.epoch
-            while wanted.array is None:
-                if wanted.epoch is not pending:  # its program failed
-                    wanted.concrete()
-                time.sleep(1e-4)
+
+def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
+    """Let the other thread run a program, and its results stand for what it will make."""
+    values = epoch.values
+    promises = [Promised(epoch, slot) for slot in program.slots]
+    for slot, promise in zip(program.slots, promises, strict=True):
+        values[slot].array = promise
+    for twin in epoch.aliases:
+        twin.array = values[twin.slot].array
+    epoch.values, epoch.aliases = {}, []
+    function, checked, arguments = program.form.function, program.checked, [*program.kept(numbers), *arrays]
+
+    def run(*given: Any) -> list[Any]:
+        outs = function(*given)
+        if checked and np.asarray(outs[-1])[0]:
+            raise CheckFailed
+        return outs
+
+    counters.ran += 1
+    hand_over(run, arguments, promises, epoch.finish)
+
+
+def _recover(epoch: Epoch) -> None:
+    """Compute what can be computed of a program that failed."""
+    values, aliases = epoch.values, epoch.aliases
+    for value in [*values.values(), *aliases]:
+        if value.array is None and failure_of(value) is None and value.slot in (epoch.wanted or ()):
+            with suppress(Exception):  # told at the next look at this value
+                value.array = epoch.outcome(value.slot)
+
+
+def run_copy(epoch: Epoch, wanted: Value) -> None:
+    """Make one Value of another thread's pending program concrete without touching that thread's recorder: all that is read here only grows."""
+    with epoch.lock:
+        step, leaves, numbers = epoch.step, dict(epoch.leaves), dict(epoch.numbers)
+        if wanted.array is not None or epoch.ended:
             return
         alive = bytes(slot == wanted.slot for slot in range(step.end))
         program = Program(step, alive, bytes(len(leaves)), leaves)
-        wanted.array = program.interpret(_numbers(floats, ints, complexes), [leaves[i].concrete() for i in program.inputs])[0]
+        outs = program.interpret(_arrays_of(numbers, step), [leaves[i].concrete() for i in program.inputs])
+        if not (program.checked and np.asarray(outs[-1])[0]):
+            wanted.array = outs[0]
+            return
+    apart = Epoch(epoch.recorder, step)
+    apart.leaves, apart.numbers, apart.lines, apart.wanted = leaves, numbers, dict(epoch.lines), [wanted.slot]
+    wanted.array = apart.outcome(wanted.slot)
 
 
 # ---------------------------------------------------------------------- what is wanted, what may be given away
@@ -253,9 +311,9 @@ def _with_aliases(alive: bytes, aliases: list[Value]) -> bytes:
     return bytes(marked)
 
 
-def _only_ours(leaves: list[Value]) -> bytes:
+def _only_ours(leaves: dict[int, Value]) -> bytes:
     """Which inputs nobody but the pending program holds: their buffers may become outputs."""
-    held = bytearray(map(_above_unheld, map(getrefcount, leaves)))
+    held = bytearray(map(_above_unheld, map(getrefcount, leaves.values())))
     for i, flag in enumerate(held):
         aval = leaves[i].aval
         if flag or type(leaves[i].array) is np.ndarray or (aval.nbytes < DONATE_BYTES and aval.device is CPU):
@@ -265,27 +323,16 @@ def _only_ours(leaves: list[Value]) -> bytes:
     return bytes(held)
 
 
-def _numbers(floats: list[float], ints: list[int], complexes: list[complex]) -> list[np.ndarray]:
+def numbers_of(epoch: Epoch) -> list[np.ndarray]:
     """A program's Python numbers, one array for each of their dtypes."""
-    return [np.array(n, t) for n, t in ((floats, np.float64), (ints, np.int64), (complexes, np.complex128)) if n]
+    return _arrays_of(epoch.numbers, epoch.step)
 
 
-# ---------------------------------------------------------------------- failure
-
-
-class _Failed:
-    """Stands for the recorder of Values whose program failed: looking at one raises what went wrong."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.recorder = self
-        self.error = error
-
-    def force(self, value: Value) -> None:
-        """Raise the program's error again."""
-        raise RuntimeError(f"the program that makes this tensor failed: {self.error}") from self.error
-
-
-def _fail(values: list[Value], alive: bytes, aliases: list[Value], epoch: Any, error: BaseException) -> None:
-    failed: Any = _Failed(error)
-    for value in [v for v, flag in zip(values, alive, strict=True) if flag] + aliases:
-        value.epoch = failed
+def _arrays_of(numbers: dict[tuple[str, int], Any], step: Step) -> list[np.ndarray]:
+    counts = step.counts
+    if not counts:
+        return []
+    if len(counts) == 1:
+        ((kind, count),) = counts.items()
+        return [np.fromiter(numbers.values(), KINDS[kind], count)]
+    return [np.array([numbers[kind, i] for i in range(counts[kind])], dtype) for kind, dtype in KINDS.items() if kind in counts]

@@ -16,9 +16,10 @@ import numpy as np
 
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
-from torchgrad_jax.runtime.value import Aval, Epoch, Value, is_tracer
+from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 
 # Past SOFT_LIMIT pending outputs (or bytes of inputs) a program is cut where it comes back to its first operation,
 # past HARD_LIMIT at once.
@@ -26,6 +27,10 @@ SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
 MAX_STEPS = 400_000
+# The Python integers that can be operands.
+LEAST_INT, MOST_INT, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
+# Python numbers become arrays of these dtypes, by NumPy's kind.
+KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
 # The bits of Recorder.turned.
 TURNED, LOOK = 1, 2
 
@@ -44,10 +49,10 @@ class Step:
     """One operation, or one more input, at one place of a program.
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
-    the operands, its place in the program's numbers of that dtype. counts, nbytes: of all numbers and outputs up to here.
+    the operands, its place in the program's numbers of that dtype. inputs, counts, nbytes: of all inputs, numbers and outputs up to here.
     """
 
-    __slots__ = ("next", "parent", "first", "signature", "args", "aval", "slot", "end", "numbers", "counts", "nbytes", "programs")
+    __slots__ = ("next", "parent", "first", "signature", "args", "aval", "slot", "end", "inputs", "numbers", "counts", "nbytes", "programs")
 
     def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
         self.next: dict[Any, Step] = {}
@@ -59,6 +64,7 @@ class Step:
         self.slot = slot
         self.end = end
         self.programs: dict[Any, Any] | None = None
+        self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
         self.numbers: tuple[tuple[str, int], ...] = ()
         self.counts: dict[str, int] = {} if parent is None else parent.counts
         self.nbytes: int = 0 if parent is None else parent.nbytes
@@ -97,16 +103,14 @@ def _root(where: device) -> Step:
 class Recorder:
     """What is pending in one thread, and the flags that the layers above keep per thread.
 
-    grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes its long way.
-    inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits: TURNED,
-    a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
+    epoch: what is pending. grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes
+    its long way. inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits:
+    TURNED, a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     """
 
     __slots__ = (
-        "step", "epoch", "values", "leaves", "floats", "ints", "complexes", "aliases", "foreign", "checks", "failed_checks",
-        "limit", "bytes", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "lock", "last", "recent",
-        "on_host", "changing", "rolling",
+        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "recent", "changing", "rolling",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -119,34 +123,24 @@ class Recorder:
         self.rare = 0
         self.sequence = 0
         self.flags: dict[str, Any] = {}
-        self.failed_checks: list[Any] = []
-        self.lock = threading.RLock()
         self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
-        self.last: Signature | None = None  # of the operation after which the program was run, while `step` is a root
-        self.clear()
+        self.begin()
 
-    def clear(self) -> None:
+    def new_epoch(self) -> Epoch:
+        """An empty program."""
+        return Epoch(self, _root(self.device), 1 if modes.execution == "eager" else SOFT_LIMIT)
+
+    def begin(self) -> None:
         """Begin an empty program."""
-        self.step = _root(self.device)
-        self.epoch = Epoch(self)
-        self.values: list[Value] = []
-        self.leaves: list[Value] = []
-        self.floats: list[float] = []
-        self.ints: list[int] = []
-        self.complexes: list[complex] = []
-        self.aliases: list[Value] = []
-        self.foreign: dict[Value, int] = {}
-        self.on_host: list[Value] = []  # inputs that are host data and were used before
-        self.checks: list[Any] = []
-        self.bytes = 0
-        self.limit = 1 if modes.execution == "eager" else SOFT_LIMIT
+        self.epoch = self.new_epoch()
 
     # ------------------------------------------------------------------ recording
 
     def enter(self, value: Value) -> int:
         """The slot of `value`, which is not of this program so far: it becomes an input of it."""
-        slot = self.foreign.get(value)
+        epoch = self.epoch
+        slot = epoch.foreign.get(value)
         if slot is not None:
             return slot
         array = value.array
@@ -155,68 +149,69 @@ class Recorder:
         aval = value.aval
         if type(array) is np.ndarray:
             if value.epoch is not None:
-                self.on_host.append(value)
+                epoch.on_host.append(value)
         elif type(array) is not _array_class() and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
-        step = self.step.next.get(aval)
+        before = epoch.step
+        step = before.next.get(aval)
         if step is None:
-            step = self._add(aval, Step(self.step, None, (), aval, -1 - len(self.leaves), self.step.end))
-        self.step = step
-        self.leaves.append(value)
-        if self.bytes > SOFT_BYTES:
-            self.limit = min(self.limit, len(self.values) + 1)
-        self.bytes += aval.nbytes
+            step = self._add(before, aval, Step(before, None, (), aval, -1 - before.inputs, before.end))
+        index = -1 - step.slot
+        if epoch.step is not before or self.epoch is not epoch:  # code that ran in between has recorded
+            return self.enter(value)
+        epoch.leaves[index] = value
+        epoch.step = step
+        if epoch.bytes > SOFT_BYTES:
+            epoch.limit = min(epoch.limit, len(epoch.values) + 1)
+        epoch.bytes += aval.nbytes
         owner = value.epoch
         if owner is None:
             with _entering:  # two threads may enter one fresh Value at the same time
                 owner = value.epoch
                 if owner is None:
-                    value.slot, value.epoch = step.slot, self.epoch
+                    value.slot, value.epoch = step.slot, epoch
                     return step.slot
         if owner.recorder is self:
-            value.slot, value.epoch = step.slot, self.epoch
+            value.slot, value.epoch = step.slot, epoch
         else:  # another thread reads `slot` and `epoch` without a lock: they stay its own
-            self.foreign[value] = step.slot
+            epoch.foreign[value] = step.slot
         return step.slot
 
-    def extend(self, bop: BoundOp, args: tuple[Any, ...], key: Any, operands: tuple[Any, ...]) -> Step:
+    def extend(self, before: Step, bop: BoundOp, args: tuple[Any, ...], key: Any, operands: tuple[Any, ...]) -> Step:
         """The Step of an operation that was not recorded at this place before."""
         specs = tuple([o.aval if type(o) is Value else type(o) for o in operands])
         sig = signature(bop, specs)
-        end = self.step.end + len(sig.avals)
+        end = before.end + len(sig.avals)
         aval = sig.avals[0] if sig.single else sig.avals
-        return self._add(key, Step(self.step, sig, args, aval, self.step.end, end))
+        return self._add(before, key, Step(before, sig, args, aval, before.end, end))
 
-    def _add(self, key: Any, step: Step) -> Step:
+    def _add(self, before: Step, key: Any, step: Step) -> Step:
         global _steps
         _steps += 1
-        return self.step.next.setdefault(key, step)
+        return before.next.setdefault(key, step)
 
     def operand(self, operand: Any) -> Any:
         """What stands in a key for an operand that is not of this program so far: a new input's slot, a number's type."""
-        return self.enter(operand) if type(operand) is Value else type(operand)
-
-    def number(self, number: Any) -> None:
-        """Make a Python number an input of the program; its type stands for it in the key."""
-        kind = type(number)
-        if kind is float:
-            self.floats.append(number)
-        elif kind is int or kind is bool:
-            self.ints.append(number)
-        else:
-            self.complexes.append(number)
+        if type(operand) is Value:
+            return self.enter(operand)
+        if type(operand) is int and not LEAST_INT <= operand <= MOST_INT:
+            raise RuntimeError(f"value cannot be converted to type int64_t without overflow: {large_int(operand, 'u')}")
+        return type(operand)
 
     def alias(self, value: Value) -> Value:
         """Another Value of the same content: what a copy is when arrays are immutable."""
-        if value.array is None and value.epoch is not self.epoch:
+        epoch = self.epoch
+        if value.array is None and value.epoch is not epoch:
             value.concrete()
         twin = Value()
         twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
         twin.counter, twin.version = None, 0
         if twin.array is None:
-            self.aliases.append(twin)
+            if self.epoch is not epoch:  # code that ran in between has looked
+                return self.alias(value)
+            epoch.aliases.append(twin)
         return twin
 
     # ------------------------------------------------------------------ running
@@ -224,36 +219,32 @@ class Recorder:
     def overflow(self) -> None:
         """The bound on pending outputs is reached: cut here if the program has come round, or is far too long."""
         from torchgrad_jax.runtime.program import run_pending
+        from torchgrad_jax.runtime.recovery import Failure
 
-        count = len(self.values)
+        epoch = self.epoch
+        count = len(epoch.values)
         if modes.execution == "eager":
             run_pending(self, "eager")
-        elif count >= HARD_LIMIT or self.step.signature is self.step.first:  # a loop that nobody looks at came round
+            failed = next((f for f in (epoch.outcomes or {}).values() if isinstance(f, Failure)), None)
+            if failed is not None:
+                raise failed.error()
+        elif count >= HARD_LIMIT or epoch.step.signature is epoch.step.first:  # a loop that nobody looks at came round
             run_pending(self, "bound")
         else:
-            self.limit = count + 1
+            epoch.limit = count + 1
 
     def flush(self, reason: str) -> None:
         """Run what is pending in this thread."""
         from torchgrad_jax.runtime.program import run_pending
 
-        if self.step.parent is not None:
+        if self.epoch.step.parent is not None:
             run_pending(self, reason)
-
-    def force(self, value: Value) -> None:
-        """Make a Value of this recorder concrete, whichever thread asks."""
-        from torchgrad_jax.runtime.program import run_copy
-
-        if threading.get_ident() == self.thread:
-            self.flush("look")
-        else:
-            run_copy(self, value)
 
     def switch_device(self, where: device) -> None:
         """What is recorded from here on runs on `where`."""
         self.flush("device")
         self.device = where
-        self.clear()
+        self.begin()
 
 
 @cache
@@ -282,49 +273,67 @@ def recorder() -> Recorder:
 # again as the rest of the call.
 
 
+#
+# Any call may let other code run, which may record: what is recorded has its place once `step` is set, and between the last check that nothing
+# was recorded meanwhile and that line there is no call.
+
+
 def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     """Record a single-output operation of one Value."""
-    slot = a.slot if a.epoch is rec.epoch else rec.enter(a)
+    epoch = rec.epoch
+    slot = a.slot if a.epoch is epoch else rec.enter(a)
     key = (bop, slot)
-    step = rec.step.next.get(key)
+    before = epoch.step
+    step = before.next.get(key)
     if step is None:
-        step = rec.extend(bop, (slot,), key, (a,))
-    rec.step = step
+        step = rec.extend(before, bop, (slot,), key, (a,))
     value = _new(Value)
     value.aval = step.aval
     value.array = None
-    value.slot = step.slot
-    value.epoch = rec.epoch
+    value.slot = slot = step.slot
+    value.epoch = epoch
     value.counter = None
-    values = rec.values
-    values.append(value)
-    if len(values) >= rec.limit or step.signature.check is not None:
-        _after(rec, step, (a,))
+    value.signature = step.signature
+    values = epoch.values
+    if epoch.step is not before or rec.epoch is not epoch:
+        return record1(rec, bop, a)
+    values[slot], epoch.step = value, step
+    if len(values) >= epoch.limit or value.signature.check is not None:
+        _after(rec, step)
     return value
 
 
 def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     """Record a single-output operation of a Value and a second operand: a Value or a Python number."""
-    slot_a = a.slot if a.epoch is rec.epoch else rec.enter(a)
+    epoch = rec.epoch
+    slot_a = a.slot if a.epoch is epoch else rec.enter(a)
     kind = type(b)
-    slot_b = (b.slot if b.epoch is rec.epoch else rec.enter(b)) if kind is Value else kind
+    if kind is Value:
+        slot_b: Any = b.slot if b.epoch is epoch else rec.enter(b)
+    else:
+        if kind is int and not LEAST_INT <= b <= MOST_INT:
+            return record2(rec, bop, a, large_int(b, a.aval.dtype.kind))
+        slot_b = kind
     key = (bop, slot_a, slot_b)
-    step = rec.step.next.get(key)
+    before = epoch.step
+    step = before.next.get(key)
     if step is None:
-        step = rec.extend(bop, (slot_a, slot_b), key, (a, b))
-    rec.step = step
-    if kind is not Value:  # after the last thing that can fail: numbers and steps stay in line
-        rec.number(b)
+        step = rec.extend(before, bop, (slot_a, slot_b), key, (a, b))
     value = _new(Value)
     value.aval = step.aval
     value.array = None
-    value.slot = step.slot
-    value.epoch = rec.epoch
+    value.slot = slot = step.slot
+    value.epoch = epoch
     value.counter = None
-    values = rec.values
-    values.append(value)
-    if len(values) >= rec.limit or step.signature.check is not None:
-        _after(rec, step, (a, b))
+    value.signature = step.signature
+    values = epoch.values
+    if epoch.step is not before or rec.epoch is not epoch:
+        return record2(rec, bop, a, b)
+    if kind is not Value:
+        epoch.numbers[step.numbers[0]] = b
+    values[slot], epoch.step = value, step
+    if len(values) >= epoch.limit or value.signature.check is not None:
+        _after(rec, step)
     return value
 
 
@@ -333,44 +342,54 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     epoch = rec.epoch
     slots = [o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
     key = (bop, *slots)
-    step = rec.step.next.get(key)
+    before = epoch.step
+    step = before.next.get(key)
     if step is None:
-        step = rec.extend(bop, tuple(slots), key, operands)
-    if step.numbers:  # after the last thing that can fail: numbers and steps stay in line
-        for o in operands:
-            if type(o) is not Value:
-                rec.number(o)
-    rec.step = step
-    aval = step.aval
-    values = rec.values
-    if type(aval) is Aval:
+        step = rec.extend(before, bop, tuple(slots), key, operands)
+    aval, slot, sig = step.aval, step.slot, step.signature
+    made = []
+    for one in (aval,) if type(aval) is Aval else aval:
         value = _new(Value)
-        value.aval, value.array, value.slot, value.epoch, value.counter = aval, None, step.slot, epoch, None
-        values.append(value)
-        result = value
-    else:
-        slot = step.slot
-        made = []
-        for one in aval:
-            value = _new(Value)
-            value.aval, value.array, value.slot, value.epoch, value.counter = one, None, slot, epoch, None
-            slot += 1
-            made.append(value)
-        values.extend(made)
-        result = tuple(made)
-    if len(values) >= rec.limit or step.signature.check is not None:
-        _after(rec, step, operands)
+        value.aval, value.array, value.slot, value.epoch, value.counter, value.signature = one, None, slot, epoch, None, sig
+        slot += 1
+        made.append(value)
+    result = made[0] if type(aval) is Aval else tuple(made)
+    values, new = epoch.values, dict(zip(range(step.slot, slot), made, strict=True))
+    numbers = dict(zip(step.numbers, [o for o in operands if type(o) is not Value], strict=True)) if step.numbers else None
+    if epoch.step is not before or rec.epoch is not epoch:
+        return record(rec, bop, operands)
+    if numbers is not None:
+        epoch.numbers.update(numbers)
+        if epoch.step is not before or rec.epoch is not epoch:
+            return record(rec, bop, operands)
+    values.update(new)
+    if epoch.step is not before or rec.epoch is not epoch:
+        return record(rec, bop, operands)
+    epoch.step = step
+    if len(values) >= epoch.limit or sig.check is not None:
+        _after(rec, step)
     return result
 
 
-def _after(rec: Recorder, step: Step, operands: tuple[Any, ...]) -> None:
-    rec.last = step.signature
+def _after(rec: Recorder, step: Step) -> None:
     if step.signature.check is not None:
         from torchgrad_jax.runtime.checks import note_check
 
-        note_check(rec, step, operands)
-    if len(rec.values) >= rec.limit:
+        note_check(rec, step)
+    if len(rec.epoch.values) >= rec.epoch.limit:
         rec.overflow()
+
+
+def large_int(number: int, kind: str) -> int | float:
+    """A Python integer beyond int64 as an operand beside a tensor of NumPy's `kind`. Like PyTorch, which takes it for an unsigned one, it wraps.
+    OverflowError beyond 64 bits."""
+    if number > MOST_UNSIGNED:
+        raise OverflowError("int too big to convert")
+    if number < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if kind == "u":
+        return number
+    return number - MOST_UNSIGNED - 1 if kind in "bi" else float(number)
 
 
 # How many references `getrefcount` sees of a Value that only a recorder's list holds. Measured, not assumed: newer

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
+from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.worker import Promised
 
 
@@ -51,13 +52,15 @@ class Value:
 
     `counter` and `version` serve the layer above: the version counter of the storage whose content this Value is or was, and what it
     counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
+    signature: of the operation that was recorded to make it; constants have none.
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature")
     aval: Aval
     array: Any
     slot: int
     epoch: Epoch | None
+    signature: Any
     counter: Any
     version: int
     bounds: tuple[int, int]
@@ -85,7 +88,7 @@ class Value:
         array = self.array
         if array is None:
             assert self.epoch is not None
-            self.epoch.recorder.force(self)
+            self.epoch.force(self)
             array = self.array
         if type(array) is Promised:
             array = self.array = array.kept()
@@ -93,15 +96,6 @@ class Value:
 
     def __repr__(self) -> str:
         return f"Value({self.aval}, {'pending' if self.array is None else 'concrete'})"
-
-
-class Epoch:
-    """The time between two flushes of one recorder: a pending Value's slot counts only within its own."""
-
-    __slots__ = ("recorder",)
-
-    def __init__(self, recorder: Any) -> None:
-        self.recorder = recorder
 
 
 def constant(array: Any, aval: Aval | None = None) -> Value:

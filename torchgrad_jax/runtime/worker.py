@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -24,54 +24,64 @@ _lock = threading.Lock()
 
 
 class Promised:
-    """One of the arrays that a program under way will make."""
+    """One of the arrays that a program under way will make: the result of `epoch` in the slot `slot`."""
 
-    __slots__ = ("_job", "_array", "__weakref__")
+    __slots__ = ("epoch", "slot", "_job", "_array", "__weakref__")
 
-    def __init__(self) -> None:
-        self._job: Future[None]
+    def __init__(self, epoch: Any, slot: int) -> None:
+        self.epoch, self.slot = epoch, slot
+        self._job: Future[None] | None = None  # None until it is handed over, which may not have come to pass
         self._array: Any = None
 
     def kept(self) -> Any:
-        """The array, when it is there. Raises what the program raised."""
+        """The array, when it is there. Raises what became of it if the program failed."""
         if self._array is None:
-            self._job.result()
+            job = self._job
+            if job is None or job.cancelled() or job.exception() is not None:
+                self._array = self.epoch.outcome(self.slot)
         return self._array
 
-    @property
-    def is_there(self) -> bool:
-        """Whether `kept` returns without waiting."""
-        return self._job.done()
 
-
-def hand_over(function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Promised]:
-    """Call `function` in the other thread, where `arguments` may still be promised. Empties them. Returns its outputs' promises once it has begun."""
-    promises = [Promised() for _ in range(outputs)]
+def hand_over(function: Callable[..., Any], arguments: list[Any], promises: list[Promised], done: Callable[[], None]) -> None:
+    """Call `function` in the other thread, where `arguments` may still be promised. Empties them. Its results keep the `promises`; `done` is called
+    when they are there. Returns once it has begun."""
     # Whoever keeps one output, such as a loss, must not keep the others.
     cells = [weakref.ref(p) for p in promises]
     begun = threading.Event()
-
-    def run() -> None:
-        begun.set()
-        given = [a.kept() if type(a) is Promised else a for a in arguments]
-        arguments.clear()
-        for cell, array in zip(cells, function(*given), strict=True):
-            promise = cell()
-            if promise is not None:
-                promise._array = array
-
-    with _lock:
-        while _under_way and (len(_under_way) >= MOST_UNDER_WAY or _under_way[0].done()):
-            _under_way.popleft().exception()
-        job = _thread().submit(run)
-        _under_way.append(job)
-        alone = len(_under_way) == 1
+    job: Future[None] = Future()
     for p in promises:
         p._job = job
-    # Python gives a thread its lock only every 5 ms unless this one waits: the program would begin when the caller looks.
-    if alone:
-        begun.wait()
-    return promises
+
+    def run() -> None:
+        if not job.set_running_or_notify_cancel():
+            return
+        begun.set()
+        try:
+            given = [a.kept() if type(a) is Promised else a for a in arguments]
+            arguments.clear()
+            for cell, array in zip(cells, function(*given), strict=False):
+                promise = cell()
+                if promise is not None:
+                    promise._array = array
+            done()
+        except BaseException as error:
+            job.set_exception(error)
+        else:
+            job.set_result(None)
+
+    try:
+        with _lock:
+            while _under_way and (len(_under_way) >= MOST_UNDER_WAY or _under_way[0].done()):
+                wait([_under_way.popleft()])
+            _thread().submit(run)
+            _under_way.append(job)
+            alone = len(_under_way) == 1
+        # Python gives a thread its lock only every 5 ms unless this one waits: the program would begin when the caller looks.
+        if alone:
+            begun.wait()
+    except BaseException:
+        job.cancel()  # if it has not begun: whoever interrupts this need not know
+        raise
 
 
 @cache

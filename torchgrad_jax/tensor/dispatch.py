@@ -83,7 +83,7 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
             value = record1(rec, bound, a)
         except (TracedInput, DeviceChange):
             return apply(bound, (self,))
-        sig: Any = rec.step.signature or rec.last
+        sig = value.signature
         p = sig.plans.get(1) or plan_of(sig, 1)
         t = _new(Tensor)
         t._value = value
@@ -149,7 +149,7 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbe
             value = record2(rec, bound, a, b)
         except (TracedInput, DeviceChange):
             return apply(bound, (self, other))
-        sig: Any = rec.step.signature or rec.last
+        sig = value.signature
         p = sig.plans.get(mask) or plan_of(sig, mask)
         t = _new(Tensor)
         t._value = value
@@ -197,9 +197,7 @@ def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signat
     """Record an operation on Values and numbers, or call it at once if an input is a tracer. Its Values, and its Signature."""
     try:
         outs = record(rec, bound, values)
-        sig = rec.step.signature or rec.last
-        assert sig is not None
-        return outs, sig
+        return outs, (outs if type(outs) is Value else outs[0]).signature
     except TracedInput:
         return _call_traced(bound, values)
     except DeviceChange:
@@ -260,8 +258,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
             turn(rec)
     values = tuple(found)
     try:
-        outs = record(rec, bound, values)
-        sig: Any = rec.step.signature or rec.last
+        outs: Any = record(rec, bound, values)
+        sig: Any = (outs if type(outs) is Value else outs[0]).signature
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
     if rec.inference:

@@ -123,13 +123,19 @@ class Storage:
         if maps and value.array is not None:
             _check_mapped(self.value, value)
         counter = self.counter
-        counter.version += 1
-        self.writes += 1
-        self.value = value
-        value.counter = counter
-        value.version = counter.version
+        version = counter.version + 1
+        epoch = value.epoch if value.array is None else per_thread.recorder.epoch
+        if epoch is not None and epoch.lines:
+            epoch.note_write(self, _VALUE.__get__(self), version - 1)
+        value.version = version
+        value.counter, counter.version, self.writes, self.value = counter, version, self.writes + 1, value
         if self.siblings is not None:
             self._spread(value)
+
+    def restore(self, value: Value, version: int) -> None:
+        """Put a former content back, as if it had never been written over."""
+        value.version, value.counter = version, self.counter
+        self.counter.version, self.writes, self.value = version, self.writes + 1, value
 
     def set_version(self, version: int, before: Value | None = None) -> None:
         """Count from `version` on. before: the content that had this version, where it is known: what was saved of it for backward becomes,
@@ -138,6 +144,10 @@ class Storage:
         self.counter.version = value.version = version
         if before is not None and value is not before:
             before.counter = Superseded(value)
+
+    def peek(self) -> Value:
+        """The present content, which is not read: nobody need be told."""
+        return _VALUE.__get__(self)
 
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""

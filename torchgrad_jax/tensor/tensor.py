@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous, strided
-from torchgrad_jax.runtime.checks import examine
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
@@ -133,11 +132,7 @@ class Tensor(_Base):
 
     def _concrete(self) -> Any:
         """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found."""
-        rec = per_thread.recorder
-        array = self._content().concrete()
-        if rec.failed_checks:
-            examine(rec)
-        return array
+        return self._content().concrete()
 
     @property
     def _aval(self) -> Aval:

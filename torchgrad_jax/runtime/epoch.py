@@ -1,0 +1,93 @@
+"""Epoch: what was recorded between two runs of one recorder, and what has become of it.
+
+Python may run other code at many places: signal handlers, finalizers, the garbage collector. What they record goes into the same epoch, and what
+they raise ends a function between any two of its lines. So each of an epoch's results, inputs and numbers has its own place in a dict, and counts
+only once the step that it belongs to has become the epoch's step: what was left behind by an operation that was interrupted is overwritten by the
+next one. And an epoch keeps all that it takes to compute its results until they are there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import Any
+
+# Where a program under way in another thread is waited for, this often, in seconds.
+_POLL = 1e-4
+
+
+class Epoch:
+    """The operations of one program, pending or under way, and afterwards what those who hold its Values may still ask.
+
+    step: where the program ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number. numbers: Python's, by
+    their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another. on_host: inputs that are
+    host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held before they were
+    written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
+    wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
+    did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
+    over, well or not.
+    """
+
+    __slots__ = (
+        "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "limit", "wanted", "outcomes",
+        "first_failure", "results", "ended", "lock",
+    )  # fmt: skip
+
+    def __init__(self, recorder: Any, step: Any = None, limit: int = 0) -> None:
+        self.recorder, self.step, self.limit = recorder, step, limit
+        self.values: dict[int, Any] = {}
+        self.leaves: dict[int, Any] = {}
+        self.numbers: dict[tuple[str, int], Any] = {}
+        self.foreign: dict[Any, int] = {}
+        self.aliases: list[Any] = []
+        self.on_host: list[Any] = []
+        self.lines: dict[int, str] = {}
+        self.writes: list[tuple[int, Any, Any, int]] = []
+        self.bytes = 0
+        self.wanted: list[int] | None = None
+        self.outcomes: dict[int, Any] | None = None
+        self.first_failure: Any = None
+        self.results: list[Any] = []
+        self.ended = False
+        self.lock = threading.RLock()
+
+    def force(self, value: Any) -> None:
+        """Set the array of one of this epoch's Values, whichever thread asks. Raises what became of it if its computation failed."""
+        recorder = self.recorder
+        if recorder.epoch is self:
+            if threading.get_ident() == recorder.thread:
+                recorder.flush("look")
+            else:
+                from torchgrad_jax.runtime.program import run_copy
+
+                run_copy(self, value)
+        elif threading.get_ident() != recorder.thread:
+            while value.array is None and not self.ended:
+                time.sleep(_POLL)
+        if value.array is None:
+            value.array = self.outcome(value.slot)
+
+    def outcome(self, slot: int) -> Any:
+        """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
+        from torchgrad_jax.runtime.recovery import Failure, recover
+
+        with self.lock:
+            if self.outcomes is None or slot not in self.outcomes:
+                recover(self, slot)
+            assert self.outcomes is not None
+            found = self.outcomes[slot]
+        if isinstance(found, Failure):
+            raise found.error()
+        return found
+
+    def note_write(self, storage: Any, old: Any, version: int) -> None:
+        """Remember what a storage holds before a write that follows a check. Without holding it, so that it may still be given away."""
+        self.writes.append((self.step.end, weakref.ref(storage), old.slot if old.epoch is self else old, version))
+
+    def finish(self) -> None:
+        """All results are where they belong: nothing else need be kept."""
+        self.ended = True
+        # Others may be copying the former ones.
+        self.values, self.leaves, self.numbers, self.foreign, self.lines = {}, {}, {}, {}, {}
+        self.aliases, self.on_host, self.writes, self.results = [], [], [], []
