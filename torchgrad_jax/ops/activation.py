@@ -214,7 +214,8 @@ def _silu_grad(grad: Any, self: Any) -> Any:
     return wide(grad) * (s * (1 + x * (1 - s))).conj()
 
 
-_declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self": _silu_grad}, validate=floating_only("silu_cpu", complex_too=True))
+_declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self": _silu_grad}, real="silu",
+         validate=floating_only("silu_cpu", complex_too=True))  # fmt: skip
 
 
 def _log_one_plus_exp(x: Any) -> Any:

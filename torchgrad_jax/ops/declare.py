@@ -73,6 +73,8 @@ class Operator:
         self.differentiable: bool = options.get("differentiable", True)
         self.node: str | Callable[..., str] = options.get("node") or _camel(self.name) + "Backward0"
         self.constants: dict[str, str] = options.get("constants", {})
+        self.keeps: tuple[str, ...] = options.get("keeps", ())
+        self.real: str | None = options.get("real")
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
         self.undefined: Callable[..., bool] | None = options.get("undefined")
@@ -343,8 +345,10 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
+    keeps: what PyTorch's node saves, and may not be written to before backward, though JAX's derivative does without: `self`, `result`.
     multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.
     constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
+    real: its name in PyTorch's refusal, where complex results have no derivative.
     differentiable: False for results that carry no gradient (comparisons, indices).
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.

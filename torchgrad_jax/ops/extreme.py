@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -278,5 +279,5 @@ def _declare_ignoring_nan(name: str, kind: str, wins: Any) -> None:
               "other": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
 
 
-_declare_ignoring_nan("fmax", "max", lax.ge)
-_declare_ignoring_nan("fmin", "min", lax.le)
+_declare_ignoring_nan("fmax", "max", operator.ge)
+_declare_ignoring_nan("fmin", "min", operator.le)

@@ -111,7 +111,8 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
-    node="DivBackward2", grads={"self": _zero, "other": _zero})  # fmt: skip
+    node="DivBackward2",
+    grads={"self": lambda grad, self, other: _zero(grad), "other": lambda grad, self, other: _zero(grad)})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)
@@ -314,8 +315,7 @@ def _entr(x: Any) -> Any:
     return jnp.where(x != x, x, jnp.where(x > 0, -safe * lax.log(safe), jnp.where(x == 0, 0, -jnp.inf))).astype(x.dtype)
 
 
-def _hidden(name: str, function: Any, doc: str, gradient: Any = None, node: str | None = None) -> None:
-    options = {} if node is None else {"node": node}
+def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options: Any) -> None:
     _unary(f"special_{name}(Tensor self)", function, doc, gradient, method=False, toplevel=False, **options)
 
 
@@ -323,9 +323,9 @@ _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
         lambda grad, self: grad * jnp.where(self >= 0, -(lax.log(self) + 1), jnp.where(self != self, self, -jnp.inf)))  # fmt: skip
 _hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI))
-_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0")
-_hidden("i1", special.i1, "The modified Bessel function of order 1.")
-_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0")
+_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",))
+_hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",))
+_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",))
 _hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi))
 _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
         lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi))  # fmt: skip
@@ -335,7 +335,7 @@ _hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel functio
 
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
     number_node="SpecialZetaBackward1",
-    grads={"other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
+    grads={"self": not_implemented("zeta"), "other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
     return _zeta(x, q)
@@ -429,7 +429,7 @@ def ldexp(x: Any, y: Any) -> Any:
     return x * jnp.exp2(y)
 
 
-@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True,
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True, real="nan_to_num",
     grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
@@ -519,7 +519,7 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True, out="same")
+@op("sgn(Tensor self)", inplace=True, out="same", keeps=("result",))
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":
@@ -564,7 +564,7 @@ def _two_reals(name: str) -> Any:
 
 
 @op("complex(Tensor real, Tensor imag)", method=False, out="same", promote="common", validate=_two_reals("complex"),
-    grads={"real": lambda grad: grad.real, "imag": lambda grad: grad.imag})  # fmt: skip
+    grads={"real": lambda grad, real, imag: grad.real, "imag": lambda grad, real, imag: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
     return lax.complex(x, y)
@@ -572,7 +572,7 @@ def complex_(x: Any, y: Any) -> Any:
 
 @op(
     "polar(Tensor abs, Tensor angle)", method=False, out="same", promote="common", validate=_two_reals("polar"),
-    grads={"abs": lambda grad, angle: grad.real * lax.cos(angle) + grad.imag * lax.sin(angle),
+    grads={"abs": lambda grad, result: (grad.conj() * sgn.function(result)).real,
            "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
 )  # fmt: skip
 def polar(x: Any, y: Any) -> Any:

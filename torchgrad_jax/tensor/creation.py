@@ -81,7 +81,8 @@ def _as_dtype(array: np.ndarray, data: Any, target: np.dtype) -> np.ndarray:
         # PyTorch lets negative numbers wrap around in uint8.
         if int(array.max()) > bounds.max or int(array.min()) < (bounds.min or -bounds.max):
             raise RuntimeError(f"value cannot be converted to type {target.name} without overflow")
-    return array.astype(target)
+    with np.errstate(over="ignore"):
+        return array.astype(target)
 
 
 def _to_numpy(data: Any) -> np.ndarray:

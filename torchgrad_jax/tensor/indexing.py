@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.ops import promotion
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
@@ -47,14 +48,31 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     target, indices = (unsqueeze(self, 0), {}) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
-            raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
-        value = created(from_data(value, self.dtype, self.device))
+            raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")
+        value = created(from_data(promotion.fitting(value, self._aval.dtype), self.dtype, self.device))
     if not indices:
         assign(target, value)
-    else:
-        shape = _trimmed(value._aval.shape)
-        trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
-        put(target, indices, cast(trimmed, self.dtype), accumulate=False)
+        return
+    shape = _trimmed(value._aval.shape)
+    trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
+    if trimmed._aval.dtype != self._aval.dtype and value._aval.size == 1 and _is_mask(key):  # PyTorch fills it with a number
+        if trimmed.is_complex():
+            promotion.fitting(trimmed.item(), self._aval.dtype)
+        trimmed = cast(trimmed, self.dtype)
+    put(target, indices, trimmed, accumulate=False)
+
+
+def _is_mask(key: Any) -> bool:
+    """Whether the index is one tensor of booleans and nothing else."""
+    if isinstance(key, tuple) and len(key) == 1:
+        (key,) = key
+    return isinstance(key, Tensor) and key._aval.dtype in (np.bool_, np.uint8) and key._aval.ndim > 0
+
+
+def c_name(kind: type) -> str:
+    """A class's name as C code has it: with its module, unless it is Python's own or written in Python."""
+    written_in_c = not kind.__flags__ & 1 << 9
+    return f"{kind.__module__}.{kind.__name__}" if written_in_c and kind.__module__ != "builtins" else kind.__name__
 
 
 def assign(target: Tensor, value: Tensor) -> None:
@@ -287,8 +305,8 @@ def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
 
 
 def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
-    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where their shapes do not fit, IndexError for an index
-    that is known to be out of range."""
+    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where shapes or dtypes do not fit, IndexError for
+    an index that is known to be out of range."""
     shape = _gathered_shape(t._aval.shape, indices)
     try:
         fits = broadcast_shapes(shape, values._aval.shape) == shape
@@ -297,6 +315,11 @@ def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
     if not fits:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    if t._aval.dtype != values._aval.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {t.dtype.title} for the destination and {values.dtype.title} "
+            "for the source."
         )
     return "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
 

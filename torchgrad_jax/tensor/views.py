@@ -315,7 +315,8 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 
 def _type_text(t: Tensor) -> str:
-    return f"torch.{t.dtype.title}Tensor"
+    title = t.dtype.title
+    return f"CPU{title}Type" if title.startswith(("Complex", "BFloat")) else f"torch.{title}Tensor"
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
