@@ -94,10 +94,10 @@ def _not_bool_or_complex(self: Any, **statics: Any) -> None:
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
     @op(f"{_name}(Tensor self, float threshold, float value)", method=False, toplevel=False, node=_node, validate=_not_bool_or_complex,
-        grads={"self": lambda grad, self, threshold: jnp.where(self <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
+        grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
-        return jnp.where(x <= threshold, jnp.asarray(value).astype(x.dtype), x)
+        return jnp.where(wide(x) <= threshold, jnp.asarray(value).astype(x.dtype), x)
 
 
 def _leaky(x: Any, negative_slope: float) -> Any:
@@ -135,8 +135,13 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
-_declare("hardshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x), "hardshrink_cpu",
-         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+@op("hardshrink(Tensor self, float lambd)", method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+    grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+def hardshrink(x: Any, lambd: float) -> Any:
+    """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
+    return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x)
+
+
 _declare("softshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
          "softshrink_check",
          {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip

@@ -399,10 +399,11 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
 
 
 def refusing(kernel: str, kinds: str) -> Callable[..., None]:
-    """A `validate` that refuses tensors of these kinds (NumPy's letters): NotImplementedError with PyTorch's text, which names its kernel."""
+    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
+    names its kernel."""
 
     def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and x.dtype.kind in kinds:
+        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))):
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
 
     return validate

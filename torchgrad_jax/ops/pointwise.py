@@ -251,9 +251,20 @@ log1p = _float_unary("log1p", lax.log1p, lambda grad, self: grad / (self + 1).co
 sqrt = _float_unary("sqrt", lax.sqrt, lambda grad, result: grad / (2 * result.conj()), "The square root.")
 
 
+def _complex_reciprocal(x: Any) -> Any:
+    """1 / x by PyTorch's scaled division, which makes nan of infinities."""
+    a, b = lax.real(x), lax.imag(x)
+    across = abs(a) >= abs(b)
+    large, small = jnp.where(across, a, b), jnp.where(across, b, a)
+    ratio = jnp.where(large == 0, 0, small / large)
+    scale = 1 / (large + small * ratio)
+    real, imag = (1 + 0 * ratio) * scale, jnp.where(large == 0, jnp.nan, ratio * -scale)
+    return lax.complex(jnp.where(across, real, ratio * scale), jnp.where(across, imag, -scale))
+
+
 def _rsqrt(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return lax.rsqrt(x)
+        return _complex_reciprocal(lax.sqrt(x))
     # XLA's CPU code for rsqrt is five times slower than a root and a division, which it would make an rsqrt of without the two signs.
     return lax.platform_dependent(x, cpu=lambda a: -1 / -lax.sqrt(a), default=lax.rsqrt)
 

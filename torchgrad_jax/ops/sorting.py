@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes, loops
+from torchgrad_jax.ops import dtypes, loops, promotion
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
 from torchgrad_jax.ops.reduction import title, wrap_one
@@ -244,7 +244,7 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
     """Where each value would be put into the sorted last dimension of `sequence`."""
     if sorter is not None:
         sequence = take_along(sequence, sorter, sequence.ndim - 1)
-    kind = np.result_type(sequence.dtype, values.dtype)
+    kind = promotion.promote_types(np.dtype(sequence.dtype), np.dtype(values.dtype))
     sequence, values = sequence.astype(kind), values.astype(kind)
     if not values.size:
         return jnp.zeros(values.shape, np.int32 if out_int32 else np.int64)

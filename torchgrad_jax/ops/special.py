@@ -254,9 +254,11 @@ def _trigamma(x: Any) -> Any:
 
 
 def _zeta(x: Any, q: Any) -> Any:
-    """The Hurwitz zeta function, infinite at its poles."""
-    pole = (q <= 0) & (q == jnp.floor(q))
-    return jnp.where(pole, jnp.inf, special.zeta(x, jnp.where(pole, 1, q))).astype(x.dtype)
+    """The Hurwitz zeta function, infinite at its poles; below 1 it has no value."""
+    pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)
+    found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
+    found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
+    return jnp.where(x < 1, jnp.nan, jnp.where(pole, jnp.inf, found)).astype(x.dtype)
 
 
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
@@ -322,15 +324,16 @@ def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options:
 _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
         lambda grad, self: grad * jnp.where(self >= 0, -(lax.log(self) + 1), jnp.where(self != self, self, -jnp.inf)))  # fmt: skip
-_hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI))
+_hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
+        validate=refusing("erfcx_cpu", "ch"))
 _hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",))
 _hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",))
 _hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",))
-_hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi))
+_hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
+        validate=refusing("ndtri_cpu", "ch"))
 _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
-        lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi))  # fmt: skip
-_hidden("bessel_j0", lambda x: special.bessel_jn(x, v=0)[0], "The Bessel function of the first kind of order 0.")
-_hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel function of the first kind of order 1.")
+        lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi),
+        validate=refusing("log_ndtr_cpu", "ch"))  # fmt: skip
 
 
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
@@ -345,12 +348,23 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
+def _incomplete(function: Any, x: Any, y: Any, at_zero: int) -> Any:
+    """The function with PyTorch's values at the ends of both ranges: `at_zero` for y = 0."""
+    inside = (x > 0) & (y > 0) & (x < jnp.inf) & (y < jnp.inf)
+    one = jnp.ones_like(x)
+    found = jnp.where(y == jnp.inf, 1 - at_zero, jnp.where(y == 0, at_zero, jnp.nan))
+    found = jnp.where(x == jnp.inf, jnp.where(y == jnp.inf, jnp.nan, at_zero), found)
+    found = jnp.where(x == 0, jnp.where(y > 0, 1 - at_zero, jnp.nan), found)
+    outside = jnp.where((x < 0) | (y < 0), jnp.nan, found)
+    return jnp.where(inside, function(jnp.where(inside, x, one), jnp.where(inside, y, one)), outside).astype(x.dtype)
+
+
 @op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
     grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
 @kernel("igamma_cpu", "biuc")
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
-    return special.gammainc(x, y)
+    return _incomplete(special.gammainc, x, y, 0)
 
 
 @op("igammac(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammaincc",),
@@ -358,7 +372,7 @@ def igamma(x: Any, y: Any) -> Any:
 @kernel("igammac_cpu", "biuc")
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
-    return special.gammaincc(x, y)
+    return _incomplete(special.gammaincc, x, y, 1)
 
 
 def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
@@ -526,7 +540,8 @@ def sgn(x: Any) -> Any:
         return sign.function(x)
     zero = x == 0
     safe = jnp.where(zero, 1, x)
-    return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)
+    size = jnp.abs(safe)
+    return jnp.where(zero, 0, lax.complex(lax.real(safe) / size, lax.imag(safe) / size))
 
 
 @op("conj_physical(Tensor self)", inplace=True, grads={"self": lambda grad: grad.conj()})

@@ -36,6 +36,16 @@ def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0
     warnings.warn(text, category, stacklevel=level + further)
 
 
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """A UserWarning the first time."""
+    if text not in _warned:
+        _warned.add(text)
+        warn_user(text)
+
+
 def after_run(rec: Recorder, code: Any, checks: list[Any]) -> None:
     """Keep the result of a program's checks until somebody looks."""
     rec.failed_checks.append((code, checks))

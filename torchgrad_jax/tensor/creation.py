@@ -12,7 +12,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
 from torchgrad_jax.runtime import device as devices
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once, warn_user
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
@@ -54,7 +54,8 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     if dtype is not None:
         array = _as_dtype(array, data, _checked_dtype("tensor", dtype).np)
     elif not isinstance(data, (np.ndarray, np.generic)):
-        array = array.astype(_python_dtype(array, data), copy=False)
+        with np.errstate(over="ignore"):
+            array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
     if array is data or array.base is not None or not array.flags.c_contiguous:
         array = np.array(array, order="C")
@@ -119,13 +120,14 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
     if array.dtype == object:
         _check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
-    if array.dtype == object or array.dtype == np.uint64 or (array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63):
+    if array.dtype == object or array.dtype == np.uint64 or (array.dtype == np.float64 and array.size and np.abs(array).max() >= 2.0**63):
         array = np.array(data, dtype=np.float64 if _has_float(data) else object)
     return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
 
 
 def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
-    """Nested sequences with numbers in place of their tensors of one element, and the dtypes of all elements if there is such a tensor."""
+    """Nested sequences with numbers in place of their tensors of one element, and the dtypes of all elements if there is such a tensor, or a NumPy
+    array or number."""
     if not _has_tensor(data):
         return data, []
     found: list[np.dtype] = []
@@ -144,6 +146,13 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
                 raise TypeError("only integer tensors of a single element can be converted to an index")
             found.append(x._aval.dtype)
             return x.item()
+        if isinstance(x, np.ndarray):
+            warn_once(
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray "
+                "with numpy.array() before converting to a tensor."
+            )
+            found.append(x.dtype)
+            return x.tolist()
         found.append(x.dtype if hasattr(x, "dtype") else dtypes.of_number(type(x)) if type(x) in NUMBERS else dtypes.default_float())
         return x
 
@@ -151,7 +160,7 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
 
 
 def _has_tensor(data: Any) -> bool:
-    return any(isinstance(d, Tensor) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
+    return any(isinstance(d, (Tensor, np.ndarray, np.generic)) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -255,6 +264,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
             "(You can probably work around this by making a copy of your array  with array.copy().) "
+        )
+    if not ndarray.flags.writeable:
+        warn_once(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result "
+            "in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This "
+            "type of warning will be suppressed for the rest of this program."
         )
     return created(from_data(ndarray, None, CPU))
 

@@ -10,12 +10,12 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.ops.derivative import refuse_complex
 from torchgrad_jax.ops.indexing import BOUNDS
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
-from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at
+from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at, refuse_byte_mask
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
@@ -52,16 +52,6 @@ class RunTime(tuple[Any]):
 def with_out(name: str, out: Any, made: Any, apart: Sequence[Any] = ()) -> Any:
     """`made`, or `out` with it written there. apart: see `write_out`."""
     return made if out is None else write_out(name, out, made, apart)
-
-
-_warned: set[str] = set()
-
-
-def warn_once(text: str) -> None:
-    """A UserWarning the first time, for the caller of the function that calls this."""
-    if text not in _warned:
-        _warned.add(text)
-        warn_user(text, UserWarning)
 
 
 # ---------------------------------------------------------------------- an index along one dimension
@@ -378,6 +368,8 @@ masked_scatter, masked_scatter_ = _two_ways(_masked_scatter, "masked_scatter", "
 def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
     if len(indices) > self._aval.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self._aval.ndim} (got {len(indices)})")
+    if values._aval.size == 1 and len(indices) == 1 and isinstance(indices[0], Tensor):
+        refuse_byte_mask(indices[0])
     found: dict[int, Tensor] = {}
     dim = 0
     for index in indices:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, registry
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once, warn_user
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
@@ -248,7 +248,9 @@ def _reversed(self: Tensor) -> Tensor:
 
 def _transposed_property(self: Tensor) -> Tensor:
     ndim = self._aval.ndim
-    if ndim != 2:
+    if ndim == 0:
+        warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    elif ndim != 2:
         warn_user(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
             "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
@@ -260,6 +262,7 @@ def _transposed_property(self: Tensor) -> Tensor:
 
 def _mT(self: Tensor) -> Tensor:
     if not self._aval.ndim:
+        warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
         return self
     if self._aval.ndim < 2:
         raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")

@@ -42,7 +42,9 @@ class Size(tuple[int, ...]):
         return Size(found) if isinstance(key, slice) else found
 
     def __add__(self, other: tuple[int, ...]) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
+        if not isinstance(other, tuple):
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
+        return Size(tuple.__add__(self, other))
 
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"

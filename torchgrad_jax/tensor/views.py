@@ -267,8 +267,20 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several."""
     shape = input._aval.shape
-    dim = wrap_dim(dim, len(shape))
-    return view(input, (*shape[:dim], *infer_size(tuple(sizes), shape[dim]), *shape[dim + 1 :]))
+    dim, sizes = wrap_dim(dim, len(shape)), tuple(sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    if not shape:
+        raise RuntimeError("unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions")
+    try:
+        inferred = infer_size(sizes, shape[dim])
+    except RuntimeError as error:
+        if "is invalid for input of size" in str(error):
+            raise RuntimeError(
+                f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({shape[dim]}) in the input tensor"
+            ) from None
+        raise RuntimeError(f"unflatten got an unexpected error:\n{error}") from None
+    return view(input, (*shape[:dim], *inferred, *shape[dim + 1 :]))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -521,6 +533,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def chunk_size(input: Tensor, chunks: int, dim: int) -> Any:
     """What to split by for `chunks` pieces. RuntimeError for none."""
+    if not input._aval.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input._aval.shape[wrap_dim(dim, input._aval.ndim)]
