@@ -121,3 +121,11 @@ def test_memory_taken_over_with_its_history():
         return found, y, y._version, first_line(lambda: z.set_(m.ones(2))), first_line(lambda: z.view(3).set_(m.ones(2)))
 
     like_pytorch(program)()
+
+
+def test_what_is_public_is_public_in_pytorch_too():
+    import torchgrad_jax as tj
+
+    own = {"determinism", "interop", "runtime"}
+    for ours, theirs in ((tj, torch), (tj.Tensor, torch.Tensor), (tj.linalg, torch.linalg), (tj.special, torch.special), (tj.fft, torch.fft)):
+        assert {name for name in dir(ours) if not name.startswith("_") and not hasattr(theirs, name)} <= own

@@ -61,6 +61,11 @@ _CREATION = (
     "linspace", "logspace", "eye",
 )  # fmt: skip
 _NOT_METHODS = ("view_as_real", "view_as_complex", "rsub")
+# What PyTorch has a function of that writes into its first argument; the others it has as methods alone.
+_WRITING_FUNCTIONS = """
+    abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh ceil conj_physical cos cosh deg2rad erf erfc exp exp2
+    expm1 fix floor frac gcd i0 lcm ldexp log log10 log1p log2 logit nan_to_num neg negative rad2deg reciprocal relu round rsqrt sigmoid sin sinc
+    sinh sqrt square tan tanh trunc""".split()
 _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 
@@ -70,7 +75,8 @@ def install() -> None:
         names = [operator.name] if operator.toplevel else []
         if names or operator.aliases:
             function = function_of(operator, f"torch.{operator.name}")
-            namespace.update(dict.fromkeys((*names, *operator.aliases), function))
+            names += [name for name in operator.aliases if not name.startswith("special_")]
+            namespace.update(dict.fromkeys(names, function))
         names = [operator.name] if operator.method else []
         names += [name for name in operator.aliases if not name.startswith("special_")]
         if names:
@@ -80,9 +86,11 @@ def install() -> None:
         if operator.inplace:
             written = operator if operator.inplace is True else registry[operator.inplace]
             write = inplace_of(written, f"torch.Tensor.{operator.name}_")
-            for name in (operator.name, *operator.aliases):
-                setattr(Tensor, name + "_", write)
-                namespace.setdefault(name + "_", write)
+            for name in (operator.name, *operator.aliases) if operator.method or operator.toplevel else ():
+                if not name.startswith("special_"):
+                    setattr(Tensor, name + "_", write)
+                if name in _WRITING_FUNCTIONS:
+                    namespace.setdefault(name + "_", write)
     for module, names in ((views, _VIEWS), (strided, ("as_strided",)), (functions, _FUNCTIONS)):
         for name in names:
             if name not in _NOT_METHODS:
