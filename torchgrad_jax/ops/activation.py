@@ -53,7 +53,7 @@ def sigmoid_of(x: Any) -> Any:
 
 
 def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict[str, Any], **options: Any) -> Any:
-    options = {"method": False, "toplevel": False, "validate": floating_only(kernel), **options}
+    options = {"method": False, "toplevel": False, "keeps_order": True, "validate": floating_only(kernel), **options}
     return op(schema, grads=grads, **options)(_narrow(function))
 
 
@@ -72,14 +72,14 @@ def _clamp_types(name: str) -> Callable[..., None]:
     return validate
 
 
-@op("relu(Tensor self)", inplace=True, out=False, validate=_clamp_types("relu"),
+@op("relu(Tensor self)", keeps_order=True, inplace=True, out=False, validate=_clamp_types("relu"),
     grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
     return lax.max(x, jnp.zeros_like(x))
 
 
-@op("hardtanh(Tensor self, float min_val, float max_val)", method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+@op("hardtanh(Tensor self, float min_val, float max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     """self, kept between `min_val` and `max_val`."""
@@ -93,7 +93,8 @@ def _not_bool_or_complex(self: Any, **statics: Any) -> None:
 
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
-    @op(f"{_name}(Tensor self, float threshold, float value)", method=False, toplevel=False, node=_node, validate=_not_bool_or_complex,
+    @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
+        validate=_not_bool_or_complex,
         grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
@@ -135,7 +136,7 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
-@op("hardshrink(Tensor self, float lambd)", method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+@op("hardshrink(Tensor self, float lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
     grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardshrink(x: Any, lambd: float) -> Any:
     """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
@@ -254,7 +255,7 @@ def log_sigmoid_of(x: Any) -> Any:
 
 
 _declare("log_sigmoid(Tensor self)", log_sigmoid_of, "log_sigmoid_cpu",
-         {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))})  # fmt: skip
+         {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))}, keeps_order=False)  # fmt: skip
 
 
 def _halves(x: Any, dim: int) -> tuple[Any, Any]:
@@ -300,7 +301,7 @@ def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
 
-_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad})
+_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, keeps_order=False)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:

@@ -225,7 +225,7 @@ def _refuse_complex_limit(*given: Any) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", method=False, toplevel=False, node="ClampBackward1",
+@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", keeps_order=True, method=False, toplevel=False, node="ClampBackward1",
     validate=_refuse_no_limit, grads={"self": _within_grad})  # fmt: skip
 def clamp_number(x: Any, low: Any, high: Any) -> Any:
     """Elements outside of [min, max] moved to its ends, which are numbers."""
@@ -262,7 +262,7 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
     else:
         own = {"self": lambda grad, self, max: jnp.where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
         other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
-    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", method=False, toplevel=False, validate=_refuse_complex_limit,
+    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward0", grads=own)(by_number)  # fmt: skip
     op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward1", grads={**own, **other})(limit)  # fmt: skip

@@ -94,11 +94,12 @@ _INDEX_PUT_GRADS = {
     "values": lambda grad, indices, dims: _index(grad, indices, dims),
 }
 op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-   grads=_INDEX_PUT_GRADS)(_index_put)  # fmt: skip
+   keeps_order=True, grads=_INDEX_PUT_GRADS)(_index_put)  # fmt: skip
 
 
 @op(
     "index_put_checked(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
+    keeps_order=True,
     node="IndexPutBackward0", grads=_INDEX_PUT_GRADS, check=_out_of_bounds,
 )  # fmt: skip
 def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
@@ -295,14 +296,14 @@ def _from_end(index: Any, x: Any, dim: int) -> Any:
     return jnp.where(index < 0, index + (x.shape[dim] if x.ndim else 1), index)
 
 
-@_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, node="IndexFillBackward0",
+@_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, keeps_order=True, node="IndexFillBackward0",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim)})  # fmt: skip
 def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A number written to the slices at `index`."""
     return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")
 
 
-@_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, node="IndexFillBackward1",
+@_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, keeps_order=True, node="IndexFillBackward1",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim),
                  "value": lambda grad, index, dim: jnp.sum(grad - _clear_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
 def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:

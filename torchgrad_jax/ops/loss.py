@@ -124,7 +124,7 @@ _OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elemen
 
 
 @op(
-    "binary_cross_entropy" + _BCE, constants={"weight": "binary_cross_entropy"},
+    "binary_cross_entropy" + _BCE, keeps_order=True, constants={"weight": "binary_cross_entropy"},
     method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
     grads={"self": _bce_grad, "target": _bce_target_grad},
 )  # fmt: skip

@@ -83,12 +83,13 @@ def _refuse_complex_sort(x: Any, **_: Any) -> None:
 
 
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
-    op(f"{_name}(Tensor self, int dim, bool descending)", method=False, toplevel=False, node=_node, results=("values", "indices"),
+    op(f"{_name}(Tensor self, int dim, bool descending)", keeps_order=True, method=False, toplevel=False, node=_node, results=("values", "indices"),
        validate=_refuse_complex_sort,
        grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})(_sorted)  # fmt: skip
 
 
-@op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", differentiable=False, validate=_refuse_complex_sort)
+@op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", keeps_order=True, differentiable=False,
+    validate=_refuse_complex_sort)  # fmt: skip
 def argsort(x: Any, dim: int, descending: bool, stable: bool) -> Any:
     """The indices that sort along `dim`."""
     return _sorted(x, dim, descending)[1]

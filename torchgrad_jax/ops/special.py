@@ -125,7 +125,7 @@ def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
     return _without_zeros(lambda x, y: _quotient(x, y, rounding_mode), x, y)
 
 
-@op("frac(Tensor self)", inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
+@op("frac(Tensor self)", keeps_order=True, inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
     return x - jnp.trunc(x)
@@ -389,7 +389,7 @@ def mvlgamma(x: Any, p: int) -> Any:
 # ---------------------------------------------------------------------- parts of floating point numbers
 
 
-@op("heaviside(Tensor self, Tensor values)", inplace=True, node=NOT_IMPLEMENTED, promote="same",
+@op("heaviside(Tensor self, Tensor values)", keeps_order=True, inplace=True, node=NOT_IMPLEMENTED, promote="same",
     grads={"self": no_derivative("heaviside"), "values": no_derivative("heaviside")})  # fmt: skip
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
@@ -427,7 +427,7 @@ def _floats_only(x: Any) -> None:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
 
 
-@op("frexp(Tensor self)", results=("mantissa", "exponent"), validate=_floats_only,
+@op("frexp(Tensor self)", keeps_order=True, results=("mantissa", "exponent"), validate=_floats_only,
     grads={"self": lambda grad0, exponent: lax.mul(grad0, jnp.exp2(-exponent.astype(grad0.dtype)))})  # fmt: skip
 def frexp(x: Any) -> Any:
     """Mantissas of magnitude in [0.5, 1) and exponents of 2."""
@@ -443,7 +443,7 @@ def ldexp(x: Any, y: Any) -> Any:
     return x * jnp.exp2(y)
 
 
-@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True, real="nan_to_num",
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", keeps_order=True, inplace=True, real="nan_to_num",
     grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
@@ -455,7 +455,7 @@ def _test(name: str, function: Any, doc: str, **options: Any) -> None:
         return function(x)
 
     test.__doc__ = doc
-    op(f"{name}(Tensor self)", differentiable=False, **options)(test)
+    op(f"{name}(Tensor self)", differentiable=False, keeps_order=True, **options)(test)
 
 
 def _refuse_complex_infinity(name: str, x: Any) -> None:
@@ -483,7 +483,7 @@ def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
         raise RuntimeError(f"{title(x)} did not match {title(y)}")
 
 
-@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", differentiable=False, out=False,
+@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", keeps_order=True, differentiable=False, out=False,
     validate=_same_type)  # fmt: skip
 def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""
@@ -533,7 +533,7 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True, out="same", keeps=("result",))
+@op("sgn(Tensor self)", keeps_order=True, inplace=True, out="same", keeps=("result",))
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":
@@ -544,7 +544,7 @@ def sgn(x: Any) -> Any:
     return jnp.where(zero, 0, lax.complex(lax.real(safe) / size, lax.imag(safe) / size))
 
 
-@op("conj_physical(Tensor self)", inplace=True, grads={"self": lambda grad: grad.conj()})
+@op("conj_physical(Tensor self)", keeps_order=True, inplace=True, grads={"self": lambda grad: grad.conj()})
 def conj_physical(x: Any) -> Any:
     """The complex conjugate."""
     return lax.conj(x) if x.dtype.kind == "c" else x

@@ -18,7 +18,8 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.factory_options import check_memory, check_options
-from torchgrad_jax.tensor.layout import lay_out_as
+from torchgrad_jax.tensor.layout import lay_out_as, preserve_format
+from torchgrad_jax.tensor.order import keep_order, plain
 from torchgrad_jax.tensor.tensor import Tensor, created
 
 
@@ -407,7 +408,10 @@ def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tens
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     kwargs["dtype"] = kwargs.get("dtype") or input.dtype
     kwargs["device"] = kwargs.get("device") or input.device
-    return _made(name, number, input._aval.shape, kwargs)
+    made = _made(name, number, input._aval.shape, kwargs)
+    if kwargs.get("memory_format") in (None, preserve_format) and not plain(input):
+        keep_order(made, (input,))
+    return made
 
 
 def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:

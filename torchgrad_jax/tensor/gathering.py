@@ -16,7 +16,7 @@ from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
 from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at, refuse_byte_mask
-from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.inplace import apply_inplace, cast_to
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -410,6 +410,8 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(input._aval.shape)} at dimension {dim}")
     _of_part_size(src, _without(input, dim))
     _refuse_complex("select_scatter", input, src)
+    if src._aval.dtype != input._aval.dtype:
+        src = apply(cast_to(input._aval.dtype), (src,))
     return call("select_scatter", input, src, dim, RunTime(index % n))
 
 
@@ -421,6 +423,8 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     length = max(0, -(-(last - first) // step))
     _of_part_size(src, (*shape[:dim], length, *shape[dim + 1 :]))
     _refuse_complex("slice_scatter", input, src)
+    if src._aval.dtype != input._aval.dtype:
+        src = apply(cast_to(input._aval.dtype), (src,))
     return call("slice_scatter", input, src, dim, RunTime(first), length, step)
 
 

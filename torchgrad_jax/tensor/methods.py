@@ -62,10 +62,12 @@ _CREATION = (
 )  # fmt: skip
 _NOT_METHODS = ("view_as_real", "view_as_complex", "rsub")
 # What PyTorch has a function of that writes into its first argument; the others it has as methods alone.
-_WRITING_FUNCTIONS = """
-    abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh ceil conj_physical cos cosh deg2rad erf erfc exp exp2
-    expm1 fix floor frac gcd i0 lcm ldexp log log10 log1p log2 logit nan_to_num neg negative rad2deg reciprocal relu round rsqrt sigmoid sin sinc
-    sinh sqrt square tan tanh trunc""".split()
+_WRITING_FUNCTIONS = (
+    "abs", "acos", "acosh", "addmv", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "ceil",
+    "conj_physical", "cos", "cosh", "deg2rad", "erf", "erfc", "exp", "exp2", "expm1", "fix", "floor", "frac", "gcd", "i0", "lcm", "ldexp", "log",
+    "log10", "log1p", "log2", "logit", "nan_to_num", "neg", "negative", "rad2deg", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sin",
+    "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+)  # fmt: skip
 _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 

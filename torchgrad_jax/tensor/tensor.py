@@ -252,7 +252,10 @@ class Tensor(_Base):
         return -1 if self._aval.device.index is None else self._aval.device.index
 
     def data_ptr(self) -> int:
-        """A number that is equal for tensors that begin at the same element of shared memory. No address: XLA moves arrays."""
+        """A number that is equal for tensors that begin at the same element of shared memory, 0 for those without elements. No address: XLA moves
+        arrays."""
+        if not self._aval.size:
+            return 0
         return self._shared().address + self.storage_offset() * self.element_size()
 
     def __len__(self) -> int:

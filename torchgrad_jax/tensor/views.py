@@ -9,11 +9,12 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import detached, make_view, writer
-from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
+from torchgrad_jax.tensor.layout import contiguous_format, is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.storage import Link
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -25,7 +26,7 @@ _known: dict[Any, _Known] = {}
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step")
+    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step", "plain")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
@@ -39,6 +40,7 @@ class _Known:
         else:
             self.strides, self.offset = rule(shape, strides, 0, *arguments)
             self.step = 0
+        self.plain: bool | None = None
         self.bound = registry[name].bind((ARRAY, *layout))
         self.write = writer(self.bound)
         self.link = Link(self.bound, self.write, ())
@@ -68,9 +70,15 @@ def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> 
     if made_in is None:
         made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
     if number is None:
-        return make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
-    link = Link(known.bound, known.write, (number,))
-    return make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
+        made = make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
+    else:
+        link = Link(known.bound, known.write, (number,))
+        made = make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
+    view: Any = made._view
+    if known.plain is None:
+        known.plain = is_contiguous(made._aval.shape, known.strides)
+    view.plain = known.plain
+    return made
 
 
 def refuse_lost(t: Tensor) -> None:
@@ -560,7 +568,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
         return input
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    return clone(input, memory_format=memory_format)
+    return clone(input, memory_format=contiguous_format if memory_format is None else memory_format)
 
 
 def detach(input: Tensor) -> Tensor:
