@@ -17,7 +17,9 @@ from torchgrad_jax.ops.reduction import keep, spread, title, wrap_dims, wrap_one
 _ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
 
-def _accumulated(x: Any, dtype: Any) -> Any:
+def _accumulated(name: str, x: Any, dtype: Any) -> Any:
+    if name != "prod" and dtype == np.bool_:
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     return convert(x, dtype or (np.dtype(np.int64) if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
 
 
@@ -52,18 +54,19 @@ def running_sum(x: Any, dim: int, reverse: bool = False) -> Any:
     return _running(x, dim, lax.add, 0, lax.cumsum, reverse)
 
 
-@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})
+@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype",
+    grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})  # fmt: skip
 def cumsum(x: Any, dim: int, dtype: Any) -> Any:
     """Sums of the elements up to each along `dim`. Integers and booleans are added as int64."""
     wrap_one(dim, x.ndim)
-    return running_sum(_accumulated(x, dtype), dim)
+    return running_sum(_accumulated("cumsum", x, dtype), dim)
 
 
-@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, keeps=("result",))
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", keeps=("result",))
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
-    return _running(_accumulated(x, dtype), dim, lax.mul, 1, lax.cumprod)
+    return _running(_accumulated("cumprod", x, dtype), dim, lax.mul, 1, lax.cumprod)
 
 
 # ---------------------------------------------------------------------- products
@@ -99,7 +102,7 @@ def _prod_gradient(grad: Any, self: Any, dim: Any = None, keepdim: bool = False)
 
 def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """The product over `dim` (one int; all where None). Integers and booleans are multiplied as int64."""
-    x = _accumulated(x, dtype)
+    x = _accumulated("prod", x, dtype)
     dims = wrap_dims(dim, x.ndim)
     if x.dtype == np.bool_:
         return keep(lax.reduce_and(x, dims), dims, keepdim)

@@ -369,8 +369,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         parameter is a list of tensors it is given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
-    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
-        names.
+    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype; "dtype": it
+        tells the dtype to compute in). aliases: further names.
     """
 
     def declare(function: Callable[..., Any]) -> Operator:

@@ -101,10 +101,8 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
     t = operands[0]
     view, storage = t._view, t._storage
     for o in operands[1:] if name != "fill_tensor" else ():
-        if storage is not None and isinstance(o, Tensor) and o is not t and o._storage is not None and (
-            o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
-        ) and overlap_in_part(t, o):  # fmt: skip
-            raise RuntimeError(OVERLAP)
+        if storage is not None and isinstance(o, Tensor) and o is not t:
+            refuse_part(t, o)
     if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
         return False
     if name not in WRITES_TO_EXPANDED:
@@ -115,6 +113,15 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
         f"advanced indexing e.g. {like}"
     )
     return True
+
+
+def refuse_part(t: Tensor, read: Tensor) -> None:
+    """RuntimeError where parts of what is written to `t` are read under other indices."""
+    storage, other = t._storage, read._storage
+    if storage is not None and other is not None and (
+        other is storage or (storage.siblings is not None and other.siblings is storage.siblings)
+    ) and overlap_in_part(t, read):  # fmt: skip
+        raise RuntimeError(OVERLAP)
 
 
 OVERLAP = (

@@ -176,6 +176,12 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
+def take_size(t: Tensor, shape: tuple[int, ...]) -> None:
+    """Give a part of memory another shape, to be filled; where memory is too small, new memory."""
+    if shape != t._aval.shape:
+        _resize_strided(t, shape)
+
+
 def _resize_strided(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A part of memory takes what lies there from its beginning on, in row-major order."""
     storage, offset, wanted = t._shared(), t.storage_offset(), math.prod(shape)
