@@ -129,7 +129,7 @@ def log_add_exp(x: Any, y: Any) -> Any:
     # inf - inf has no value, but the larger one is the sum.
     apart = jnp.where(nothing | ((low == high) & jnp.isinf(low.real)), jnp.zeros_like(low), low - high)
     if x.dtype.kind == "c":  # XLA's exponential of an infinity has no value where the other part is infinite too
-        apart = jnp.where((high.real == jnp.inf) & (low.real < jnp.inf), jnp.asarray(-jnp.inf, low.dtype), apart)
+        apart = jnp.where(((high.real == jnp.inf) & (low.real < jnp.inf)) | (low.real == -jnp.inf), jnp.asarray(-jnp.inf, low.dtype), apart)
     found = jnp.where(nothing, jnp.asarray(-jnp.inf, low.dtype), high + jnp.log1p(lax.exp(apart)))
     if x.dtype.kind != "c":
         return found
