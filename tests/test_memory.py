@@ -162,11 +162,6 @@ def test_tensors_that_require_a_gradient_have_a_fixed_size():
     """)
 
 
-def test_tensors_in_another_order_have_a_fixed_size():
-    with pytest.raises(RuntimeError, match="row-major"):
-        tj.ones(2, 3).t().resize_(2)
-
-
 # ---------------------------------------------------------------------- memory
 
 

@@ -407,9 +407,7 @@ def test_error(name):
 
 
 def test_meshgrid_asks_for_indexing(monkeypatch):
-    from torchgrad_jax.tensor import gathering
-
-    monkeypatch.setattr(gathering, "_warned", set())
+    monkeypatch.setattr("torchgrad_jax.runtime.checks._warned", set())
     with pytest.warns(UserWarning, match="it will be required to pass the indexing argument"):
         torchgrad_jax.meshgrid(torchgrad_jax.ones(2), torchgrad_jax.ones(3))
 

@@ -22,7 +22,7 @@ from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, Trace
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor import node as nodes
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, call_values
-from torchgrad_jax.tensor.inplace import overwrite
+from torchgrad_jax.tensor.inplace import REPEATED, overwrite, repeats
 from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.saved import HOOKS, reset_hooks, unpack_all
@@ -392,6 +392,8 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
             first = fresh(calculus.recorder, calculus.recorder.alias(grad))
             extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
         else:
+            if old._view is not None and repeats(old._view, old._aval):
+                raise RuntimeError(REPEATED)
             overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 

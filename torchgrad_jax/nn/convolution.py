@@ -11,7 +11,7 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import select, squeeze, unsqueeze, view_as_real
+from torchgrad_jax.tensor.views import clone, narrow, select, squeeze, unsqueeze, view_as_real
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
 
@@ -63,6 +63,8 @@ def _convolve(
     )  # fmt: skip
     batched = input if ndim == count + 2 else unsqueeze(input, 0)
     out = apply(bound, (batched, weight) if bias is None else (batched, weight, bias))
+    if not (transposed or batched._aval.shape[1]):  # PyTorch makes no output channels of no channels
+        out = clone(narrow(out, 1, 0, 0))
     return out if ndim == count + 2 else squeeze(out, 0)
 
 

@@ -268,7 +268,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     else:
         rows = reshape(square, (shape[0], 1, shape[1], shape[2], -1))
         means = reshape(squeeze(avg_pool3d(pad(rows, (0, 0, 0, 0, *around)), (size, 1, 1), 1), 1), shape)
-    return input / with_number("add", with_number("mul", means, alpha), k) ** beta
+    return input / (means * alpha + k) ** beta
 
 
 TOPLEVEL: dict[str, Any] = {}

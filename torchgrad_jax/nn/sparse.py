@@ -135,7 +135,10 @@ def embedding_bag(
     bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
-    padding = _padding(padding_idx, weight._aval.shape[0])
+    rows = weight._aval.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}")
+    padding = _padding(padding_idx, rows)
     flat = reshape(input, (-1,))
     if padding_idx is not None:
         bags = np.where(np.asarray(flat._concrete()) == padding, -1, bags)

@@ -3,6 +3,7 @@
 from torchgrad_jax.ops import (
     activation,
     attention,
+    bessel,
     convolution,
     cumulative,
     embedding,
@@ -30,6 +31,7 @@ from torchgrad_jax.ops import (
 __all__ = [
     "activation",
     "attention",
+    "bessel",
     "convolution",
     "cumulative",
     "embedding",

@@ -53,7 +53,7 @@ def sigmoid_of(x: Any) -> Any:
 
 
 def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict[str, Any], **options: Any) -> Any:
-    options = {"method": False, "toplevel": False, "validate": floating_only(kernel), **options}
+    options = {"method": False, "toplevel": False, "keeps_order": True, "validate": floating_only(kernel), **options}
     return op(schema, grads=grads, **options)(_narrow(function))
 
 
@@ -72,14 +72,14 @@ def _clamp_types(name: str) -> Callable[..., None]:
     return validate
 
 
-@op("relu(Tensor self)", inplace=True, out=False, validate=_clamp_types("relu"),
+@op("relu(Tensor self)", keeps_order=True, inplace=True, out=False, validate=_clamp_types("relu"),
     grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
     return lax.max(x, jnp.zeros_like(x))
 
 
-@op("hardtanh(Tensor self, float min_val, float max_val)", method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+@op("hardtanh(Tensor self, float min_val, float max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     """self, kept between `min_val` and `max_val`."""
@@ -93,11 +93,12 @@ def _not_bool_or_complex(self: Any, **statics: Any) -> None:
 
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
-    @op(f"{_name}(Tensor self, float threshold, float value)", method=False, toplevel=False, node=_node, validate=_not_bool_or_complex,
-        grads={"self": lambda grad, self, threshold: jnp.where(self <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
+    @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
+        validate=_not_bool_or_complex,
+        grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
-        return jnp.where(x <= threshold, jnp.asarray(value).astype(x.dtype), x)
+        return jnp.where(wide(x) <= threshold, jnp.asarray(value).astype(x.dtype), x)
 
 
 def _leaky(x: Any, negative_slope: float) -> Any:
@@ -135,8 +136,13 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
-_declare("hardshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x), "hardshrink_cpu",
-         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+@op("hardshrink(Tensor self, float lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+    grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+def hardshrink(x: Any, lambd: float) -> Any:
+    """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
+    return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x)
+
+
 _declare("softshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
          "softshrink_check",
          {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
@@ -214,7 +220,8 @@ def _silu_grad(grad: Any, self: Any) -> Any:
     return wide(grad) * (s * (1 + x * (1 - s))).conj()
 
 
-_declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self": _silu_grad}, validate=floating_only("silu_cpu", complex_too=True))
+_declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self": _silu_grad}, real="silu",
+         validate=floating_only("silu_cpu", complex_too=True))  # fmt: skip
 
 
 def _log_one_plus_exp(x: Any) -> Any:
@@ -248,7 +255,7 @@ def log_sigmoid_of(x: Any) -> Any:
 
 
 _declare("log_sigmoid(Tensor self)", log_sigmoid_of, "log_sigmoid_cpu",
-         {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))})  # fmt: skip
+         {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))}, keeps_order=False)  # fmt: skip
 
 
 def _halves(x: Any, dim: int) -> tuple[Any, Any]:
@@ -294,7 +301,7 @@ def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
 
-_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad})
+_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, keeps_order=False)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:

@@ -17,7 +17,9 @@ from torchgrad_jax.ops.reduction import keep, spread, title, wrap_dims, wrap_one
 _ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
 
-def _accumulated(x: Any, dtype: Any) -> Any:
+def _accumulated(name: str, x: Any, dtype: Any) -> Any:
+    if name != "prod" and dtype == np.bool_:
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     return convert(x, dtype or (np.dtype(np.int64) if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
 
 
@@ -52,18 +54,19 @@ def running_sum(x: Any, dim: int, reverse: bool = False) -> Any:
     return _running(x, dim, lax.add, 0, lax.cumsum, reverse)
 
 
-@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})
+@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype",
+    grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})  # fmt: skip
 def cumsum(x: Any, dim: int, dtype: Any) -> Any:
     """Sums of the elements up to each along `dim`. Integers and booleans are added as int64."""
     wrap_one(dim, x.ndim)
-    return running_sum(_accumulated(x, dtype), dim)
+    return running_sum(_accumulated("cumsum", x, dtype), dim)
 
 
-@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True)
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", keeps=("result",))
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
-    return _running(_accumulated(x, dtype), dim, lax.mul, 1, lax.cumprod)
+    return _running(_accumulated("cumprod", x, dtype), dim, lax.mul, 1, lax.cumprod)
 
 
 # ---------------------------------------------------------------------- products
@@ -99,16 +102,17 @@ def _prod_gradient(grad: Any, self: Any, dim: Any = None, keepdim: bool = False)
 
 def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """The product over `dim` (one int; all where None). Integers and booleans are multiplied as int64."""
-    x = _accumulated(x, dtype)
+    x = _accumulated("prod", x, dtype)
     dims = wrap_dims(dim, x.ndim)
     if x.dtype == np.bool_:
         return keep(lax.reduce_and(x, dims), dims, keepdim)
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False,
+   grads={"self": lambda grad, self, result: _prod_gradient(grad, self)})(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   grads={"self": _prod_gradient})(_prod)  # fmt: skip
+   grads={"self": lambda grad, self, dim, keepdim, result: _prod_gradient(grad, self, dim, keepdim)})(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials
@@ -124,14 +128,19 @@ def log_add_exp(x: Any, y: Any) -> Any:
     nothing = high.real == -jnp.inf
     # inf - inf has no value, but the larger one is the sum.
     apart = jnp.where(nothing | ((low == high) & jnp.isinf(low.real)), jnp.zeros_like(low), low - high)
-    return jnp.where(nothing, jnp.asarray(-jnp.inf, low.dtype), high + jnp.log1p(lax.exp(apart)))
+    if x.dtype.kind == "c":  # XLA's exponential of an infinity has no value where the other part is infinite too
+        apart = jnp.where(((high.real == jnp.inf) & (low.real < jnp.inf)) | (low.real == -jnp.inf), jnp.asarray(-jnp.inf, low.dtype), apart)
+    found = jnp.where(nothing, jnp.asarray(-jnp.inf, low.dtype), high + jnp.log1p(lax.exp(apart)))
+    if x.dtype.kind != "c":
+        return found
+    return jnp.where((x != x) | (y != y), jnp.asarray(complex(jnp.nan, jnp.nan), low.dtype), found)
 
 
 def _log_add_exp_whole(a: Any, axis: int, reverse: bool) -> Any:
     return lax.associative_scan(log_add_exp, a, axis=axis, reverse=reverse)
 
 
-@op("logcumsumexp(Tensor self, int dim)")
+@op("logcumsumexp(Tensor self, int dim)", keeps=("result",))
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)

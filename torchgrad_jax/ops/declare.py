@@ -67,12 +67,15 @@ class Operator:
         self.promote: str | None = options.get("promote")
         self.grads: dict[str, Any] | None = options.get("grads")
         self.elementwise: bool = options.get("elementwise", self.promote in ("common", "float"))
+        self.keeps_order: bool = options.get("keeps_order", self.elementwise)
         self.opmath: bool = options.get("opmath", False)
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
         self.multilinear: bool = options.get("multilinear", False)
         self.differentiable: bool = options.get("differentiable", True)
         self.node: str | Callable[..., str] = options.get("node") or _camel(self.name) + "Backward0"
         self.constants: dict[str, str] = options.get("constants", {})
+        self.keeps: tuple[str, ...] = options.get("keeps", ())
+        self.real: str | None = options.get("real")
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
         self.undefined: Callable[..., bool] | None = options.get("undefined")
@@ -180,14 +183,14 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
 class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
-    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "kindred", "kindred_vjps")
+    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "kindred", "kindred_vjps")
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.statics: dict[str, Any] = {}
         self.names: list[str] = []
-        self.differentiable = operator.differentiable
+        self.differentiable, self.keeps_order = operator.differentiable, operator.keeps_order
         self.kindred: dict[Any, Any] = {}
         self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
         for p, item in zip(operator.schema.parameters, layout, strict=True):
@@ -339,12 +342,15 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         point; "same" demands equal dtypes of the tensors; None leaves them alone.
     elementwise: each element of the result is made of the operands' elements at that place, once they are broadcast; so it is wherever `promote` is
         "common" or "float", if the function does not go on to reduce.
+    keeps_order: the result lies in memory as the operands do; so it does of element-wise operators.
     opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
+    keeps: what PyTorch's node saves, and may not be written to before backward, though JAX's derivative does without: `self`, `result`.
     multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.
     constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
+    real: its name in PyTorch's refusal, where complex results have no derivative.
     differentiable: False for results that carry no gradient (comparisons, indices).
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
@@ -363,8 +369,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         parameter is a list of tensors it is given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
-    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
-        names.
+    method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype; "dtype": it
+        tells the dtype to compute in). aliases: further names.
     """
 
     def declare(function: Callable[..., Any]) -> Operator:
@@ -395,10 +401,11 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
 
 
 def refusing(kernel: str, kinds: str) -> Callable[..., None]:
-    """A `validate` that refuses tensors of these kinds (NumPy's letters): NotImplementedError with PyTorch's text, which names its kernel."""
+    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
+    names its kernel."""
 
     def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and x.dtype.kind in kinds:
+        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))):
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
 
     return validate

@@ -31,7 +31,7 @@ class Plan:
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
-        "_make", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
+        "_made", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -51,17 +51,8 @@ class Plan:
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         if formulas is not None:
             self._from_formulas(sig, bound, formulas)
-        elif isinstance(bound, BoundOperator) and bound.operator.linear:
-            linear = bound.operator.linear
-            self.saves = tuple(
-                i for i, s in enumerate(sig.specs) if isinstance(s, type) or (linear is not True and bound.names[i] not in linear)
-            )
-            self.saved_names = tuple(bound.names[i] for i in self.saves)
-            self._make = lambda defined: _transposed(sig, inputs, self.saves, defined)
         else:
-            self.saves = tuple(range(len(sig.specs)))
-            self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
-            self._make = lambda defined: _from_jax(sig, inputs, defined)
+            self._without_formulas(sig, bound)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
@@ -126,6 +117,23 @@ class Plan:
         dims = bound.statics.get("dims") if name == "indices" else None
         return list(places) if dims is None else [next(places) if d in dims else None for d in range(max(dims) + 1)]
 
+    def _without_formulas(self, sig: Signature, bound: Any) -> None:
+        saves = list(range(len(sig.specs)))
+        self._made = lambda defined: _from_jax(sig, self.inputs, defined)
+        if isinstance(bound, BoundOperator):
+            linear, keeps = bound.operator.linear, bound.operator.keeps
+            if linear:
+                by_name = (*keeps, *(() if linear is True else set(bound.names) - set(linear)))
+                saves = [i for i in saves if isinstance(sig.specs[i], type) or bound.names[i] in by_name]
+            results = bound.operator.results or ("result",)
+            saves += [RESULT - i for i, name in enumerate(results) if name in keeps]
+            self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
+            if linear:
+                self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
+        else:
+            self.saved_names = tuple(f"input{i}" for i in saves)
+        self.saves = tuple(saves)
+
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
         wanted = [formulas[i] for i in self.inputs]
         needs = [() if f is SAME else f.__code__.co_varnames[: f.__code__.co_argcount] for f in wanted]
@@ -142,7 +150,7 @@ class Plan:
         self.zeros = all(f is zeros_like_grad for f in wanted)
         self.undefined = bound.undefined()
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
-        self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+        self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
 
     def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
@@ -156,7 +164,7 @@ class Plan:
         then what was saved; its results: the gradients of `inputs`."""
         found = self._vjps.get(defined)
         if found is None:
-            found = self._vjps[defined] = Vjp(self, defined, self._make(defined), _numpy_vjp(self._sig, self.inputs, defined))
+            found = self._vjps[defined] = Vjp(self, defined, self._made(defined), _numpy_vjp(self._sig, self.inputs, defined))
         return found
 
 
@@ -173,6 +181,7 @@ class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan."""
 
     __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
+    keeps_order = False
 
     def __init__(
         self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
@@ -245,7 +254,17 @@ def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
             _refuse_constant(bound.operator.constants, bound.names[i])
     if formulas is not None:
         differentiable = [i for i in differentiable if formulas[i] is not None]
-    return Plan(sig, bound, tuple(differentiable)) if differentiable else None
+    if not differentiable:
+        return None
+    if isinstance(bound, BoundOperator) and bound.operator.real:
+        refuse_complex(bound.operator.real, sig.avals)
+    return Plan(sig, bound, tuple(differentiable))
+
+
+def refuse_complex(name: str, avals: Sequence[Aval]) -> None:
+    """RuntimeError for complex results of what PyTorch differentiates where they are real only."""
+    if any(a.dtype.kind == "c" for a in avals):
+        raise RuntimeError(f"{name} does not support automatic differentiation for outputs with complex dtype.")
 
 
 def _refuse_constant(constants: dict[str, str], name: str) -> None:
@@ -350,7 +369,7 @@ def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
             g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
             if dtypes.is_float(a.dtype)
         ]  # fmt: skip
-        return _pull(sig, inputs, defined, list(arrays[count:]), cotangents)
+        return _pull(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
 
     return lambda specs: backward
 
@@ -364,7 +383,8 @@ def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...],
         # A linear function's derivative does not depend on where it is taken.
         primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
         for i, x in zip(saved, arrays[count:], strict=True):
-            primals[i] = x
+            if i >= 0:
+                primals[i] = x
         return _pull(sig, inputs, defined, primals, list(arrays[:count]))
 
     return lambda specs: backward

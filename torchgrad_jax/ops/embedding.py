@@ -45,14 +45,14 @@ def first_outside(indices: Any, low: int, high: int, ignored: Any = None) -> Any
 _SCHEMA = "(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_freq)"
 
 
-@op("embedding" + _SCHEMA, method=False, toplevel=False, grads={"weight": _embedding_grad})
+@op("embedding" + _SCHEMA, method=False, toplevel=False, real="embedding", grads={"weight": _embedding_grad})
 def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """The rows of `weight` at `indices`, which are known to be in range."""
     return _rows(weight, indices)
 
 
-@op("embedding_checked" + _SCHEMA, method=False, toplevel=False, node="EmbeddingBackward0", grads={"weight": _embedding_grad},
-    check=lambda offender: IndexError("index out of range in self"))  # fmt: skip
+@op("embedding_checked" + _SCHEMA, method=False, toplevel=False, node="EmbeddingBackward0", real="embedding",
+    grads={"weight": _embedding_grad}, check=lambda offender: IndexError("index out of range in self"))  # fmt: skip
 def embedding_checked(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """`embedding` for indices that may be out of range."""
     return _rows(weight, indices), first_outside(indices, 0, weight.shape[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import broadcast_to, convert, op
+from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op
 from torchgrad_jax.ops.pointwise import refuse_complex
 from torchgrad_jax.ops.reduction import keep, spread, title, unreduced, wrap_dims, wrap_one
 from torchgrad_jax.runtime.value import Aval
@@ -199,12 +200,17 @@ def _limited(x: Any, low: Any, high: Any) -> Any:
     return x if high is None else lax.min(x, broadcast_to(convert(high, target), x.shape))
 
 
+def _limit(limit: Any, x: Any) -> Any:
+    """A limit with no more digits than half precision has."""
+    return convert(jnp.asarray(limit), x.dtype) if is_half(np.dtype(x.dtype)) else limit
+
+
 def _within_grad(grad: Any, self: Any, min: Any, max: Any) -> Any:
     inside = jnp.ones(self.shape, bool)
     if min is not None:
-        inside = inside & (self >= min)
+        inside = inside & (self >= _limit(min, self))
     if max is not None:
-        inside = inside & (self <= max)
+        inside = inside & (self <= _limit(max, self))
     return jnp.where(inside, grad, 0).astype(grad.dtype)
 
 
@@ -219,7 +225,7 @@ def _refuse_complex_limit(*given: Any) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", method=False, toplevel=False, node="ClampBackward1",
+@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", keeps_order=True, method=False, toplevel=False, node="ClampBackward1",
     validate=_refuse_no_limit, grads={"self": _within_grad})  # fmt: skip
 def clamp_number(x: Any, low: Any, high: Any) -> Any:
     """Elements outside of [min, max] moved to its ends, which are numbers."""
@@ -251,12 +257,12 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
 
     by_number.__doc__ = f"clamp with {kind} alone."
     if below:
-        own = {"self": lambda grad, self, min: jnp.where(self >= min, grad, 0).astype(grad.dtype)}
+        own = {"self": lambda grad, self, min: jnp.where(self >= _limit(min, self), grad, 0).astype(grad.dtype)}
         other = {"min": lambda grad, self, min: jnp.where(self < min, grad, 0).astype(grad.dtype)}
     else:
-        own = {"self": lambda grad, self, max: jnp.where(self <= max, grad, 0).astype(grad.dtype)}
+        own = {"self": lambda grad, self, max: jnp.where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
         other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
-    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", method=False, toplevel=False, validate=_refuse_complex_limit,
+    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward0", grads=own)(by_number)  # fmt: skip
     op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward1", grads={**own, **other})(limit)  # fmt: skip
@@ -278,5 +284,5 @@ def _declare_ignoring_nan(name: str, kind: str, wins: Any) -> None:
               "other": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
 
 
-_declare_ignoring_nan("fmax", "max", lax.ge)
-_declare_ignoring_nan("fmin", "min", lax.le)
+_declare_ignoring_nan("fmax", "max", operator.ge)
+_declare_ignoring_nan("fmin", "min", operator.le)

@@ -73,7 +73,8 @@ def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 
 
-@op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",))
+@op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",),
+    keeps=("self",))  # fmt: skip
 def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The elements at indices in range of the tensor expanded to `shape`."""
     return _index(jnp.broadcast_to(x, shape), indices, tuple(range(len(shape))))
@@ -92,11 +93,12 @@ _INDEX_PUT_GRADS = {
     "values": lambda grad, indices, dims: _index(grad, indices, dims),
 }
 op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-   grads=_INDEX_PUT_GRADS)(_index_put)  # fmt: skip
+   keeps_order=True, grads=_INDEX_PUT_GRADS)(_index_put)  # fmt: skip
 
 
 @op(
     "index_put_checked(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
+    keeps_order=True,
     node="IndexPutBackward0", grads=_INDEX_PUT_GRADS, check=_out_of_bounds,
 )  # fmt: skip
 def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
@@ -204,11 +206,11 @@ def _cut(src: Any, index: Any) -> Any:
     return src if src.shape == index.shape or not src.ndim or not index.ndim else src[tuple(slice(n) for n in index.shape)]
 
 
-def _uncut(grad: Any, src: Any) -> Any:
-    """The gradient of `src` from that of its `_cut`."""
-    if grad.shape == src.shape or not grad.ndim or not src.ndim:
-        return lax.reshape(grad, src.shape)
-    return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(src.shape, grad.shape, strict=True)])
+def _uncut(grad: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of a source of this shape from that of its `_cut`."""
+    if grad.shape == shape or not grad.ndim or not shape:
+        return lax.reshape(grad, shape)
+    return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(shape, grad.shape, strict=True)])
 
 
 def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
@@ -224,13 +226,14 @@ def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
     return lax.reshape(made, shape)
 
 
-@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",))
+@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",), keeps=("self",))
 def gather(x: Any, index: Any, dim: int) -> Any:
     """The elements that `index` picks along `dim`, at its own place in the other dimensions."""
     return gather_along(x, index, dim)
 
 
-@op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), node="GatherBackward0")
+@op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), keeps=("self",),
+    node="GatherBackward0")  # fmt: skip
 def take_along_dim(x: Any, index: Any, dim: int) -> Any:
     """As gather, indices counted modulo the size."""
     return gather_along(x, index % max(x.shape[dim], 1), dim)
@@ -292,14 +295,14 @@ def _from_end(index: Any, x: Any, dim: int) -> Any:
     return jnp.where(index < 0, index + (x.shape[dim] if x.ndim else 1), index)
 
 
-@_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, node="IndexFillBackward0",
+@_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, keeps_order=True, node="IndexFillBackward0",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim)})  # fmt: skip
 def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A number written to the slices at `index`."""
     return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")
 
 
-@_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, node="IndexFillBackward1",
+@_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, keeps_order=True, node="IndexFillBackward1",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim),
                  "value": lambda grad, index, dim: jnp.sum(grad - _clear_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
 def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:
@@ -316,7 +319,7 @@ def _clear_along(grad: Any, index: Any, dim: int) -> Any:
 
 @_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
           grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim),
-                 "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
+                 "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` written at `index` along `dim`."""
     return _write_along(x, index, src, dim, "set")
@@ -330,7 +333,7 @@ def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 
 @_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
-          grads={"self": SAME, "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
+          grads={"self": SAME, "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` added at `index` along `dim`; an index may occur several times."""
     return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
@@ -422,7 +425,7 @@ def _winners(x: Any, index: Any, src: Any, result: Any, dim: int) -> Any:
 
 
 def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
-    return _uncut(_reduce_cut(grad, self, index, _cut(src, index), result, dim, reduce, include_self), src)
+    return _uncut(_reduce_cut(grad, self, index, _cut(src, index), result, dim, reduce, include_self), src.shape)
 
 
 def _reduce_cut(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
@@ -448,7 +451,8 @@ def _refusal(function: str, name: str) -> str:
 
 
 @_indexed("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self)", outside_dimension,
-          grads={"self": _reduce_self, "src": _reduce_src}, once=("src", _zeros_meet, _refusal("scatter_reduce", "src")))  # fmt: skip
+          grads={"self": _reduce_self, "src": _reduce_src}, once=("src", _zeros_meet, _refusal("scatter_reduce", "src")),
+          real="scatter_reduce")  # fmt: skip
 def scatter_reduce(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """See `reduce_along`."""
     return reduce_along(x, index, _cut(src, index), dim, reduce, include_self)
@@ -482,7 +486,7 @@ def scatter_reduced(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
 # ---------------------------------------------------------------------- elements in order
 
 
-@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",))
+@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",), keeps=("self",))
 def take(x: Any, index: Any) -> Any:
     """Elements of the flattened tensor."""
     return _taken(x, index)

@@ -251,7 +251,7 @@ def _cholesky_solve_factor(grad: Any, input2: Any, result: Any, upper: bool) -> 
 
 
 @op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", **PRIVATE,
-    grads={"self": lambda grad, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
+    grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
 def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     """The solution X of A X = b, A given by its Cholesky factor."""
     return _positive_solve(b, factor, upper)
@@ -433,7 +433,7 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: boo
 
 
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
-    results=("solution", "cloned_coefficient"), **PRIVATE)  # fmt: skip
+    results=("solution", "cloned_coefficient"), keeps=("solution",), **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a
@@ -587,7 +587,8 @@ def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool)
     check_equation(name, lu, b, left)
 
 
-@op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", validate=_lu_solve_shapes, **PRIVATE)
+@op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", validate=_lu_solve_shapes, keeps=("result",),
+    **PRIVATE)  # fmt: skip
 def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:
     """The solution X of A X = B (A^H X = B, X A = B) by the decomposition of A."""
     batch = jnp.broadcast_shapes(lu.shape[:-2], b.shape[:-2])

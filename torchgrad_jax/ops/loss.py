@@ -124,7 +124,7 @@ _OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elemen
 
 
 @op(
-    "binary_cross_entropy" + _BCE, constants={"weight": "binary_cross_entropy"},
+    "binary_cross_entropy" + _BCE, keeps_order=True, constants={"weight": "binary_cross_entropy"},
     method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
     grads={"self": _bce_grad, "target": _bce_target_grad},
 )  # fmt: skip
@@ -169,7 +169,7 @@ def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: An
 
 
 @op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False,
-    constants={"target": "soft_margin_loss"},
+    constants={"target": "soft_margin_loss"}, real="soft_margin_loss",
     grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * sigmoid_of(-target * self)})  # fmt: skip
 def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
     """log(1 + exp(-target * self))."""

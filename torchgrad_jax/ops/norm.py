@@ -248,7 +248,7 @@ def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     return _cdist(x, y, p, product)
 
 
-@op("pdist(Tensor self, float p=2)", method=False, out=False)
+@op("pdist(Tensor self, float p=2)", method=False, out=False, keeps=("result",))
 def pdist(x: Any, p: float) -> Any:
     """The `p`-norm distances of every two rows."""
     i, j = np.triu_indices(x.shape[0], 1)

@@ -86,7 +86,7 @@ def _layer_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight:
     results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"),
     grads={"input": _layer_norm_grad,
            "weight": lambda grad0, input, result1, result2: wide(grad0) * ((wide(input) - result1) * result2),
-           "bias": lambda grad0: wide(grad0)})  # fmt: skip
+           "bias": lambda grad0, bias: wide(grad0)})  # fmt: skip
 def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
     """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""
     y, mean, rstd, _ = _standardized(wide(x), _last(x, normalized_shape), eps)

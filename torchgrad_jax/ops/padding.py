@@ -54,7 +54,7 @@ def _pad_by_index(x: Any, pad: Ints, mode: str) -> Any:
 for _dims in (1, 2, 3):
     for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
         op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, method=False,
-           toplevel=False)(_pad_by_index)  # fmt: skip
+           toplevel=False, keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- between channels and space

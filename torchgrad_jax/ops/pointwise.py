@@ -108,7 +108,7 @@ op("_div_unrounded(Tensor|Scalar self, Tensor|Scalar other)", promote="float", o
    grads=div.grads)(div.function)  # fmt: skip
 
 
-@op("neg(Tensor self)", inplace=True, out="same", aliases=("negative",), grads={"self": lambda grad: -grad})
+@op("neg(Tensor self)", keeps_order=True, inplace=True, out="same", aliases=("negative",), grads={"self": lambda grad: -grad})
 def neg(x: Any) -> Any:
     """-self. RuntimeError for booleans."""
     if x.dtype == np.bool_:
@@ -123,7 +123,7 @@ def reciprocal(x: Any) -> Any:
     return lax.div(jnp.ones_like(x), x)
 
 
-@op("square(Tensor self)", inplace=True, node="PowBackward0", grads={"self": lambda grad, self: grad * (2 * self).conj()})
+@op("square(Tensor self)", keeps_order=True, inplace=True, node="PowBackward0", grads={"self": lambda grad, self: grad * (2 * self).conj()})
 def square(x: Any) -> Any:
     """self ** 2."""
     x = convert(x, np.dtype(np.int64)) if x.dtype == np.bool_ else x
@@ -193,7 +193,7 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 # ---------------------------------------------------------------------- powers
 
 
-@op("pow_scalar(Tensor self, any exponent)", inplace=True, method=False, toplevel=False, node="PowBackward0",
+@op("pow_scalar(Tensor self, any exponent)", keeps_order=True, inplace=True, method=False, toplevel=False, node="PowBackward0",
     grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * power(self, exponent - 1)).conj())})  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
@@ -251,9 +251,20 @@ log1p = _float_unary("log1p", lax.log1p, lambda grad, self: grad / (self + 1).co
 sqrt = _float_unary("sqrt", lax.sqrt, lambda grad, result: grad / (2 * result.conj()), "The square root.")
 
 
+def _complex_reciprocal(x: Any) -> Any:
+    """1 / x by PyTorch's scaled division, which makes nan of infinities."""
+    a, b = lax.real(x), lax.imag(x)
+    across = abs(a) >= abs(b)
+    large, small = jnp.where(across, a, b), jnp.where(across, b, a)
+    ratio = jnp.where(large == 0, 0, small / large)
+    scale = 1 / (large + small * ratio)
+    real, imag = (1 + 0 * ratio) * scale, jnp.where(large == 0, jnp.nan, ratio * -scale)
+    return lax.complex(jnp.where(across, real, ratio * scale), jnp.where(across, imag, -scale))
+
+
 def _rsqrt(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return lax.rsqrt(x)
+        return _complex_reciprocal(lax.sqrt(x))
     # XLA's CPU code for rsqrt is five times slower than a root and a division, which it would make an rsqrt of without the two signs.
     return lax.platform_dependent(x, cpu=lambda a: -1 / -lax.sqrt(a), default=lax.rsqrt)
 
@@ -323,7 +334,8 @@ def _refuse_complex_abs(x: Any) -> None:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
 
 
-@op("abs(Tensor self)", inplace="abs_written", out="same", aliases=("absolute",), grads={"self": lambda grad, self: grad * _sgn(self)})
+@op("abs(Tensor self)", keeps_order=True, inplace="abs_written", out="same", aliases=("absolute",),
+    grads={"self": lambda grad, self: grad * _sgn(self)})  # fmt: skip
 def abs_(x: Any) -> Any:
     """The magnitude. Its gradient at 0 is 0."""
     if x.dtype == np.bool_:
@@ -345,7 +357,7 @@ def _zero(grad: Any) -> Any:
     return jnp.zeros_like(grad)
 
 
-@op("sign(Tensor self)", inplace=True, out="same", grads={"self": _zero})
+@op("sign(Tensor self)", keeps_order=True, inplace=True, out="same", grads={"self": _zero})
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
@@ -364,7 +376,7 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, out="same", grads={"self": _zero}, **options)(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", keeps_order=True, grads={"self": _zero}, **options)(round_array)
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
@@ -377,7 +389,7 @@ def _refuse_round(x: Any, decimals: int) -> None:
     refusing(kernel, "bciu" if decimals else "bc")(x)
 
 
-@op("round(Tensor self, *, int decimals=0)", inplace=True, out="same", validate=_refuse_round,
+@op("round(Tensor self, *, int decimals=0)", keeps_order=True, inplace=True, out="same", validate=_refuse_round,
     grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
 def round_(x: Any, decimals: int) -> Any:
     """The nearest number of `decimals` decimals, halves to even."""
@@ -393,7 +405,7 @@ def _rounded(x: Any, decimals: int) -> Any:
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
 
 
-@op("special_round(Tensor self, *, int decimals=0)", method=False, toplevel=False, grads={"self": _zero}, node="RoundBackward1")
+@op("special_round(Tensor self, *, int decimals=0)", keeps_order=True, method=False, toplevel=False, grads={"self": _zero}, node="RoundBackward1")
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
     return _rounded(x, decimals)
@@ -433,7 +445,7 @@ _logical("logical_or", lax.bitwise_or, "Whether one is non-zero.")
 _logical("logical_xor", lax.bitwise_xor, "Whether just one is non-zero.")
 
 
-@op("logical_not(Tensor self)", inplace=True, differentiable=False)
+@op("logical_not(Tensor self)", keeps_order=True, inplace=True, differentiable=False)
 def logical_not(x: Any) -> Any:
     """Whether zero."""
     return x == 0
@@ -458,25 +470,25 @@ _bitwise("bitwise_or", lax.bitwise_or, "The bits set in one.")
 _bitwise("bitwise_xor", lax.bitwise_xor, "The bits set in just one.")
 
 
-@op("bitwise_not(Tensor self)", inplace=True, differentiable=False, validate=refusing("bitwise_not_cpu", "fcV"))
+@op("bitwise_not(Tensor self)", keeps_order=True, inplace=True, differentiable=False, validate=refusing("bitwise_not_cpu", "fcV"))
 def bitwise_not(x: Any) -> Any:
     """The bits inverted. NotImplementedError for floating point."""
     return lax.bitwise_not(x)
 
 
-@op("isnan(Tensor self)", differentiable=False, out=False)
+@op("isnan(Tensor self)", keeps_order=True, differentiable=False, out=False)
 def isnan(x: Any) -> Any:
     """Whether nan."""
     return jnp.isnan(x)
 
 
-@op("isinf(Tensor self)", differentiable=False, out=False)
+@op("isinf(Tensor self)", keeps_order=True, differentiable=False, out=False)
 def isinf(x: Any) -> Any:
     """Whether infinite."""
     return jnp.isinf(x)
 
 
-@op("isfinite(Tensor self)", differentiable=False, out=False)
+@op("isfinite(Tensor self)", keeps_order=True, differentiable=False, out=False)
 def isfinite(x: Any) -> Any:
     """Whether neither infinite nor nan."""
     return jnp.isfinite(x)
@@ -547,7 +559,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 # ---------------------------------------------------------------------- conversion
 
 
-@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, node="ToCopyBackward0", grads={"self": SAME},
+@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, keeps_order=True, node="ToCopyBackward0", grads={"self": SAME},
     numpy=forms.to_copy, numpy_vjp=forms.to_copy_vjp)  # fmt: skip
 def to_copy(x: Any, dtype: Any) -> Any:
     """A copy of another dtype."""

@@ -332,6 +332,6 @@ def _declare(name: str, schema: str, function: Callable[..., Any], **options: An
 
 
 _declare("avg_pool", "Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override",
-         _avg_pool, linear=True)  # fmt: skip
-_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, linear=True)
+         _avg_pool, linear=True, keeps=("self",))  # fmt: skip
+_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, linear=True, keeps=("self",))
 _declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, results=("values", "indices"), grads={"self": _adaptive_max_grad})

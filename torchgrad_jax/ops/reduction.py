@@ -20,6 +20,8 @@ def wrap_dims(dim: tuple[int, ...] | int | None, ndim: int) -> tuple[int, ...]:
     """The reduced dimensions counted from the front; all of them for None or (). IndexError, RuntimeError as PyTorch."""
     if dim is None or dim == ():
         return tuple(range(ndim))
+    if ndim > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
     size = max(ndim, 1)
     found = []
     for d in (dim,) if isinstance(dim, int) else dim:

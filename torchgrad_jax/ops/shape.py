@@ -14,7 +14,7 @@ from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivat
 from torchgrad_jax.runtime.value import aval_of
 
 
-@op("clone(Tensor self)", method=False, toplevel=False, grads={"self": SAME}, numpy=lambda x: x)
+@op("clone(Tensor self)", method=False, toplevel=False, keeps_order=True, grads={"self": SAME}, numpy=lambda x: x)
 def clone(x: Any) -> Any:
     """A copy."""
     return x
@@ -140,7 +140,7 @@ def block_diag(tensors: list[Any]) -> Any:
 # ---------------------------------------------------------------------- mirroring, rolling, repeating
 
 
-@op("flip(Tensor self, any dims)", method=False, toplevel=False, linear=True,
+@op("flip(Tensor self, any dims)", keeps_order=True, method=False, toplevel=False, linear=True,
     numpy=lambda x, dims: np.flip(x, dims), numpy_vjp=lambda grad, aval, dims: np.flip(grad, dims))  # fmt: skip
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """The order along `dims` reversed."""

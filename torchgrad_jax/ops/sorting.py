@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes, loops
+from torchgrad_jax.ops import dtypes, loops, promotion
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
 from torchgrad_jax.ops.reduction import title, wrap_one
@@ -83,12 +83,13 @@ def _refuse_complex_sort(x: Any, **_: Any) -> None:
 
 
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
-    op(f"{_name}(Tensor self, int dim, bool descending)", method=False, toplevel=False, node=_node, results=("values", "indices"),
+    op(f"{_name}(Tensor self, int dim, bool descending)", keeps_order=True, method=False, toplevel=False, node=_node, results=("values", "indices"),
        validate=_refuse_complex_sort,
        grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})(_sorted)  # fmt: skip
 
 
-@op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", differentiable=False, validate=_refuse_complex_sort)
+@op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", keeps_order=True, differentiable=False,
+    validate=_refuse_complex_sort)  # fmt: skip
 def argsort(x: Any, dim: int, descending: bool, stable: bool) -> Any:
     """The indices that sort along `dim`."""
     return _sorted(x, dim, descending)[1]
@@ -244,7 +245,7 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
     """Where each value would be put into the sorted last dimension of `sequence`."""
     if sorter is not None:
         sequence = take_along(sequence, sorter, sequence.ndim - 1)
-    kind = np.result_type(sequence.dtype, values.dtype)
+    kind = promotion.promote_types(np.dtype(sequence.dtype), np.dtype(values.dtype))
     sequence, values = sequence.astype(kind), values.astype(kind)
     if not values.size:
         return jnp.zeros(values.shape, np.int32 if out_int32 else np.int64)

@@ -111,7 +111,8 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
-    node="DivBackward2", grads={"self": _zero, "other": _zero})  # fmt: skip
+    node="DivBackward2",
+    grads={"self": lambda grad, self, other: _zero(grad), "other": lambda grad, self, other: _zero(grad)})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)
@@ -124,7 +125,7 @@ def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
     return _without_zeros(lambda x, y: _quotient(x, y, rounding_mode), x, y)
 
 
-@op("frac(Tensor self)", inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
+@op("frac(Tensor self)", keeps_order=True, inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
     return x - jnp.trunc(x)
@@ -253,9 +254,11 @@ def _trigamma(x: Any) -> Any:
 
 
 def _zeta(x: Any, q: Any) -> Any:
-    """The Hurwitz zeta function, infinite at its poles."""
-    pole = (q <= 0) & (q == jnp.floor(q))
-    return jnp.where(pole, jnp.inf, special.zeta(x, jnp.where(pole, 1, q))).astype(x.dtype)
+    """The Hurwitz zeta function, infinite at its poles; below 1 it has no value."""
+    pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)
+    found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
+    found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
+    return jnp.where(x < 1, jnp.nan, jnp.where(pole, jnp.inf, found)).astype(x.dtype)
 
 
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
@@ -314,28 +317,28 @@ def _entr(x: Any) -> Any:
     return jnp.where(x != x, x, jnp.where(x > 0, -safe * lax.log(safe), jnp.where(x == 0, 0, -jnp.inf))).astype(x.dtype)
 
 
-def _hidden(name: str, function: Any, doc: str, gradient: Any = None, node: str | None = None) -> None:
-    options = {} if node is None else {"node": node}
+def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options: Any) -> None:
     _unary(f"special_{name}(Tensor self)", function, doc, gradient, method=False, toplevel=False, **options)
 
 
 _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
         lambda grad, self: grad * jnp.where(self >= 0, -(lax.log(self) + 1), jnp.where(self != self, self, -jnp.inf)))  # fmt: skip
-_hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI))
-_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0")
-_hidden("i1", special.i1, "The modified Bessel function of order 1.")
-_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0")
-_hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi))
+_hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
+        validate=refusing("erfcx_cpu", "ch"))
+_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",))
+_hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",))
+_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",))
+_hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
+        validate=refusing("ndtri_cpu", "ch"))
 _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
-        lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi))  # fmt: skip
-_hidden("bessel_j0", lambda x: special.bessel_jn(x, v=0)[0], "The Bessel function of the first kind of order 0.")
-_hidden("bessel_j1", lambda x: special.bessel_jn(x, v=1)[1], "The Bessel function of the first kind of order 1.")
+        lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi),
+        validate=refusing("log_ndtr_cpu", "ch"))  # fmt: skip
 
 
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
     number_node="SpecialZetaBackward1",
-    grads={"other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
+    grads={"self": not_implemented("zeta"), "other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
     return _zeta(x, q)
@@ -345,12 +348,23 @@ def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
     return grad * lax.exp((self - 1) * lax.log(other) - other - lax.lgamma(self))
 
 
+def _incomplete(function: Any, x: Any, y: Any, at_zero: int) -> Any:
+    """The function with PyTorch's values at the ends of both ranges: `at_zero` for y = 0."""
+    inside = (x > 0) & (y > 0) & (x < jnp.inf) & (y < jnp.inf)
+    one = jnp.ones_like(x)
+    found = jnp.where(y == jnp.inf, 1 - at_zero, jnp.where(y == 0, at_zero, jnp.nan))
+    found = jnp.where(x == jnp.inf, jnp.where(y == jnp.inf, jnp.nan, at_zero), found)
+    found = jnp.where(x == 0, jnp.where(y > 0, 1 - at_zero, jnp.nan), found)
+    outside = jnp.where((x < 0) | (y < 0), jnp.nan, found)
+    return jnp.where(inside, function(jnp.where(inside, x, one), jnp.where(inside, y, one)), outside).astype(x.dtype)
+
+
 @op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
     grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
 @kernel("igamma_cpu", "biuc")
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
-    return special.gammainc(x, y)
+    return _incomplete(special.gammainc, x, y, 0)
 
 
 @op("igammac(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammaincc",),
@@ -358,7 +372,7 @@ def igamma(x: Any, y: Any) -> Any:
 @kernel("igammac_cpu", "biuc")
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
-    return special.gammaincc(x, y)
+    return _incomplete(special.gammaincc, x, y, 1)
 
 
 def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
@@ -375,7 +389,7 @@ def mvlgamma(x: Any, p: int) -> Any:
 # ---------------------------------------------------------------------- parts of floating point numbers
 
 
-@op("heaviside(Tensor self, Tensor values)", inplace=True, node=NOT_IMPLEMENTED, promote="same",
+@op("heaviside(Tensor self, Tensor values)", keeps_order=True, inplace=True, node=NOT_IMPLEMENTED, promote="same",
     grads={"self": no_derivative("heaviside"), "values": no_derivative("heaviside")})  # fmt: skip
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
@@ -413,7 +427,7 @@ def _floats_only(x: Any) -> None:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
 
 
-@op("frexp(Tensor self)", results=("mantissa", "exponent"), validate=_floats_only,
+@op("frexp(Tensor self)", keeps_order=True, results=("mantissa", "exponent"), validate=_floats_only,
     grads={"self": lambda grad0, exponent: lax.mul(grad0, jnp.exp2(-exponent.astype(grad0.dtype)))})  # fmt: skip
 def frexp(x: Any) -> Any:
     """Mantissas of magnitude in [0.5, 1) and exponents of 2."""
@@ -429,7 +443,7 @@ def ldexp(x: Any, y: Any) -> Any:
     return x * jnp.exp2(y)
 
 
-@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True,
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", keeps_order=True, inplace=True, real="nan_to_num",
     grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
@@ -441,7 +455,7 @@ def _test(name: str, function: Any, doc: str, **options: Any) -> None:
         return function(x)
 
     test.__doc__ = doc
-    op(f"{name}(Tensor self)", differentiable=False, **options)(test)
+    op(f"{name}(Tensor self)", differentiable=False, keeps_order=True, **options)(test)
 
 
 def _refuse_complex_infinity(name: str, x: Any) -> None:
@@ -469,7 +483,7 @@ def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
         raise RuntimeError(f"{title(x)} did not match {title(y)}")
 
 
-@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", differentiable=False, out=False,
+@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", keeps_order=True, differentiable=False, out=False,
     validate=_same_type)  # fmt: skip
 def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""
@@ -519,17 +533,18 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True, out="same")
+@op("sgn(Tensor self)", keeps_order=True, inplace=True, out="same", keeps=("result",))
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":
         return sign.function(x)
     zero = x == 0
     safe = jnp.where(zero, 1, x)
-    return jnp.where(zero, 0, safe / jnp.abs(safe)).astype(x.dtype)
+    size = jnp.abs(safe)
+    return jnp.where(zero, 0, lax.complex(lax.real(safe) / size, lax.imag(safe) / size))
 
 
-@op("conj_physical(Tensor self)", inplace=True, grads={"self": lambda grad: grad.conj()})
+@op("conj_physical(Tensor self)", keeps_order=True, inplace=True, grads={"self": lambda grad: grad.conj()})
 def conj_physical(x: Any) -> Any:
     """The complex conjugate."""
     return lax.conj(x) if x.dtype.kind == "c" else x
@@ -564,7 +579,7 @@ def _two_reals(name: str) -> Any:
 
 
 @op("complex(Tensor real, Tensor imag)", method=False, out="same", promote="common", validate=_two_reals("complex"),
-    grads={"real": lambda grad: grad.real, "imag": lambda grad: grad.imag})  # fmt: skip
+    grads={"real": lambda grad, real, imag: grad.real, "imag": lambda grad, real, imag: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
     return lax.complex(x, y)
@@ -572,7 +587,7 @@ def complex_(x: Any, y: Any) -> Any:
 
 @op(
     "polar(Tensor abs, Tensor angle)", method=False, out="same", promote="common", validate=_two_reals("polar"),
-    grads={"abs": lambda grad, angle: grad.real * lax.cos(angle) + grad.imag * lax.sin(angle),
+    grads={"abs": lambda grad, result: (grad.conj() * sgn.function(result)).real,
            "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
 )  # fmt: skip
 def polar(x: Any, y: Any) -> Any:

@@ -357,7 +357,7 @@ def _householder_shapes(a: Aval, tau: Aval) -> None:
         raise NotImplementedError(f"\"orgqr_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
 
 
-@op("linalg_householder_product(Tensor input, Tensor tau)", validate=_householder_shapes, **PRIVATE)
+@op("linalg_householder_product(Tensor input, Tensor tau)", validate=_householder_shapes, keeps=("result",), **PRIVATE)
 def householder_product(a: Any, tau: Any) -> Any:
     """The first columns of the product of the reflections I - tau v v^H; v is a column of `input` below its diagonal, and 1 there."""
     m, n = a.shape[-2:]

@@ -37,3 +37,13 @@ def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level + further)
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """A UserWarning the first time."""
+    if text not in _warned:
+        _warned.add(text)
+        warn_user(text)

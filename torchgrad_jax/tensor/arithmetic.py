@@ -18,6 +18,7 @@ from torchgrad_jax.tensor.functions import may_divide_by_zero, with_number
 from torchgrad_jax.tensor.functions import pow as power
 from torchgrad_jax.tensor.functions import pow_ as write_power
 from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.indexing import copy_
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.overrides import is_tensor_of_pytorchs
 from torchgrad_jax.tensor.tensor import Tensor
@@ -254,6 +255,15 @@ def _of_a_tensor(function: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
     return of_a_tensor
 
 
+def _part_setter(part: Any) -> Any:
+    """Assignment to a part of complex numbers: a write to the view of it."""
+
+    def write(self: Tensor, value: Any) -> None:
+        copy_(part(self), value)
+
+    return write
+
+
 _COMPLEX = (views.real, views.imag, views.conj, views.is_conj, views.is_neg, views.resolve_conj, views.resolve_neg)
 
 
@@ -274,7 +284,8 @@ METHODS: dict[str, Any] = {
     **{n: f for n, f in TOPLEVEL.items() if n not in ("polygamma", "real", "imag")},
     "fmod_": fmod_, "remainder_": remainder_, "floor_divide_": floor_divide_, "float_power_": float_power_,
     "lerp_": lerp_, "copysign_": copysign_, "xlogy_": xlogy_,
-    "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(views.real), "imag": property(views.imag),
+    "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(views.real, _part_setter(views.real)),
+    "imag": property(views.imag, _part_setter(views.imag)),
     "mH": property(_adjoint),
     "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
     "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,

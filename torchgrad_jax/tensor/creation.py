@@ -12,13 +12,14 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, op, registry
 from torchgrad_jax.runtime import device as devices
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once, warn_user
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.factory_options import check_memory, check_options
-from torchgrad_jax.tensor.layout import lay_out_as
+from torchgrad_jax.tensor.layout import lay_out_as, preserve_format
+from torchgrad_jax.tensor.order import keep_order, plain
 from torchgrad_jax.tensor.tensor import Tensor, created
 
 
@@ -54,7 +55,8 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     if dtype is not None:
         array = _as_dtype(array, data, _checked_dtype("tensor", dtype).np)
     elif not isinstance(data, (np.ndarray, np.generic)):
-        array = array.astype(_python_dtype(array, data), copy=False)
+        with np.errstate(over="ignore"):
+            array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
     if array is data or array.base is not None or not array.flags.c_contiguous:
         array = np.array(array, order="C")
@@ -81,7 +83,8 @@ def _as_dtype(array: np.ndarray, data: Any, target: np.dtype) -> np.ndarray:
         # PyTorch lets negative numbers wrap around in uint8.
         if int(array.max()) > bounds.max or int(array.min()) < (bounds.min or -bounds.max):
             raise RuntimeError(f"value cannot be converted to type {target.name} without overflow")
-    return array.astype(target)
+    with np.errstate(over="ignore"):
+        return array.astype(target)
 
 
 def _to_numpy(data: Any) -> np.ndarray:
@@ -118,13 +121,14 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
     if array.dtype == object:
         _check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
-    if array.dtype == object or array.dtype == np.uint64 or (array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63):
+    if array.dtype == object or array.dtype == np.uint64 or (array.dtype == np.float64 and array.size and np.abs(array).max() >= 2.0**63):
         array = np.array(data, dtype=np.float64 if _has_float(data) else object)
     return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
 
 
 def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
-    """Nested sequences with numbers in place of their tensors of one element, and the dtypes of all elements if there is such a tensor."""
+    """Nested sequences with numbers in place of their tensors of one element, and the dtypes of all elements if there is such a tensor, or a NumPy
+    array or number."""
     if not _has_tensor(data):
         return data, []
     found: list[np.dtype] = []
@@ -143,6 +147,13 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
                 raise TypeError("only integer tensors of a single element can be converted to an index")
             found.append(x._aval.dtype)
             return x.item()
+        if isinstance(x, np.ndarray):
+            warn_once(
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray "
+                "with numpy.array() before converting to a tensor."
+            )
+            found.append(x.dtype)
+            return x.tolist()
         found.append(x.dtype if hasattr(x, "dtype") else dtypes.of_number(type(x)) if type(x) in NUMBERS else dtypes.default_float())
         return x
 
@@ -150,7 +161,7 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
 
 
 def _has_tensor(data: Any) -> bool:
-    return any(isinstance(d, Tensor) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
+    return any(isinstance(d, (Tensor, np.ndarray, np.generic)) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -254,6 +265,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
             "(You can probably work around this by making a copy of your array  with array.copy().) "
+        )
+    if not ndarray.flags.writeable:
+        warn_once(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result "
+            "in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This "
+            "type of warning will be suppressed for the rest of this program."
         )
     return created(from_data(ndarray, None, CPU))
 
@@ -391,7 +408,10 @@ def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tens
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     kwargs["dtype"] = kwargs.get("dtype") or input.dtype
     kwargs["device"] = kwargs.get("device") or input.device
-    return _made(name, number, input._aval.shape, kwargs)
+    made = _made(name, number, input._aval.shape, kwargs)
+    if kwargs.get("memory_format") in (None, preserve_format) and not plain(input):
+        keep_order(made, (input,))
+    return made
 
 
 def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, spectral  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import registry
 from torchgrad_jax.ops.linalg import check_square
+from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import functions, views
 from torchgrad_jax.tensor.creation import from_data
@@ -461,12 +462,18 @@ def _adjoint(t: Tensor) -> Tensor:
 
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, and conjugated. RuntimeError for fewer than 2 dimensions."""
+    if not input._aval.ndim:
+        warn_once("adjoint() is deprecated on 0-D tensors. Consider using x.conj().")
+        return views.conj(input)
     if input._aval.ndim < 2:
         raise RuntimeError(f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {input._aval.ndim}-D tensor.")
     return _adjoint(input)
 
 
 def _mH(self: Tensor) -> Tensor:
+    if not self._aval.ndim:
+        warn_once("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")
+        return views.conj(self)
     if self._aval.ndim < 2:
         raise RuntimeError(f"tensor.mH is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")
     return _adjoint(self)
@@ -477,7 +484,10 @@ def _H(self: Tensor) -> Tensor:
     if ndim != 2 and ndim != 0:
         tail = " For batches of matrices, consider using tensor.mH" if ndim > 2 else ""
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {ndim}-D tensor.{tail}")
-    return _adjoint(self) if ndim else self
+    if not ndim:
+        warn_once("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")
+        return views.conj(self)
+    return _adjoint(self)
 
 
 _SHARED = {

@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
+from torchgrad_jax.tensor.order import keep_order, plain
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh, wrap
@@ -60,7 +61,7 @@ def _reader(bound: Any) -> Callable[[Tensor], Value]:
 
 def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
     """The function of an operator of one tensor and no other arguments. `otherwise` is its general form."""
-    read = _reader(bound)
+    read, ordered = _reader(bound), bound.keeps_order
 
     def call(self: Tensor = MISSING, *args: Any, **kwargs: Any) -> Tensor:
         if (type(self) is not Tensor and type(self) is not Parameter) or args or kwargs:
@@ -68,7 +69,12 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
         rec = per_thread.recorder
         if rec.rare:
             return otherwise(self)
-        a = self._value if self._storage is None else read(self)
+        if self._storage is None:
+            a = self._value
+        elif ordered and (view := self._view) is not None and not view.plain and not plain(self):
+            return apply(bound, (self,))
+        else:
+            a = read(self)
         try:
             if not (self._rg and rec.grad_enabled):
                 value = record1(rec, bound, a)
@@ -111,7 +117,7 @@ def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Cal
 
 def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool = True) -> Callable[..., Tensor]:
     """The function of an operator of a tensor and a second one, or (`numbers`) a Python number. `otherwise` is its general form."""
-    read = _reader(bound)
+    read, ordered = _reader(bound), bound.keeps_order
     real, whole = (float, int) if numbers else (None, None)
 
     def call(self: Tensor = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
@@ -121,9 +127,19 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbe
             if self is MISSING and other is not MISSING:
                 return otherwise(other=other, **kwargs)
             return otherwise(*[x for x in (self, other) if x is not MISSING], *args, **kwargs)
-        a = self._value if self._storage is None else read(self)
+        if self._storage is None:
+            a = self._value
+        elif ordered and (view := self._view) is not None and not view.plain and not plain(self):
+            return apply(bound, (self, other)) if kind is Tensor or kind is real or kind is whole else otherwise(self, other)
+        else:
+            a = read(self)
         if kind is Tensor:
-            b = other._value if other._storage is None else read(other)
+            if other._storage is None:
+                b = other._value
+            elif ordered and (view := other._view) is not None and not view.plain and not plain(other):
+                return apply(bound, (self, other))
+            else:
+                b = read(other)
             mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
         elif kind is real or kind is whole:
             b = other
@@ -243,9 +259,14 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     read = _reader(bound)
     found = []
     mask, bit = 0, 1
+    ordered = False
     for o in operands:
         if isinstance(o, Tensor):
-            found.append(o._value if o._storage is None else read(o))
+            if o._storage is None:
+                found.append(o._value)
+            else:
+                found.append(read(o))
+                ordered = ordered or not plain(o)
             if o._rg:
                 mask |= bit
         else:
@@ -268,10 +289,12 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     if type(outs) is Value:
         made = result(outs, node, 0)
     elif node is None:
-        return tuple([wrap(v) for v in outs])
+        made = tuple([wrap(v) for v in outs])
     else:
         carries = node.plan.outputs
         made = tuple([result(v, node if carries[i] else None, i) for i, v in enumerate(outs)])
+    if ordered and bound.keeps_order:
+        keep_order(made, operands)
     if rec.rare and node is not None:
         pack_operands(rec, node, operands)
         pack_results(rec, node, made)

@@ -144,7 +144,9 @@ def laid_out_alike(t: Tensor, tangent: Tensor) -> Tensor:
         raise RuntimeError(REPEATED)
     with without_duals(per_thread.recorder):
         if view is None or (t.is_contiguous() and _memory(t) == (0, aval.size)):
-            return apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,))
+            from torchgrad_jax.tensor.layout import lay_out
+
+            return lay_out(apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,)), tuple(range(aval.ndim)))
         from torchgrad_jax.tensor.creation import full_value
         from torchgrad_jax.tensor.strided import as_strided
         from torchgrad_jax.tensor.tensor import created

@@ -39,7 +39,8 @@ def einsum(*args: Any) -> Tensor:
         operands, lists, output = _equation(args)
         found = _resolve(operands, lists, output)
         _check_sizes(operands, found[0])
-    if per_thread.recorder.grad_enabled and any(t.requires_grad for t in operands):
+    apart = any(t._aval.dtype != operands[0]._aval.dtype for t in operands)  # products without a sum bring them together, others refuse
+    if apart or len(operands) == 1 or (per_thread.recorder.grad_enabled and any(t.requires_grad for t in operands)):
         return _composed(operands, found[0], found[1])
     return call("einsum", operands, *found)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, plain_number, registry
+from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
@@ -244,6 +245,11 @@ def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out:
         raise TypeError(f"where() received an invalid combination of arguments - got ({given})")
     if condition._aval.dtype not in (np.bool_, np.uint8):
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.title}")
+    if condition._aval.dtype == np.uint8:
+        warn_once(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean "
+            "condition instead."
+        )
     if out is not None:
         check_out("where", (*operands, out))
     target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])

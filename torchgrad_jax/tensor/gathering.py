@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.derivative import refuse_complex
 from torchgrad_jax.ops.indexing import BOUNDS
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import write_out
-from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at
-from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at, refuse_byte_mask
+from torchgrad_jax.tensor.inplace import apply_inplace, cast_to
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -50,16 +52,6 @@ class RunTime(tuple[Any]):
 def with_out(name: str, out: Any, made: Any, apart: Sequence[Any] = ()) -> Any:
     """`made`, or `out` with it written there. apart: see `write_out`."""
     return made if out is None else write_out(name, out, made, apart)
-
-
-_warned: set[str] = set()
-
-
-def warn_once(text: str) -> None:
-    """A UserWarning the first time, for the caller of the function that calls this."""
-    if text not in _warned:
-        _warned.add(text)
-        warn_user(text, UserWarning)
 
 
 # ---------------------------------------------------------------------- an index along one dimension
@@ -147,6 +139,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
         raise IndexError("index_select(): Index is supposed to be a vector")
     if not _is_int(index):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if not input._aval.ndim and index._aval.size != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index._aval.size} value(s)")
     return with_out("index_select", out, call(_choose("index_select", index, _size(input, dim), dim), input, dim, index), (input, index))
 
 
@@ -184,15 +178,19 @@ def _vector_shape(name: str, self: Tensor, dim: int, index: Tensor, source: Tens
     if self._aval.dtype != source._aval.dtype:
         raise RuntimeError(f"{name}(): self ({self.dtype.title}) and source ({source.dtype.title}) must have the same scalar type")
     if index._aval.size != count:
+        if not source._aval.ndim:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         raise RuntimeError(
             f"{name}(): Number of indices ({index._aval.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
         )  # fmt: skip
-    if _without(self, dim) != _without(source, dim):
+    if self._aval.ndim != source._aval.ndim or _without(self, dim) != _without(source, dim):
         raise RuntimeError(_OTHER_SHAPE.format(list(self._aval.shape), list(source._aval.shape)))
 
 
 def _without(t: Tensor, dim: int) -> tuple[int, ...]:
-    return t._aval.shape[:dim] + t._aval.shape[dim + 1 :]
+    """Its shape without `dim`. Of a vector nothing is left, and a 0-dim tensor is not even that."""
+    shape = t._aval.shape
+    return (*shape[:dim], *shape[dim + 1 :]) if shape else ()
 
 
 def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
@@ -209,8 +207,6 @@ def _index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     dim = wrap_dim(dim, self._aval.ndim)
     _vector_shape("index_reduce_", self, dim, index, source)
-    if source._aval.ndim != self._aval.ndim:
-        raise RuntimeError(_OTHER_SHAPE.format(list(self._aval.shape), list(source._aval.shape)))
     if self._aval.dtype.kind in "bc":
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.title}'")
     return _choose("index_reduce", index, _size(self, dim), dim), (self, dim, index, source, reduce, include_self)
@@ -218,13 +214,21 @@ def _index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 
 def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     dim = wrap_dim(dim, self._aval.ndim)
+    mine, theirs = self._aval.ndim, source._aval.ndim
+    if not theirs and index._aval.size != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index._aval.size})")
+    if mine and theirs and mine != theirs:
+        raise IndexError(
+            f"index_copy_(): When source and destination are not scalars, their dimensionality must match. Source dimensionality ({theirs}), "
+            f"destination dimensionality ({mine})"
+        )
     if index._aval.dtype != np.int64:
         raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {index.dtype.title}")
     if self._aval.dtype != source._aval.dtype:
         raise RuntimeError(
             f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.title} and (source) {source.dtype.title}"
         )
-    if self._aval.ndim and source._aval.ndim and _without(self, dim) != _without(source, dim):
+    if _without(self, dim) != _without(source, dim):
         mine, theirs = (" ".join(map(str, _without(t, dim))) for t in (self, source))
         raise RuntimeError(
             f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: {mine} at dimension {dim} and "
@@ -362,13 +366,10 @@ masked_scatter, masked_scatter_ = _two_ways(_masked_scatter, "masked_scatter", "
 
 
 def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
-    if self._aval.dtype != values._aval.dtype:
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {self.dtype.title} for the destination and {values.dtype.title} "
-            "for the source."
-        )  # fmt: skip
     if len(indices) > self._aval.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self._aval.ndim} (got {len(indices)})")
+    if values._aval.size == 1 and len(indices) == 1 and isinstance(indices[0], Tensor):
+        refuse_byte_mask(indices[0])
     found: dict[int, Tensor] = {}
     dim = 0
     for index in indices:
@@ -395,6 +396,12 @@ def _of_part_size(src: Tensor, size: tuple[int, ...]) -> None:
         )  # fmt: skip
 
 
+def _refuse_complex(name: str, input: Tensor, src: Tensor) -> None:
+    """RuntimeError where a complex result would need a gradient: the operators as such, which writes through views use too, have one."""
+    if per_thread.recorder.grad_enabled and (input.requires_grad or src.requires_grad):
+        refuse_complex(name, (input._aval,))
+
+
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src in place of the slice at `index` of `dim`."""
     dim = wrap_dim(dim, input._aval.ndim)
@@ -402,6 +409,9 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     if not -n <= index < n:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(input._aval.shape)} at dimension {dim}")
     _of_part_size(src, _without(input, dim))
+    _refuse_complex("select_scatter", input, src)
+    if src._aval.dtype != input._aval.dtype:
+        src = apply(cast_to(input._aval.dtype), (src,))
     return call("select_scatter", input, src, dim, RunTime(index % n))
 
 
@@ -412,6 +422,9 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     first, last, step = slice(start, end, step).indices(shape[dim])
     length = max(0, -(-(last - first) // step))
     _of_part_size(src, (*shape[:dim], length, *shape[dim + 1 :]))
+    _refuse_complex("slice_scatter", input, src)
+    if src._aval.dtype != input._aval.dtype:
+        src = apply(cast_to(input._aval.dtype), (src,))
     return call("slice_scatter", input, src, dim, RunTime(first), length, step)
 
 

@@ -80,6 +80,8 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
     def call(*args: Any, **kwargs: Any) -> Any:
         out: Any = kwargs.pop("out", None) if operator.out else None
         if out is not None:
+            if operator.out == "dtype":
+                kwargs["dtype"] = _computed_in(kwargs.get("dtype"), out)
             check_out(operator.name, (*args, *kwargs.values(), *(out if isinstance(out, (tuple, list)) else (out,))))
         bound, operands = understood(args, kwargs)
         outs: Any = apply(bound, operands)
@@ -87,12 +89,19 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
             outs = named(outs)
         if out is None:
             return outs
-        if operator.out == "same":
+        if operator.out == "same" and not (operands[0].is_complex() and not outs.is_complex()):  # parts of complex numbers are converted
             _check_same_dtype(out, outs)
         return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
     return call if public is None else guard(call, public)
+
+
+def _computed_in(dtype: Any, out: Tensor) -> Any:
+    """The dtype that is computed in where `out` says it. RuntimeError where another one is asked for."""
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {dtype.word}, but got {out.dtype.word} instead")
+    return out.dtype
 
 
 class Understood:
@@ -263,6 +272,8 @@ _EXPECTED = "Expected out tensor to have dtype {0.word}, but got {1.word} instea
 _SAME = "{2}(): self and result must have the same scalar type"
 _MATCHING = "Expected the dtype for input and out to match, but got {0.title} for input's dtype and {1.title} for out's dtype."
 _UNCONVERTED: dict[str, str] = {
+    **dict.fromkeys(("mm", "matmul", "addmm", "bmm", "baddbmm"), _EXPECTED),
+    **dict.fromkeys(("signbit", "isposinf", "isneginf"), "{2} does not support non-boolean outputs."),
     **dict.fromkeys(("gather", "take_along_dim", "argmax", "argmin", "max_dim", "min_dim"), _EXPECTED),
     **dict.fromkeys(("sort", "topk", "aminmax", "diag", "tril", "triu"), _EXPECTED),
     **dict.fromkeys(("index_select", "masked_select"), _SAME),
@@ -272,7 +283,7 @@ _UNCONVERTED: dict[str, str] = {
     "cummin": "expected scalar_type {0.title} but found {1.title}",
     "nonzero": "nonzero: Expected out tensor to have scalar type {0.title} but got scalar type{1.title}",
     "quantile": "quantile() out tensor must be same dtype as the input tensor",
-    "nanquantile": "nanquantile() out tensor must be same dtype as the input tensor",
+    "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
     "searchsorted": "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 "
     "flag is True, but we got output tensor's dtype {1.title} and out_int32 flag is {3}",
 }  # fmt: skip
@@ -332,11 +343,18 @@ def resize(target: Tensor, value: Any) -> None:
     if target._aval.size:
         warn_user(
             f"An output with one or more elements was resized since it had shape {list(target._aval.shape)}, which does not match the required "
-            f"output shape {list(value.aval.shape)}.",
+            f"output shape {list(value.aval.shape)}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless "
+            "they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
         )
+    version = target._version
     if target._view is not None:
-        raise RuntimeError("torchgrad_jax cannot resize a view; give an out= tensor of the result's shape")
+        from torchgrad_jax.tensor.memory import take_size
+
+        take_size(target, value.aval.shape)
     overwrite(target, value)
+    storage: Any = target._storage
+    storage.set_version(version + 1)  # it was written to once
+    target._content().version = version + 1
 
 

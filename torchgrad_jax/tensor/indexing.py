@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
@@ -28,7 +29,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             n = shape[0]
             if -n <= key < n:
                 return _view("select", self, 0, key + n if key < 0 else key)
-            raise IndexError(f"index {key} is out of bounds for dimension 0 with size {n}")
+            raise _outside(key, 0, n)
         raise IndexError(ZERO_DIM)
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
@@ -47,14 +48,41 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     target, indices = (unsqueeze(self, 0), {}) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
-            raise TypeError(f"can't assign a {type(value).__name__} to a torch.{self.dtype.title}Tensor")
-        value = created(from_data(value, self.dtype, self.device))
+            raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")
+        value = created(from_data(promotion.fitting(value, self._aval.dtype), self.dtype, self.device))
     if not indices:
         assign(target, value)
-    else:
-        shape = _trimmed(value._aval.shape)
-        trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
-        put(target, indices, cast(trimmed, self.dtype), accumulate=False)
+        return
+    if value._aval.size == 1 and _is_mask(key):
+        refuse_byte_mask(key[0] if isinstance(key, tuple) else key)
+    shape = _trimmed(value._aval.shape)
+    trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
+    if trimmed._aval.dtype != self._aval.dtype and value._aval.size == 1 and _is_mask(key):  # PyTorch fills it with a number
+        if trimmed.is_complex():
+            promotion.fitting(trimmed.item(), self._aval.dtype)
+        trimmed = cast(trimmed, self.dtype)
+    put(target, indices, trimmed, accumulate=False)
+
+
+def _is_mask(key: Any) -> bool:
+    """Whether the index is one tensor of booleans and nothing else."""
+    if isinstance(key, tuple) and len(key) == 1:
+        (key,) = key
+    if isinstance(key, np.ndarray):
+        return key.ndim > 0 and key.dtype in (np.bool_, np.uint8)
+    return isinstance(key, Tensor) and key._aval.dtype in (np.bool_, np.uint8) and key._aval.ndim > 0
+
+
+def refuse_byte_mask(mask: Any) -> None:
+    """RuntimeError where a number would be written at a mask of bytes."""
+    if mask.dtype in (dtypes.uint8, np.uint8):
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
+
+
+def c_name(kind: type) -> str:
+    """A class's name as C code has it: with its module, unless it is Python's own or written in Python."""
+    written_in_c = not kind.__flags__ & 1 << 9
+    return f"{kind.__module__}.{kind.__name__}" if written_in_c and kind.__module__ != "builtins" else kind.__name__
 
 
 def assign(target: Tensor, value: Tensor) -> None:
@@ -134,7 +162,7 @@ NON_TUPLE = (
 
 def _consumes(k: Any) -> int:
     """How many dimensions an index stands for."""
-    if k is None or k is Ellipsis or isinstance(k, (bool, np.bool_)):
+    if k is None or k is Ellipsis or isinstance(k, bool):
         return 0
     if isinstance(k, Tensor) and k._aval.dtype in (np.bool_, np.uint8):
         return k._aval.ndim
@@ -166,7 +194,7 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
             out = _sliced(out, dim, k)
             dim += 1
             consumed += 1
-        elif isinstance(k, (bool, np.bool_)) or (isinstance(k, Tensor) and not k._aval.ndim and k._aval.dtype == np.bool_):
+        elif isinstance(k, bool) or _is_truth(k):
             out = unsqueeze(out, dim)
             indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
             dim += 1
@@ -183,16 +211,29 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
     return out, indices
 
 
+def _is_truth(k: Any) -> bool:
+    """Whether this is one boolean in an array: a mask of the tensor as a whole. `np.bool_` is no index in PyTorch."""
+    if isinstance(k, Tensor):
+        return not k._aval.ndim and k._aval.dtype in (np.bool_, np.uint8)
+    return isinstance(k, np.ndarray) and not k.ndim and k.dtype == np.bool_
+
+
 def _is_integer(k: Any) -> bool:
     if isinstance(k, Tensor):
         return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8
-    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray))
+    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray, np.bool_))
+
+
+def _outside(index: int, dim: int, n: int) -> Exception:
+    if not -(1 << 63) <= index < 1 << 63:
+        return ValueError("Overflow when unpacking long long")
+    return IndexError(f"index {index} is out of bounds for dimension {dim} with size {n}")
 
 
 def _selected(t: Tensor, dim: int, index: int, original: int) -> Tensor:
     n = t._aval.shape[dim]
     if not -n <= index < n:
-        raise IndexError(f"index {index} is out of bounds for dimension {original} with size {n}")
+        raise _outside(index, original, n)
     return _view("select", t, dim, index + n if index < 0 else index)
 
 
@@ -200,7 +241,7 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     """whole: the tensor itself where nothing is left out."""
     if not t._aval.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    start, stop, step = (None if v is None else v.__index__() for v in (k.start, k.stop, k.step))
+    start, stop, step = (None if v is None else _bound(v) for v in (k.start, k.stop, k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step is not None and step < 0:
@@ -212,6 +253,13 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     return slice_dim(t, dim, start, stop, step)
 
 
+def _bound(v: Any) -> int:
+    """A bound of a slice. TypeError in Python's words for what is no integer."""
+    if not hasattr(v, "__index__"):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    return v.__index__()
+
+
 def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
     """An index as int64 tensors, one for each dimension it stands for: a boolean mask as the places where it holds."""
     if not isinstance(k, Tensor):
@@ -221,13 +269,15 @@ def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
             k = list(k)
         if not isinstance(k, (list, tuple, np.ndarray)):
             raise IndexError(
-                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + type(k).__name__ + ")"
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + c_name(type(k)) + ")"
             )
         listed = not isinstance(k, np.ndarray)
         k = created(from_data(k, None, t.device))
         if listed and k._aval.dtype.kind == "f":
             k = created(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
     if k._aval.dtype in (np.bool_, np.uint8):
+        if k._aval.dtype == np.uint8:
+            warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
         for i, n in enumerate(k._aval.shape):
             if n != t._aval.shape[dim + i]:
                 raise IndexError(
@@ -236,7 +286,7 @@ def _index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                 )
         found = np.nonzero(np.asarray(k._concrete()))
         return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
-    if k._aval.dtype.kind not in "iu":
+    if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return [k]
 
@@ -287,8 +337,8 @@ def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
 
 
 def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
-    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where their shapes do not fit, IndexError for an index
-    that is known to be out of range."""
+    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where shapes or dtypes do not fit, IndexError for
+    an index that is known to be out of range."""
     shape = _gathered_shape(t._aval.shape, indices)
     try:
         fits = broadcast_shapes(shape, values._aval.shape) == shape
@@ -297,6 +347,11 @@ def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
     if not fits:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    if t._aval.dtype != values._aval.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {t.dtype.title} for the destination and {values.dtype.title} "
+            "for the source."
         )
     return "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
 

@@ -14,7 +14,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
-from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
+from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
@@ -101,10 +101,8 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
     t = operands[0]
     view, storage = t._view, t._storage
     for o in operands[1:] if name != "fill_tensor" else ():
-        if storage is not None and isinstance(o, Tensor) and o is not t and o._storage is not None and (
-            o._storage is storage or (storage.siblings is not None and o._storage.siblings is storage.siblings)
-        ) and overlap_in_part(t, o):  # fmt: skip
-            raise RuntimeError(OVERLAP)
+        if storage is not None and isinstance(o, Tensor) and o is not t:
+            refuse_part(t, o)
     if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
         return False
     if name not in WRITES_TO_EXPANDED:
@@ -115,6 +113,15 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
         f"advanced indexing e.g. {like}"
     )
     return True
+
+
+def refuse_part(t: Tensor, read: Tensor) -> None:
+    """RuntimeError where parts of what is written to `t` are read under other indices."""
+    storage, other = t._storage, read._storage
+    if storage is not None and other is not None and (
+        other is storage or (storage.siblings is not None and other.siblings is storage.siblings)
+    ) and overlap_in_part(t, read):  # fmt: skip
+        raise RuntimeError(OVERLAP)
 
 
 OVERLAP = (
@@ -393,7 +400,7 @@ class CopySlices(Node):
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats")
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed")
     skips_unneeded = True
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
@@ -405,6 +412,7 @@ class CopySlices(Node):
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
         self.repeats = repeats(view, aval)
+        self.freed = False
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
         self.seq = rec.sequence
         rec.sequence += 1
@@ -432,7 +440,7 @@ class CopySlices(Node):
     def describe(self) -> tuple[list[Any], list[Any]] | None:
         """See Node."""
         inner = self.inner
-        if not isinstance(inner, OpNode) or inner.saved is None:
+        if self.freed or not isinstance(inner, OpNode) or inner.saved is None:
             return None
         numbers = [n for x in self.links for n in x.numbers]
         return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
@@ -444,6 +452,8 @@ class CopySlices(Node):
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
+        if self.freed:
+            raise RuntimeError(FREED_MESSAGE)
         rec, call = calculus.recorder, calculus.call
         links = self.links if calculus.placed is None else calculus.placed[self]
         grad = grads[0]
@@ -464,7 +474,8 @@ class CopySlices(Node):
         return (write_through(rec, links, grad, own, call), *rest)
 
     def release(self) -> None:
-        """See Node."""
+        """See Node. PyTorch drops the inner node itself, whatever that has saved."""
+        self.freed = True
         self.inner.release()
 
 

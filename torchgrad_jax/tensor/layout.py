@@ -8,7 +8,8 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.inplace import writer
-from torchgrad_jax.tensor.storage import Link, Storage, View
+from torchgrad_jax.tensor.order import LaidOut, arrange, strides_in
+from torchgrad_jax.tensor.storage import Link, View
 from torchgrad_jax.tensor.tensor import Tensor
 
 
@@ -35,15 +36,6 @@ class memory_format:
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last", (0, 2, 3, 1)), memory_format("channels_last_3d", (0, 2, 3, 4, 1))
 FORMATS = {f.name: f for f in (contiguous_format, preserve_format, channels_last, channels_last_3d)}
-
-
-def strides_in(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of dimensions that lie in memory from slowest to fastest as `order` says."""
-    found, step = [1] * len(shape), 1
-    for d in reversed(order):
-        found[d] = step
-        step *= max(shape[d], 1)
-    return tuple(found)
 
 
 def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -78,15 +70,19 @@ def is_in(t: Tensor, wanted: memory_format) -> bool:
 
 
 def lay_out(t: Tensor, order: tuple[int, ...]) -> Tensor:
-    """Give a tensor that nobody shares memory with the strides of `order`. Returns it."""
+    """Give a new tensor, which nobody shares memory with, the strides of `order`. Returns it."""
     own = t._storage
+    if type(own) is LaidOut:
+        t._value.counter = t._storage = t._view = own = None
     if (own is not None and not own.inference) or order == tuple(range(len(order))):
         return t
+    if own is None:
+        return arrange(t, order)
     back = tuple(order.index(d) for d in range(len(order)))
     permute = registry["permute"]
     value = t._value
     content, _ = run(per_thread.recorder, permute.bind((ARRAY, Static(order))), (value,))
-    storage = Storage(content) if own is None else type(own)(content)
+    storage = type(own)(content)
     read = permute.bind((ARRAY, Static(back)))
     value.counter, value.version = storage.counter, 0
     t._storage = storage

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, BoundOperator, Static, registry
+from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, BoundOperator, Static, op, registry
 from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.ops.views import stride_rules
 from torchgrad_jax.runtime.operation import Signature
@@ -16,11 +16,12 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import LEVEL, make_node, plan_of, run, turn
-from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, writer
+from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, detached, writer
 from torchgrad_jax.tensor.layout import FORMATS, contiguous_format, preserve_format
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history
 from torchgrad_jax.tensor.storage import Link, Relayout, Replaced, Superseded, View, count_together
+from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, wrap, wrap_dim
 from torchgrad_jax.tensor.views import as_dims
 
@@ -144,8 +145,7 @@ def _place(rec: Recorder, t: Tensor, content: Value, links: tuple[Link, ...], st
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Another size for this tensor itself: the first elements of its memory; where that is too small, new memory that ends with zeros.
 
-    RuntimeError for tensors that require a gradient, and for those that are not in row-major order, or shall not be (`memory_format`): arrays have
-    no strides here.
+    RuntimeError for tensors that require a gradient, and for those that shall not be in row-major order (`memory_format`).
     """
     if not size:
         raise TypeError('resize_() missing 1 required positional arguments: "size"')
@@ -155,13 +155,15 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         raise RuntimeError("cannot resize variables that require grad")
     if self._extra is not None and self._extra.tangent is not None:
         raise RuntimeError("cannot resize variables that has a forward grad")
-    if any(n < 0 for n in shape):
+    if any(n < 0 for n in shape) or math.prod(shape) >= 1 << 63:
         raise RuntimeError("numel: integer multiplication overflow")
-    if not self.is_contiguous():
-        raise RuntimeError("torchgrad_jax cannot resize_ a tensor that is not in row-major order: arrays have no strides. Use contiguous() first.")
-    rec = per_thread.recorder
+    if math.prod(shape) * self.element_size() >= 1 << 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     if shape == self._aval.shape:
         return self
+    if not self.is_contiguous() or (self._view is not None and math.prod(shape) > self._aval.size):
+        return _resize_strided(self, shape)
+    rec = per_thread.recorder
     numel, wanted = self._aval.size, math.prod(shape)
     if wanted > numel:
         flat = run(rec, _bind("view", ((numel,),)), (self._content(),))[0]
@@ -172,6 +174,25 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     content = run(rec, cut, (self._content(),))[0]
     _place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self.storage_offset())
     return self
+
+
+def take_size(t: Tensor, shape: tuple[int, ...]) -> None:
+    """Give a part of memory another shape, to be filled; where memory is too small, new memory."""
+    if shape != t._aval.shape:
+        _resize_strided(t, shape)
+
+
+def _resize_strided(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A part of memory takes what lies there from its beginning on, in row-major order."""
+    storage, offset, wanted = t._shared(), t.storage_offset(), math.prod(shape)
+    have = storage.value.aval.size - offset
+    twin = detached(t)
+    if wanted <= have:
+        return _set_memory(t, as_strided(twin, shape, contiguous_strides(shape), offset))
+    flat = as_strided(twin, (have,), (1,), offset)
+    rec = per_thread.recorder
+    padded = run(rec, registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - have)), ARRAY)), (flat._content(), 0))[0]
+    return _set_memory(t, wrap(run(rec, _bind("view", (shape,)), (padded,))[0]))
 
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
@@ -199,18 +220,46 @@ def _check_row_major(name: str, shape: tuple[int, ...], format: Any) -> None:
 def set_(self: Tensor, source: Any = None) -> Tensor:
     """Take over the memory of another tensor, or be empty; that counts as a write.
 
-    RuntimeError for a source of another dtype, and where a graph would have to be followed.
+    RuntimeError for a source of another dtype. It has no derivative: backward refuses.
     """
     if source is not None and not isinstance(source, Tensor):
         raise TypeError(f"torchgrad_jax: set_() takes a tensor, not {type(source).__name__}: arrays have no storages to hand out")
-    if per_thread.recorder.grad_enabled and (self.requires_grad or (source is not None and source.requires_grad)):
-        check_differentiable(self)
-        raise RuntimeError("torchgrad_jax: set_() has no derivative; use it under no_grad, or set .data")
+    rec = per_thread.recorder
     if source is None:
         source = wrap(from_data([], self.dtype, self.device))
+    mask = self.requires_grad + 2 * source.requires_grad if rec.grad_enabled else 0
+    if mask:
+        check_differentiable(self)
+        if rec.turned:
+            turn(rec)
     if source.dtype is not self.dtype:
         raise RuntimeError(f"Could not set tensor of type {source.dtype.word} to a tensor of type {self.dtype.word}")
-    return _set_memory(self, source)
+    node = None
+    if mask:
+        values = (self._content(), source._content())
+        out, sig = run(rec, _SET, values)
+        node = make_node(rec, sig, mask, (self, source), values, out)
+    if source is self:
+        self._shared().write(rec.alias(self._shared().value))
+    else:
+        _set_memory(self, source)
+    if node is not None:
+        self._node, self._nr, self._rg = node, 0, True
+    return self
+
+
+def _refuse_set(grad: Any) -> Any:
+    raise RuntimeError("derivative for set_ is not implemented")
+
+
+@op("set_memory(Tensor self, Tensor source)", method=False, toplevel=False, out=False, node=NOT_IMPLEMENTED,
+    grads={"self": _refuse_set, "source": _refuse_set})  # fmt: skip
+def _set_memory_to(x: Any, source: Any) -> Any:
+    """`source`: what is in the memory that a tensor took over."""
+    return source
+
+
+_SET = registry["set_memory"].bind((ARRAY, ARRAY))
 
 
 def _set_memory(t: Tensor, source: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, registry
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.checks import warn_once, warn_user
 from torchgrad_jax.tensor import (
     arithmetic,
     conversion,
@@ -61,6 +61,13 @@ _CREATION = (
     "linspace", "logspace", "eye",
 )  # fmt: skip
 _NOT_METHODS = ("view_as_real", "view_as_complex", "rsub")
+# What PyTorch has a function of that writes into its first argument; the others it has as methods alone.
+_WRITING_FUNCTIONS = (
+    "abs", "acos", "acosh", "addmv", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "ceil",
+    "conj_physical", "cos", "cosh", "deg2rad", "erf", "erfc", "exp", "exp2", "expm1", "fix", "floor", "frac", "gcd", "i0", "lcm", "ldexp", "log",
+    "log10", "log1p", "log2", "logit", "nan_to_num", "neg", "negative", "rad2deg", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sin",
+    "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+)  # fmt: skip
 _NOT_FUNCTIONS = ("view", "expand", "contiguous", "unfold", "add_", "sub_", "div_", "pow_")
 
 
@@ -70,7 +77,8 @@ def install() -> None:
         names = [operator.name] if operator.toplevel else []
         if names or operator.aliases:
             function = function_of(operator, f"torch.{operator.name}")
-            namespace.update(dict.fromkeys((*names, *operator.aliases), function))
+            names += [name for name in operator.aliases if not name.startswith("special_")]
+            namespace.update(dict.fromkeys(names, function))
         names = [operator.name] if operator.method else []
         names += [name for name in operator.aliases if not name.startswith("special_")]
         if names:
@@ -80,9 +88,11 @@ def install() -> None:
         if operator.inplace:
             written = operator if operator.inplace is True else registry[operator.inplace]
             write = inplace_of(written, f"torch.Tensor.{operator.name}_")
-            for name in (operator.name, *operator.aliases):
-                setattr(Tensor, name + "_", write)
-                namespace.setdefault(name + "_", write)
+            for name in (operator.name, *operator.aliases) if operator.method or operator.toplevel else ():
+                if not name.startswith("special_"):
+                    setattr(Tensor, name + "_", write)
+                if name in _WRITING_FUNCTIONS:
+                    namespace.setdefault(name + "_", write)
     for module, names in ((views, _VIEWS), (strided, ("as_strided",)), (functions, _FUNCTIONS)):
         for name in names:
             if name not in _NOT_METHODS:
@@ -248,7 +258,9 @@ def _reversed(self: Tensor) -> Tensor:
 
 def _transposed_property(self: Tensor) -> Tensor:
     ndim = self._aval.ndim
-    if ndim != 2:
+    if ndim == 0:
+        warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+    elif ndim != 2:
         warn_user(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
             "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
@@ -260,6 +272,7 @@ def _transposed_property(self: Tensor) -> Tensor:
 
 def _mT(self: Tensor) -> Tensor:
     if not self._aval.ndim:
+        warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
         return self
     if self._aval.ndim < 2:
         raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")

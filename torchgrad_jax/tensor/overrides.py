@@ -20,6 +20,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.inplace import refuse_part
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor
 
@@ -268,6 +269,8 @@ def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., A
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and kwargs.get("out") is not None:
+            _check_out(public, args, kwargs["out"])
         if (
             not _active_modes
             and (_are_plain(map(type, args)) or _hold_plain(args))
@@ -277,6 +280,17 @@ def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., A
         return answer(public, implementation, args, kwargs)
 
     return _made_public(call, implementation, public)
+
+
+def _check_out(public: Public, args: tuple[Any, ...], out: Any) -> None:
+    """TypeError for a method: those take no `out`. RuntimeError where part of an operand would be written while it is read."""
+    if public.name.startswith("torch.Tensor."):
+        raise TypeError(f"{public.name[13:]}() got an unexpected keyword argument 'out'")
+    for target in out if isinstance(out, (tuple, list)) else (out,):
+        for operand in args:
+            for t in operand if isinstance(operand, (tuple, list)) else (operand,):
+                if isinstance(t, Tensor) and isinstance(target, Tensor) and t is not target:
+                    refuse_part(target, t)
 
 
 def _hold_plain(arguments: Iterable[Any]) -> bool:

@@ -15,7 +15,7 @@ from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
 from torchgrad_jax.tensor.factory_options import check_memory
 from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.generate import check_out
+from torchgrad_jax.tensor.generate import check_out, resize
 from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format, strides_in
 from torchgrad_jax.tensor.memory import resize_
 from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of
@@ -205,10 +205,16 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     center, spread = (_looked_at(v) if isinstance(v, Tensor) else float(v) for v in (mean, std))
     if out is not None:
         check_out("normal", (*given, out))
-        broadcast_shapes(*(v._aval.shape for v in given), out._aval.shape)
-        strides = out._strides()
+        # With a number as std, PyTorch fills `out` and adds the mean.
+        filled = () if isinstance(std, Tensor) else (out._aval.shape,)
+        shape = broadcast_shapes(*(v._aval.shape for v in given), *filled)
+        fits = out._aval.shape == shape
+        strides = out._strides() if fits else contiguous_strides(shape)
         made = normal_around(center, spread, lambda s, _, by: sampled(_standard(source, by), s, out._aval.dtype, strides))
-        return put(out, made)
+        if fits:
+            return put(out, made)
+        resize(out, drawn(made, out.device)._read())
+        return out
     made = normal_around(center, spread, lambda s, dtype, by: _standard(source, by)(s, dtype, True))
     node = "NormalBackward3" if len(given) == 2 else "NormalBackward1" if given[0] is mean else "NormalBackward2"
     return drawn_of(node, drawn(made, given[0].device), *given)

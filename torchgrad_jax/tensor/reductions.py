@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, reduction, sorting  # noqa: F401 - declare operators
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros_like
@@ -86,6 +87,8 @@ mean = _sum_like("mean", "The mean over `dim` (int or tuple; all where None).")
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The product of all elements, or over one dimension."""
+    if dim is not None and not hasattr(dim, "__index__"):
+        raise TypeError(f"prod() received an invalid combination of arguments - got ({type(dim).__name__}), but expected one of:")
     kind = _computed_in(dtype, out)
     made = apply(_bind("prod", kind) if dim is None else _bind("prod_dim", dim.__index__(), keepdim, kind), (input,))
     return _finish("prod", out, made)
@@ -112,7 +115,14 @@ def _spread(name: str, doc: str, pair: bool) -> Callable[..., Any]:
             dim, unbiased = None, dim
         if unbiased is not None and correction is None:
             correction = 1 if unbiased else 0
-        made = apply(_bind(name, _dims(dim), 1.0 if correction is None else float(correction), bool(keepdim)), (input,))
+        correction = 1.0 if correction is None else float(correction)
+        made = apply(_bind(name, _dims(dim), correction, bool(keepdim)), (input,))
+        results = (made[0] if pair else made)._aval.size
+        if input._aval.size <= correction * results:
+            warn_user(
+                f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output "
+                "numel)."
+            )
         return _finish(name, out, made)
 
     function.__name__ = function.__qualname__ = name
@@ -298,11 +308,6 @@ def _check_search(sequence: Tensor, input: Any, right: bool, side: str | None, s
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor "
             f"must match, but we got boundaries tensor {list(shape)} and input value tensor {list(input._aval.shape)}"
-        )
-    if isinstance(input, Tensor) and input._aval.dtype != sequence._aval.dtype and input._aval.ndim:
-        raise RuntimeError(
-            "torch.searchsorted(): input value tensor and boundary tensor should have same dtype, but got input value tensor dtype "
-            f"{input.dtype.title.lower()} and boundaries tensor dtype {sequence.dtype.title.lower()}"
         )
     if sorter is not None and sorter._aval.shape != shape:
         raise RuntimeError(

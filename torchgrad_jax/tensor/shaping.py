@@ -9,13 +9,14 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.tensor import creation, gathering, views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.factory_options import check_options
 from torchgrad_jax.tensor.functions import masked_select
-from torchgrad_jax.tensor.gathering import call, index_select, warn_once, with_out
+from torchgrad_jax.tensor.gathering import call, index_select, with_out
 from torchgrad_jax.tensor.inplace import fill_
 from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
@@ -133,6 +134,18 @@ def atleast_3d(*tensors: Any) -> Any:
 # ---------------------------------------------------------------------- cutting
 
 
+def _split_points(given: Tensor) -> Any:
+    """The numbers in a tensor that says where to split, or into how many parts. RuntimeError with PyTorch's text for another kind of tensor."""
+    if given._aval.dtype != np.int64:
+        raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {given.dtype.title}")
+    if given._aval.ndim > 1:
+        raise RuntimeError(
+            f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with "
+            f"{given._aval.ndim} dims"
+        )
+    return given.tolist()
+
+
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of nearly equal length along `dim`, or cut at given places."""
     if not input._aval.ndim:
@@ -140,7 +153,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     dim = wrap_dim(dim, input._aval.ndim)
     n = input._aval.shape[dim]
     if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
+        indices_or_sections = _split_points(indices_or_sections)
     if isinstance(indices_or_sections, (tuple, list)):
         cuts = [0, *indices_or_sections, n]
     else:
@@ -203,6 +216,8 @@ hsplit, vsplit, dsplit = _even_split("hsplit", 1, 1), _even_split("vsplit", 2, 0
 
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The order along `dims` reversed, in a copy."""
+    if not order and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
     found = _wrapped_once(views.as_dims(order, dims), input._aval.ndim)
     return call("flip", input, found)
 

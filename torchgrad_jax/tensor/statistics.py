@@ -177,8 +177,8 @@ def _check_area(name: str, y: Tensor, x: Tensor | None, dx: Any) -> None:
 
 
 def _neighbours(y: Any, dim: int) -> Any:
-    n = y._aval.shape[dim]
-    return narrow(y, dim, 1, n - 1) + narrow(y, dim, 0, n - 1)
+    n = max(y._aval.shape[dim], 1)  # of nothing there are no neighbours
+    return narrow(y, dim, min(1, y._aval.shape[dim]), n - 1) + narrow(y, dim, 0, n - 1)
 
 
 def trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:

@@ -298,18 +298,19 @@ class View:
     skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", "custom" for what a Function of the user's returned,
     or another word for a view among several of one node. replay: whether its grad_fn is made anew from the operations, not in one.
     seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
-    tensor itself was asked to require a gradient.
+    tensor itself was asked to require a gradient. plain: whether it is in row-major order, once somebody has asked.
     """
 
     # Whether any thread has ever asked for `replay`: others need not ask.
     replayed_somewhere = False
 
-    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay")
+    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay", "plain")
 
     def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
         self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
         self.seen, self.node_seen = storage.writes, storage.counter.version
         self.asked = self.replay = False
+        self.plain: bool | None = None
 
 
 class PrimalView(View):

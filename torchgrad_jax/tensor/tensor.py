@@ -41,7 +41,9 @@ class Size(tuple[int, ...]):
         return Size(found) if isinstance(key, slice) else found
 
     def __add__(self, other: tuple[int, ...]) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
+        if not isinstance(other, tuple):
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
+        return Size(tuple.__add__(self, other))
 
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"
@@ -245,7 +247,10 @@ class Tensor(_Base):
         return -1 if self._aval.device.index is None else self._aval.device.index
 
     def data_ptr(self) -> int:
-        """A number that is equal for tensors that begin at the same element of shared memory. No address: XLA moves arrays."""
+        """A number that is equal for tensors that begin at the same element of shared memory, 0 for those without elements. No address: XLA moves
+        arrays."""
+        if not self._aval.size:
+            return 0
         return self._shared().address + self.storage_offset() * self.element_size()
 
     def __len__(self) -> int:

@@ -9,11 +9,12 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import detached, make_view, writer
-from torchgrad_jax.tensor.layout import is_in, lay_out_as, preserve_format
+from torchgrad_jax.tensor.layout import contiguous_format, is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.storage import Link
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -25,7 +26,7 @@ _known: dict[Any, _Known] = {}
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step")
+    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step", "plain")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
@@ -39,6 +40,7 @@ class _Known:
         else:
             self.strides, self.offset = rule(shape, strides, 0, *arguments)
             self.step = 0
+        self.plain: bool | None = None
         self.bound = registry[name].bind((ARRAY, *layout))
         self.write = writer(self.bound)
         self.link = Link(self.bound, self.write, ())
@@ -68,9 +70,15 @@ def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> 
     if made_in is None:
         made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
     if number is None:
-        return make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
-    link = Link(known.bound, known.write, (number,))
-    return make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
+        made = make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
+    else:
+        link = Link(known.bound, known.write, (number,))
+        made = make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
+    view: Any = made._view
+    if known.plain is None:
+        known.plain = is_contiguous(made._aval.shape, known.strides)
+    view.plain = known.plain
+    return made
 
 
 def refuse_lost(t: Tensor) -> None:
@@ -267,8 +275,20 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several."""
     shape = input._aval.shape
-    dim = wrap_dim(dim, len(shape))
-    return view(input, (*shape[:dim], *infer_size(tuple(sizes), shape[dim]), *shape[dim + 1 :]))
+    dim, sizes = wrap_dim(dim, len(shape)), tuple(sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    if not shape:
+        raise RuntimeError("unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions")
+    try:
+        inferred = infer_size(sizes, shape[dim])
+    except RuntimeError as error:
+        if "is invalid for input of size" in str(error):
+            raise RuntimeError(
+                f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({shape[dim]}) in the input tensor"
+            ) from None
+        raise RuntimeError(f"unflatten got an unexpected error:\n{error}") from None
+    return view(input, (*shape[:dim], *inferred, *shape[dim + 1 :]))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -315,7 +335,8 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 
 def _type_text(t: Tensor) -> str:
-    return f"torch.{t.dtype.title}Tensor"
+    title = t.dtype.title
+    return f"CPU{title}Type" if title.startswith(("Complex", "BFloat")) else f"torch.{title}Tensor"
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -520,6 +541,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def chunk_size(input: Tensor, chunks: int, dim: int) -> Any:
     """What to split by for `chunks` pieces. RuntimeError for none."""
+    if not input._aval.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     n = input._aval.shape[wrap_dim(dim, input._aval.ndim)]
@@ -545,7 +568,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
         return input
     if memory_format is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    return clone(input, memory_format=memory_format)
+    return clone(input, memory_format=contiguous_format if memory_format is None else memory_format)
 
 
 def detach(input: Tensor) -> Tensor:

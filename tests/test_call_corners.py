@@ -1,0 +1,131 @@
+"""Calls at the edge of what is allowed, and beyond: results, or the class and the first line of errors, as PyTorch's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.side_by_side import error_of, like_pytorch
+
+torch = pytest.importorskip("torch")
+
+
+def first_line(call):
+    raised = error_of(call)
+    return raised and (raised[0], raised[1].partition("\n")[0])
+
+
+def test_indices_of_other_kinds():
+    keys = [
+        np.bool_(True), np.bool_(False), slice(1.0, 2), slice("a", None), slice(None, None, 1.5), slice(np.float64(1), None), np.array(True),
+        np.float64(1), 2**70, -(2**70), slice(np.int64(1), None), slice(True, None), 1.5, {1}, object, np.int64(1), True, None,
+    ]  # fmt: skip
+
+    def program(m):
+        x = m.arange(4.0)
+        found = []
+        for key in keys:
+            got = []
+            found.append((first_line(lambda key=key, got=got: got.append(x[key])), got))
+            y = x.clone()
+            found.append((first_line(lambda key=key, y=y: y.__setitem__(key, 9)), y))
+        return found
+
+    like_pytorch(program)()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "bool", "float32"])
+@pytest.mark.filterwarnings("ignore")
+def test_index_tensors_by_dtype(dtype):
+    def program(m):
+        index, x, got = m.tensor([1, 0, 1, 0], dtype=getattr(m, dtype)), m.arange(4.0), []
+        y, z = x.clone(), x.clone()
+        whole = m.tensor(1, dtype=getattr(m, dtype))
+        raised = [
+            first_line(lambda: got.append(x[index])), first_line(lambda: y.__setitem__(index, 9)), first_line(lambda: got.append(x[whole])),
+            first_line(lambda: z.__setitem__(index, m.tensor([5.0, 6.0]))), first_line(lambda: x.index_put((index,), m.tensor(5.0))),
+        ]  # fmt: skip
+        return raised, got, y, z
+
+    like_pytorch(program)()
+
+
+CALLS = [
+    lambda m: m.tensor(3.0).chunk(2), lambda m: m.tensor(3.0).chunk(0), lambda m: m.tensor(3.0).unflatten(0, (1, 1)),
+    lambda m: m.arange(4.0).unflatten(0, ()), lambda m: m.arange(4.0).unflatten(0, (7,)), lambda m: m.arange(4.0).unflatten(0, (-1, -1)),
+    lambda m: m.arange(4.0).unflatten(0, (2, -1)), lambda m: m.arange(4.0).flip(), lambda m: m.arange(4.0).flip(()),
+    lambda m: m.arange(4.0).prod([0, 1]), lambda m: m.arange(4.0).prod((0,)), lambda m: m.arange(4.0).tensor_split(m.tensor(2.0)),
+    lambda m: m.arange(4.0).tensor_split(m.tensor([1.0])), lambda m: m.arange(4.0).tensor_split(m.tensor([[1]])),
+    lambda m: m.arange(4.0).tensor_split(m.tensor([1, 3])), lambda m: m.ones(2).resize_(2**62, 8), lambda m: m.ones(2).resize_(2**62),
+    lambda m: m.Size([1]) + [2], lambda m: m.Size([1]) + 2, lambda m: type(m.Size([1]) + (2,)).__name__, lambda m: m.ones([1] * 65).sum([0, 1]),
+    lambda m: m.tensor(3.0).adjoint(), lambda m: m.tensor(3j).mH, lambda m: m.tensor(3j).H,
+    lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(3, 2), m.tensor([0]), padding_idx=5),
+    lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(3, 2), m.tensor([0]), padding_idx=-4),
+    lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(3, 2), m.tensor([0]), padding_idx=-3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(CALLS)))
+@pytest.mark.filterwarnings("ignore")
+def test_a_call(place):
+    def program(m):
+        got = []
+        return first_line(lambda: got.append(CALLS[place](m))), got
+
+    like_pytorch(program)()
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+@pytest.mark.parametrize("value", [3, lambda m: m.tensor([1.0, 2.0]), lambda m: m.tensor(3.0), lambda m: m.tensor([1.0, 2.0], dtype=m.float64)])
+def test_a_part_of_complex_numbers_can_be_assigned(part, value):
+    def program(m):
+        x = m.zeros(2, dtype=m.complex64, requires_grad=True)
+        y = x + (1 + 1j)
+        given = value(m) if callable(value) else value
+        setattr(y, part, given)
+        y.abs().sum().backward()
+        z = m.zeros(2, dtype=m.complex64)
+        z.imag += 1
+        real = m.zeros(2)
+        return y, y._version, x.grad, z, first_line(lambda: setattr(real, part, given)), real
+
+    like_pytorch(program)()
+
+
+@pytest.mark.parametrize("size", [(2,), (1,), (2, 2), (3,), (0,), (2, 3)])
+@pytest.mark.parametrize("view", [lambda x: x[:, 1], lambda x: x.t(), lambda x: x[1:, :2], lambda x: x.t()[1:], lambda x: x[1], lambda x: x])
+def test_a_view_takes_another_size_from_its_beginning_in_memory_on(view, size):
+    def program(m):
+        x = m.arange(6.0).view(2, 3)
+        y = view(x)
+        fits = y.storage_offset() + math.prod(size) <= 6
+        y.resize_(size)
+        if fits:
+            y.add_(10)
+        # What lies beyond the memory is not initialised.
+        return (y, x, y.stride(), y.storage_offset()) if fits else y.shape
+
+    like_pytorch(program)()
+
+
+def test_memory_taken_over_with_its_history():
+    def program(m):
+        found = []
+        for make in (lambda w: w, lambda w: w * 2, lambda w: w.detach()):
+            x, w = m.ones(3), m.ones(2, requires_grad=True)
+            x.set_(make(w))
+            found.append((x.detach(), x.requires_grad, x._version, x.requires_grad and first_line(x.sum().backward)))
+        y = m.ones(3)
+        y.set_(y)
+        z = m.ones(3, requires_grad=True)
+        return found, y, y._version, first_line(lambda: z.set_(m.ones(2))), first_line(lambda: z.view(3).set_(m.ones(2)))
+
+    like_pytorch(program)()
+
+
+def test_what_is_public_is_public_in_pytorch_too():
+    import torchgrad_jax as tj
+
+    own = {"determinism", "interop", "runtime"}
+    for ours, theirs in ((tj, torch), (tj.Tensor, torch.Tensor), (tj.linalg, torch.linalg), (tj.special, torch.special), (tj.fft, torch.fft)):
+        assert {name for name in dir(ours) if not name.startswith("_") and not hasattr(theirs, name)} <= own
