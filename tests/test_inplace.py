@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from programs import Run, lines, same
-
 import torchgrad_jax
+from compat_suite.fuzz.programs import Run, lines, same
 
 
 def test_writing_to_a_leaf_is_refused():
