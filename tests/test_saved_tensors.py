@@ -4,9 +4,11 @@ import gc
 import warnings
 import weakref
 
+import pytest
 from side_by_side import error_of, leaf, like_pytorch
 
 import torchgrad_jax as tj
+from compat_suite.fuzz.programs import same
 
 
 def keep(x):
@@ -452,3 +454,27 @@ def test_the_gradient_of_what_was_overwritten_as_a_whole_has_no_graph(m):
         (grad,) = m.autograd.grad(y.sin().sum(), x, create_graph=True)
         found.append((grad.requires_grad, grad.tolist()))
     return found
+
+
+@pytest.mark.parametrize("name", ["x5.gather(0, i)", "x5.take(i)", "x5.prod()", "x5.prod(0)", "x5.cumprod(0)", "x5[x5 > 0]", "x5.logcumsumexp(0)"])
+def test_what_pytorch_saves_though_no_gradient_needs_it_may_not_be_written_to(name):
+    same(f"""
+        x1 = leaf(4)
+        x5 = x1 * 1
+        i = torch.tensor([1, 0])
+        y = {name}
+        x5.mul_(2)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "scatter"])
+def test_a_source_of_which_backward_needs_the_shape_alone_may_be_written_to(name):
+    same(f"""
+        x1 = leaf(4)
+        x2 = leaf(2)
+        x3 = x2 * 1
+        y = x1.{name}(0, torch.tensor([1, 0]), x3)
+        x3.mul_(2)
+        y.square().sum().backward()
+    """)

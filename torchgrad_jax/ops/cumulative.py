@@ -59,7 +59,7 @@ def cumsum(x: Any, dim: int, dtype: Any) -> Any:
     return running_sum(_accumulated(x, dtype), dim)
 
 
-@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True)
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, saved=("result",))
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
@@ -106,9 +106,10 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, saved=("result",),
+   grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   grads={"self": _prod_gradient})(_prod)  # fmt: skip
+   saved=("result",), grads={"self": _prod_gradient})(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials
@@ -131,7 +132,7 @@ def _log_add_exp_whole(a: Any, axis: int, reverse: bool) -> Any:
     return lax.associative_scan(log_add_exp, a, axis=axis, reverse=reverse)
 
 
-@op("logcumsumexp(Tensor self, int dim)")
+@op("logcumsumexp(Tensor self, int dim)", saved=("result",))
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)

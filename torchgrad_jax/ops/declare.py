@@ -75,6 +75,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
+        self.saved: tuple[str, ...] = options.get("saved", ())
         self.undefined: Callable[..., bool] | None = options.get("undefined")
         self.once: tuple[str, Callable[..., bool], str] | None = options.get("once")
         self.view: Callable[..., Any] | None = options.get("view")
@@ -85,6 +86,7 @@ class Operator:
         self.numpy_vjp: Form | None = options.get("numpy_vjp")
         self.results: tuple[str, ...] | None = options.get("results")
         self.inplace: bool | str = options.get("inplace", False)
+        self.written: str | None = options.get("written")
         self.method: bool = options.get("method", True)
         self.toplevel: bool = options.get("toplevel", True)
         self.out: bool | str = options.get("out", True)
@@ -349,6 +351,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
     edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
+    saved: what PyTorch saves though the gradient is made without it: operands and results by name. Writing to it since is an error.
     undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.
@@ -363,6 +366,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         parameter is a list of tensors it is given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
+    written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.
     method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype). aliases: further
         names.
     """

@@ -62,6 +62,8 @@ class Plan:
             self.saves = tuple(range(len(sig.specs)))
             self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
             self._make = lambda defined: _from_jax(sig, inputs, defined)
+        if isinstance(bound, BoundOperator) and bound.operator.saved:
+            self._save(bound, bound.operator.saved)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
@@ -89,7 +91,7 @@ class Plan:
             found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
             return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
         more = names_shown(bound)
-        names: set[str] = set(more)
+        names: set[str] = {*more, *bound.operator.saved}
         for f in bound.operator.grads.values():
             if f is not None and f is not SAME:
                 names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
@@ -143,6 +145,13 @@ class Plan:
         self.undefined = bound.undefined()
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._make = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+
+    def _save(self, bound: BoundOperator, more: tuple[str, ...]) -> None:
+        results = bound.operator.results or ("result",)
+        names = {**{i: n for i, n in enumerate(bound.names) if n in more}, **{RESULT - i: n for i, n in enumerate(results) if n in more}}
+        names.update(zip(self.saves, self.saved_names, strict=True))
+        self.saves = tuple(sorted(names, key=lambda i: (i < 0, abs(i))))
+        self.saved_names = tuple(names[i] for i in self.saves)
 
     def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
@@ -350,7 +359,7 @@ def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
             g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
             if dtypes.is_float(a.dtype)
         ]  # fmt: skip
-        return _pull(sig, inputs, defined, list(arrays[count:]), cotangents)
+        return _pull(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
 
     return lambda specs: backward
 
@@ -364,7 +373,8 @@ def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...],
         # A linear function's derivative does not depend on where it is taken.
         primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
         for i, x in zip(saved, arrays[count:], strict=True):
-            primals[i] = x
+            if i >= 0:
+                primals[i] = x
         return _pull(sig, inputs, defined, primals, list(arrays[:count]))
 
     return lambda specs: backward

@@ -86,7 +86,8 @@ def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callabl
         # What is not saved is what the function is linear in.
         primals: list[Any] = [jnp.zeros((), NUMBER_DTYPES[s]) if isinstance(s, type) else jnp.zeros(s.shape, s.dtype) for s in sig.specs]
         for i, x in zip(plan.saves, arrays[:count], strict=True):
-            primals[i] = x
+            if i >= 0:
+                primals[i] = x
 
         def pushed(inputs: Sequence[int], tangents: list[Any]) -> list[Any]:
             return jax.jvp(of_inputs(sig, inputs, primals), [primals[i] for i in inputs], tangents)[1]

@@ -74,7 +74,8 @@ def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 
 
-@op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",))
+@op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0",
+    linear=("self",), saved=("self",))  # fmt: skip
 def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The elements at indices in range of the tensor expanded to `shape`."""
     return _index(jnp.broadcast_to(x, shape), indices, tuple(range(len(shape))))
@@ -205,11 +206,11 @@ def _cut(src: Any, index: Any) -> Any:
     return src if src.shape == index.shape or not src.ndim or not index.ndim else src[tuple(slice(n) for n in index.shape)]
 
 
-def _uncut(grad: Any, src: Any) -> Any:
-    """The gradient of `src` from that of its `_cut`."""
-    if grad.shape == src.shape or not grad.ndim or not src.ndim:
-        return lax.reshape(grad, src.shape)
-    return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(src.shape, grad.shape, strict=True)])
+def _uncut(grad: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of a `src` of that shape from that of its `_cut`."""
+    if grad.shape == shape or not grad.ndim or not shape:
+        return lax.reshape(grad, shape)
+    return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(shape, grad.shape, strict=True)])
 
 
 def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
@@ -225,13 +226,13 @@ def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
     return lax.reshape(made, shape)
 
 
-@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",))
+@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",), saved=("self",))
 def gather(x: Any, index: Any, dim: int) -> Any:
     """The elements that `index` picks along `dim`, at its own place in the other dimensions."""
     return gather_along(x, index, dim)
 
 
-@op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), node="GatherBackward0")
+@op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), saved=("self",), node="GatherBackward0")
 def take_along_dim(x: Any, index: Any, dim: int) -> Any:
     """As gather, indices counted modulo the size."""
     return gather_along(x, index % max(x.shape[dim], 1), dim)
@@ -317,7 +318,7 @@ def _clear_along(grad: Any, index: Any, dim: int) -> Any:
 
 @_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
           grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim),
-                 "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
+                 "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` written at `index` along `dim`."""
     return _write_along(x, index, src, dim, "set")
@@ -331,7 +332,7 @@ def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 
 @_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
-          grads={"self": SAME, "src": lambda grad, index, src, dim: _uncut(gather_along(grad, index, dim), src)})  # fmt: skip
+          grads={"self": SAME, "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` added at `index` along `dim`; an index may occur several times."""
     return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
@@ -423,7 +424,7 @@ def _winners(x: Any, index: Any, src: Any, result: Any, dim: int) -> Any:
 
 
 def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
-    return _uncut(_reduce_cut(grad, self, index, _cut(src, index), result, dim, reduce, include_self), src)
+    return _uncut(_reduce_cut(grad, self, index, _cut(src, index), result, dim, reduce, include_self), src.shape)
 
 
 def _reduce_cut(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
@@ -483,7 +484,7 @@ def scatter_reduced(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
 # ---------------------------------------------------------------------- elements in order
 
 
-@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",))
+@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",), saved=("self",))
 def take(x: Any, index: Any) -> Any:
     """Elements of the flattened tensor."""
     return _taken(x, index)

@@ -210,8 +210,8 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 
 @op(
-    "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False, node="PowBackward1",
-    number_node="PowBackward2",
+    "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False,
+    node="PowBackward1", number_node="PowBackward2", saved=("result",),
     grads={
         "self": lambda grad, self, exponent: grad
         * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
@@ -409,7 +409,16 @@ def _comparison(name: str, function: Any, doc: str, ordered: bool = True, **opti
         return function(x, y)
 
     compare.__doc__ = doc
-    return op(f"{name}(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False, **options)(compare)
+    camel = name.title()
+
+    @op(f"{name}_written(Tensor self, Tensor|Scalar other, Tensor result)", method=False, toplevel=False, out=False, node=f"{camel}Backward1",
+        number_node=f"{camel}Backward0", grads={"self": _zero, "other": _zero})  # fmt: skip
+    def write(x: Any, y: Any, result: Any) -> Any:
+        """The result as the target holds it."""
+        return convert(result, np.dtype(x.dtype))
+
+    schema = f"{name}(Tensor self, Tensor|Scalar other)"
+    return op(schema, promote="common", inplace=True, written=write.name, differentiable=False, **options)(compare)
 
 
 eq = _comparison("eq", lax.eq, "Whether equal, element by element.", ordered=False)

@@ -179,7 +179,8 @@ def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
 _LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": lambda grad, weight: grad * weight.conj()}
 op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
-op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward1",
+op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False,
+   node="LerpBackward1", saved=("weight",),
    validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
@@ -394,7 +395,7 @@ def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
 
 
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
-    op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
+    op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node, saved=("result",),
        edges=("self",) if _suffix == "number" else None,
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
@@ -519,7 +520,7 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", inplace=True, out="same")
+@op("sgn(Tensor self)", inplace=True, saved=("result",), out="same")
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":

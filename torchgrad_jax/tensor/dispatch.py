@@ -273,7 +273,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         return tuple([wrap(v) for v in outs])
     else:
         carries = node.plan.outputs
-        made = tuple([result(v, node if carries[i] else None, i) for i, v in enumerate(outs)])
+        made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
     if rec.rare and node is not None:
         pack_operands(rec, node, operands)
         pack_results(rec, node, made)

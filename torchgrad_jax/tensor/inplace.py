@@ -238,10 +238,14 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             return apply_inplace_dual(rec, bound, operands, tangents)
     operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
     mask = 0
-    if rec.grad_enabled:
+    written = bound.operator.written
+    if rec.grad_enabled and (bound.differentiable or written):  # logical_and_ and the like go unnoticed
         for i, o in enumerate(operands):
             if isinstance(o, Tensor) and (o._rg or o.requires_grad):
                 mask |= 1 << i
+        if mask and written:
+            layout = tuple(ARRAY for _ in range(len(operands) + 1))
+            return apply_inplace(registry[written].bind(layout), (*operands, apply(bound, operands)))
         if mask:
             check_differentiable(target)
             if rec.turned:
