@@ -6,6 +6,8 @@ pytest.importorskip("torch")
 
 from side_by_side import error_of, like_pytorch  # noqa: E402 - needs torch
 
+from compat_suite.fuzz.programs import same  # noqa: E402
+
 pytestmark = pytest.mark.operators
 
 
@@ -191,3 +193,20 @@ def test_no_difference_takes_nothing_along(m):
 def test_no_operand_of_cat_is_written_to(m):
     empty = m.zeros(0)
     return tried(lambda: m.cat((empty, m.ones(2, 3)), out=empty))
+
+
+def test_booleans_are_not_multiplied_as_matrices():
+    same("""
+        b = leaf(2, 2, dtype='bool')
+        v = leaf(2, dtype='bool')
+        c = leaf(1, 2, 2, dtype='bool')
+        x = b @ b
+        x = b @ v
+        x = v @ v
+        x = c @ c
+        x = torch.addmm(b, b, b)
+        x = torch.addmv(v, b, v)
+        x = torch.baddbmm(c, c, c)
+        x = b[:0] @ b
+        x = torch.outer(v, v)
+    """)

@@ -478,3 +478,32 @@ def test_a_source_of_which_backward_needs_the_shape_alone_may_be_written_to(name
         x3.mul_(2)
         y.square().sum().backward()
     """)
+
+
+@pytest.mark.parametrize("name", ["clamp(0, 1)", "take(i)", "amax()", "max()", "cummax(0)[0]", "nan_to_num()", "nansum()", "prod()"])
+def test_gradients_of_gradients_lead_where_pytorchs_do(name):
+    same(f"""
+        x = leaf(4)
+        i = torch.tensor([1, 0])
+        y = x.{name}
+        g = second(*grad(y.sum(), x, create_graph=True))
+    """)
+
+
+def test_a_tensor_with_a_new_layout_can_be_detached():
+    same("""
+        x2 = leaf(2)
+        x3 = x2.exp()
+        x3.unsqueeze_(1)
+        x5 = x3.movedim(0, -1)
+        x3.mul_(2)
+        x3.detach_()
+    """)
+
+
+def test_a_nan_gradient_of_an_extreme_goes_everywhere():
+    same("""
+        x = special(2, 3, seed=6)
+        y = (x * x).amax(-1)
+        y.sin().sum().backward()
+    """)

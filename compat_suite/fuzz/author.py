@@ -142,8 +142,11 @@ class Author:
         return self.pick(self.dtypes)
 
     def source(self, a: str) -> Any:
-        """A tensor to write into `a`. What overlaps it under other indices is left out: PyTorch reads there what it has just written."""
+        """A tensor to write into `a`. What overlaps it under other indices is left out: PyTorch reads there what it has just written. So is what
+        requires a gradient where `a` has integers: PyTorch says of these that they require one."""
         shape = self.of(a).shape
+        if not self.of(a).is_floating_point():
+            return self.some(lambda x: not x.requires_grad and memory(x) != memory(self.of(a))) or self.number()
         b = self.pick([self.some, lambda: self.some(lambda x: x.shape == shape)])() or a
         return b if a == b or memory(self.of(a)) != memory(self.of(b)) else self.number()
 

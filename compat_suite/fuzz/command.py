@@ -72,7 +72,7 @@ def work(chosen: argparse.Namespace) -> None:
             if found and not unstable(steps, found):
                 kinds[found.kind] += 1
                 if kinds[found.kind] <= SHRUNK:
-                    steps, found = shrunk(steps, found)
+                    steps, found = shrunk(steps, found, excluded)
                     print(json.dumps({"seed": seed, "kind": found.kind, "found": str(found), "script": script(steps, found)}), flush=True)
                 else:
                     print(json.dumps({"seed": seed, "kind": found.kind}), flush=True)

@@ -46,7 +46,7 @@ def used(text: str) -> list[str]:
 
 def script(steps: list[Step], found: Difference) -> str:
     """The program's text, which prints what differs."""
-    pair, body = Pair(), []
+    pair, body = Pair(()), []
     for statement, look in steps:
         if pair.ours.do(statement) or pair.theirs.do(statement) or statement == found.statement:
             inner = "\n".join("    " + row for row in statement.split("\n"))

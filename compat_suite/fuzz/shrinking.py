@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from compat_suite.fuzz.comparison import Difference
 from compat_suite.fuzz.search import Look, Step, differs
@@ -39,7 +39,7 @@ def smaller(steps: list[Step]) -> Iterator[list[Step]]:
             yield [*steps[:i], Step(statement, Look.NOTHING), *steps[i + 1 :]]
 
 
-def shrunk(steps: list[Step], found: Difference) -> tuple[list[Step], Difference]:
+def shrunk(steps: list[Step], found: Difference, excluded: Iterable[str]) -> tuple[list[Step], Difference]:
     """The smallest program with a difference of the same kind that was come upon, and its difference."""
     wanted, tries = found.kind, 0
     shrinks = True
@@ -47,7 +47,7 @@ def shrunk(steps: list[Step], found: Difference) -> tuple[list[Step], Difference
         shrinks = False
         for program in smaller(steps):
             tries += 1
-            now = differs(program)
+            now = differs(program, excluded)
             if now is not None and now.kind == wanted:
                 steps, found, shrinks = program, now, True
                 break

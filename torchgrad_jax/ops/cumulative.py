@@ -187,7 +187,7 @@ def _declare_extreme(name: str, at_least: Any) -> None:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{title(x)}'")
 
     extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
-    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate,
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, saved=("self",),
        grads={"self": lambda grad, self, indices, dim: _scatter_add(grad, self.shape, indices, dim)})(extreme)  # fmt: skip
 
 

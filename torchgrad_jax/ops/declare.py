@@ -351,7 +351,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     node: name of the grad_fn, where it is not the operator's name in CamelCase and `Backward0`; or a function of the static arguments that
         gives it. number_node: its name where a number stands for a tensor, if that is another: such a number has no edge.
     edges: the parameters that `next_functions` has entries for, in its order, where they are not the tensors that may get a gradient.
-    saved: what PyTorch saves though the gradient is made without it: operands and results by name. Writing to it since is an error.
+    saved: operands and results, by name, that are saved though the gradient is made without them or depends on them by comparisons alone: writing to
+        them is an error, and gradients of gradients do not lead to them.
     undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.

@@ -22,16 +22,16 @@ class Plan:
 
     inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
     saves: what backward keeps: an operand's index, or -1, -2 ... for the first, second ... result. origins: for each of these, the index in
-    `inputs`, or the result (-1, -2 ...), or None: where its own gradient
-    goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one. zeros: they
-    are zeros.
+    `inputs`, or the result (-1, -2 ...), or None: where its own gradient goes. constant: the places among them on which gradients do not depend, or
+    by comparisons alone. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one.
+    zeros: they are zeros.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
     lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `ops.forward`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
-        "_make", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
+        "_make", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -62,8 +62,10 @@ class Plan:
             self.saves = tuple(range(len(sig.specs)))
             self.saved_names = tuple(bound.names) if isinstance(bound, BoundOperator) else tuple(f"input{i}" for i in self.saves)
             self._make = lambda defined: _from_jax(sig, inputs, defined)
+        self.constant: tuple[int, ...] = ()
         if isinstance(bound, BoundOperator) and bound.operator.saved:
             self._save(bound, bound.operator.saved)
+            self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in bound.operator.saved)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)

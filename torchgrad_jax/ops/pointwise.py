@@ -211,7 +211,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 @op(
     "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False,
-    node="PowBackward1", number_node="PowBackward2", saved=("result",),
+    node="PowBackward1", number_node="PowBackward2",
     grads={
         "self": lambda grad, self, exponent: grad
         * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
@@ -509,7 +509,7 @@ def _share(grad: Any, lost: Any, tied: Any) -> Any:
     return grad * jnp.where(tied, 0.5, jnp.where(lost, 0.0, 1.0)).astype(grad.dtype)
 
 
-@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"),
+@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"), saved=("self", "other"),
     grads={"self": lambda grad, self, other: _share(grad, self < other, self == other),
            "other": lambda grad, self, other: _share(grad, other < self, self == other)})  # fmt: skip
 def maximum(x: Any, y: Any) -> Any:
@@ -517,7 +517,7 @@ def maximum(x: Any, y: Any) -> Any:
     return lax.max(x, y)
 
 
-@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"),
+@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"), saved=("self", "other"),
     grads={"self": lambda grad, self, other: _share(grad, self > other, self == other),
            "other": lambda grad, self, other: _share(grad, other > self, self == other)})  # fmt: skip
 def minimum(x: Any, y: Any) -> Any:

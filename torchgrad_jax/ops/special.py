@@ -179,8 +179,7 @@ def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
 _LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": lambda grad, weight: grad * weight.conj()}
 op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
-op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False,
-   node="LerpBackward1", saved=("weight",),
+op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward1",
    validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
@@ -395,7 +394,7 @@ def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
 
 
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
-    op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node, saved=("result",),
+    op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
        edges=("self",) if _suffix == "number" else None,
        grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
 
@@ -430,7 +429,7 @@ def ldexp(x: Any, y: Any) -> Any:
     return x * jnp.exp2(y)
 
 
-@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True,
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", inplace=True, saved=("self",),
     grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""

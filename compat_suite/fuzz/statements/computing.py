@@ -48,7 +48,7 @@ def reduction(author: Author) -> str | None:
 
 def ordered(author: Author) -> str | None:
     """Of operators with several results. Equal elements may come in any order: there are none in a leaf."""
-    a = author.some(lambda x: x.dim() and len(set(x.flatten().tolist())) == x.numel())
+    a = author.some(lambda x: x.dim() and len(set(x.detach().flatten().tolist())) == x.numel())
     return a and f"{author.fresh()}, {author.fresh()} = {a}.{author.pick(['max', 'min', 'sort', 'cummax'])}({author.dim(a)})"
 
 
@@ -65,7 +65,10 @@ def chosen(author: Author) -> str | None:
     a = author.some()
     b = author.some(lambda x: x.shape == author.of(a).shape)
     kinds = [f"where({a} > 0, {a}, {b})", f"where({a} > {author.number()}, {b}, {author.number()})", f"maximum({a}, {b})", f"minimum({a}, {b})",
-             f"addcmul({a}, {a}, {b}, value=0.5)", f"lerp({a}, {b}, 0.25)", f"pow({a}, 2)", f"pow({a}, {b})", f"atan2({a}, {b})"]  # fmt: skip
+             f"addcmul({a}, {a}, {b}, value=0.5)",
+             f"lerp({a}, {b}, 0.25)", f"pow({a}, 2)", f"pow({a}, {b})"]
+    if author.of(a).is_floating_point() and author.of(b).is_floating_point():  # of booleans, PyTorch has no derivative
+        kinds.append(f"atan2({a}, {b})")
     return f"{author.fresh()} = torch.{author.pick(kinds)}"
 
 
