@@ -433,3 +433,18 @@ def test_results_without_a_gradient_have_no_output_number():
         x4, x5 = x1.max(0)
         x6, x7 = x1.cummax(0)
     """)
+
+
+def test_a_graph_with_a_write_to_a_view_is_run_once():
+    same("""
+        x = leaf(4)
+        y = x.clone()
+        y[0] = 2
+        y.sum().backward()
+        y.sum().backward()
+        y = x.clone()
+        y[1:] = x[0]
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        y.sum().backward()
+    """)

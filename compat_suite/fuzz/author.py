@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,10 +32,9 @@ def memory(x: torch.Tensor) -> int:
     return x.untyped_storage().data_ptr()
 
 
-def few(shape: Iterable[int]) -> bool:
-    """Whether a shape is one of those that programs keep to, so that what they do is found compiled."""
-    shape = tuple(shape)
-    return len(shape) < 4 and (0 < math.prod(shape) < 9 or len(shape) == 1)
+# Shapes that programs keep to, so that what they do is found compiled.
+FEW = frozenset(s for n in range(4) for s in itertools.product(range(9), repeat=n) if 0 < math.prod(s) < 9 or n == 1)
+FEWER = frozenset(s for n in range(3) for s in itertools.product((1, 2), repeat=n)) | {(0,), (3,), (4,), (2, 1, 2), (1, 2, 2)}
 
 
 def under(mode: str | None, statement: str) -> str:
@@ -47,11 +47,13 @@ def under(mode: str | None, statement: str) -> str:
 
 
 class Author:
-    """Writes a program. pick: chooses from a sequence. excluded: the rules that apply. bounded: whether to keep to few shapes."""
+    """Writes a program. pick: chooses from a sequence. excluded: the rules that apply. shapes: those to keep to."""
 
-    def __init__(self, pick: Callable[[Any], Any], excluded: Iterable[str] = tuple(EXCLUDED), bounded: bool = False) -> None:
+    def __init__(
+        self, pick: Callable[[Any], Any], excluded: Iterable[str] = tuple(EXCLUDED), shapes: frozenset[tuple[int, ...]] | None = None
+    ) -> None:
         self.pick = pick
-        self.excluded, self.bounded = frozenset(excluded), bounded
+        self.excluded, self.shapes = frozenset(excluded), shapes
         self.run = Run(torch)
         self.count = 0
         self.dtypes: list[str] | None = None
@@ -69,7 +71,7 @@ class Author:
         raised = self.run.do(line)
         now = self.run.tensors()
         made = {name: x for name, x in now.items() if name not in before}
-        if self.bounded and made and raised is None and not all(few(x.shape) for x in made.values()) and "\n" not in line:
+        if self.shapes and made and raised is None and not all(tuple(x.shape) in self.shapes for x in made.values()) and "\n" not in line:
             for name in made:
                 del self.run.space[name]
             self.run.counts = counts

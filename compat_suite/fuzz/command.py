@@ -54,21 +54,25 @@ def work(chosen: argparse.Namespace) -> None:
     """Run programs; a line of JSON before each, and for each that differs."""
     import torch
 
+    from compat_suite.fuzz.author import FEW, FEWER
     from compat_suite.fuzz.scripts import script
     from compat_suite.fuzz.search import generate, unstable
     from compat_suite.fuzz.shrinking import shrunk
     from torchgrad_jax.runtime import execution_mode
+    from torchgrad_jax.runtime._jax_compat import share_ir_contexts
 
     faulthandler.enable()
     torch.set_num_threads(1)
+    share_ir_contexts()
     kinds: Counter[str] = Counter()
+    shapes = FEWER if chosen.mode == "eager" else FEW
     excluded = EXCLUDED.keys() - set(chosen.include)
     with execution_mode(chosen.mode):
         for seed in range(chosen.seed, chosen.seed + chosen.count, chosen.step):
             if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > chosen.memory * 1024:
                 return
             print(json.dumps({"begins": seed}), flush=True)
-            steps, found = generate(seed, excluded)
+            steps, found = generate(seed, excluded, shapes)
             if found and not unstable(steps, found):
                 kinds[found.kind] += 1
                 if kinds[found.kind] <= SHRUNK:

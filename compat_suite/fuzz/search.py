@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 import torchgrad_jax
-from compat_suite.fuzz.author import Author
+from compat_suite.fuzz.author import FEW, Author
 from compat_suite.fuzz.comparison import TOLERANCES, Difference, difference, equal
 from compat_suite.fuzz.observation import Seen
 from compat_suite.fuzz.programs import Raised, Run
@@ -44,8 +44,6 @@ class Pair:
 
     def compare(self, statement: str, raised: Raised, expected: Raised, look: Look) -> Difference | None:
         """What differs after a statement."""
-        if "float" in statement or "ones" in statement:  # what is computed from float32 is no better in float64
-            self.tolerance = TOLERANCES["torch.float32"]
         found = difference([Seen(statement, raised, None)], [Seen(statement, expected, None)], self.tolerance, self.texts)
         if found is None and look:
             theirs = Seen(statement, self.theirs.calls, self.theirs.observe(look is Look.VALUES))
@@ -53,6 +51,8 @@ class Pair:
                 ours = Seen(statement, self.ours.calls, self.ours.observe(look is Look.VALUES))
             except Exception as error:
                 return Difference(statement, None, "raised when looked at", f"{type(error).__name__}: {error}", None)
+            if any(state["dtype"] != "torch.float64" for state in (theirs.state or {}).values()):  # what is computed of them is no better in float64
+                self.tolerance = TOLERANCES["torch.float32"]
             return difference([ours], [theirs], self.tolerance)
         return found
 
@@ -66,10 +66,10 @@ def senseless(expected: Raised) -> bool:
     return expected is not None and (expected[0] in ("NameError", "UnboundLocalError") or "INTERNAL ASSERT" in expected[1])
 
 
-def generate(seed: int, excluded: Iterable[str]) -> tuple[list[Step], Difference | None]:
+def generate(seed: int, excluded: Iterable[str], shapes: frozenset[tuple[int, ...]] = FEW) -> tuple[list[Step], Difference | None]:
     """A random program, up to what differs first."""
     chance = random.Random(seed)
-    author = Author(lambda choices: chance.choice(list(choices)), excluded, bounded=True)
+    author = Author(lambda choices: chance.choice(list(choices)), excluded, shapes)
     looks = chance.choice([[Look.NOTHING], [Look.GRAPH], [Look.VALUES], [Look.NOTHING, Look.NOTHING, Look.GRAPH, Look.VALUES]])
     pair, steps = Pair(excluded, author.run), []
     length = chance.randint(5, 30)

@@ -14,7 +14,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
-from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, operation_name, shown
+from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
@@ -397,7 +397,7 @@ class CopySlices(Node):
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats")
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed")
     skips_unneeded = True
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
@@ -409,6 +409,7 @@ class CopySlices(Node):
         rest = edges[1:] if self.through_self else edges
         self.has_base = base._rg
         self.repeats = repeats(view, aval)
+        self.freed = False
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
         self.seq = rec.sequence
         rec.sequence += 1
@@ -436,7 +437,7 @@ class CopySlices(Node):
     def describe(self) -> tuple[list[Any], list[Any]] | None:
         """See Node."""
         inner = self.inner
-        if not isinstance(inner, OpNode) or inner.saved is None:
+        if not isinstance(inner, OpNode) or inner.saved is None or self.freed:
             return None
         numbers = [n for x in self.links for n in x.numbers]
         return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
@@ -448,6 +449,8 @@ class CopySlices(Node):
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
+        if self.freed:
+            raise RuntimeError(FREED_MESSAGE)
         rec, call = calculus.recorder, calculus.call
         links = self.links if calculus.placed is None else calculus.placed[self]
         grad = grads[0]
@@ -469,6 +472,7 @@ class CopySlices(Node):
 
     def release(self) -> None:
         """See Node."""
+        self.freed = True
         self.inner.release()
 
 

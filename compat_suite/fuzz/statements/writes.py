@@ -33,7 +33,8 @@ def write_masked(author: Author) -> str | None:
 
 
 def write_data(author: Author) -> str | None:
-    a = author.twinnable(lambda x: not overlaps_itself(x))
+    # Integers may be indices that were saved: whether they are in range is told at once or not at all.
+    a = author.twinnable(lambda x: x.is_floating_point() and not overlaps_itself(x))
     return a and f"{a}.data.{author.pick(['mul_(2)', 'zero_()', 'add_(1)'])}"
 
 
