@@ -210,3 +210,18 @@ def test_booleans_are_not_multiplied_as_matrices():
         x = b[:0] @ b
         x = torch.outer(v, v)
     """)
+
+
+def test_nan_to_num_gives_a_gradient_of_infinity_times_zero():
+    same("""
+        x = special(2, 2, seed=1, dtype='float32')
+        y = (x - x.nan_to_num(0.5)).square()
+        y.sum().backward()
+    """)
+
+
+def test_booleans_of_an_expanded_tensor_are_added_in_place():
+    same("""
+        x = (leaf(dtype='bool') == True).expand((2,))
+        x.index_put_((torch.tensor([1, 0]),), torch.tensor(True), accumulate=True)
+    """)

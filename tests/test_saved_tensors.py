@@ -507,3 +507,28 @@ def test_a_nan_gradient_of_an_extreme_goes_everywhere():
         y = (x * x).amax(-1)
         y.sin().sum().backward()
     """)
+
+
+def test_looking_at_what_is_saved_does_not_hide_a_write():
+    same("""
+        x = leaf(2)
+        y = x.tanh()
+        calls.append(contents(y.grad_fn._saved_result))
+        y.mul_(2)
+        y.square().sum().backward()
+        v, i = x.cummax(0)
+        calls.append(contents(v.grad_fn._saved_indices))
+        i.mul_(0)
+        v.sum().backward()
+    """)
+
+
+def test_zero_gradients_have_no_graph():
+    same("""
+        x = leaf(2)
+        y = x.flip(-1)
+        y.gt_(0.5)
+        a = second(*grad(y.square().sum(), x, create_graph=True))
+        b = second(*grad(x.flip(-1).sign().square().sum(), x, create_graph=True))
+        c = second(*grad(x.flip(-1).round().square().sum(), x, create_graph=True))
+    """)

@@ -25,7 +25,7 @@ def leaf(*shape, seed=0, dtype="float64", requires_grad=True, nudge=0.0):
 
 def special(*shape, seed=0, dtype="float64", requires_grad=True):
     """A tensor of infinities, NaN, zeros and a few ordinary numbers."""
-    numbers = [math.nan, 1.5, math.inf, -0.0, -2.0, -math.inf, 0.0, 0.25]
+    numbers = [math.nan, 1.5, math.inf, 0.75, -2.0, -math.inf, 0.0, 0.25]
     numbers = [numbers[(i * 3 + seed) % 8] for i in range(math.prod(shape))]
     return torch.tensor(nested(iter(numbers), shape), dtype=getattr(torch, dtype), requires_grad=requires_grad)
 

@@ -341,11 +341,7 @@ def _sgn(x: Any) -> Any:
     return jnp.where((x == 0) | (x != x), zero, lax.sign(x))
 
 
-def _zero(grad: Any) -> Any:
-    return jnp.zeros_like(grad)
-
-
-@op("sign(Tensor self)", inplace=True, out="same", grads={"self": _zero})
+@op("sign(Tensor self)", inplace=True, out="same", grads={"self": zeros_like_grad})
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
@@ -364,7 +360,7 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, out="same", grads={"self": _zero}, **options)(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", grads={"self": zeros_like_grad}, **options)(round_array)
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
@@ -378,7 +374,7 @@ def _refuse_round(x: Any, decimals: int) -> None:
 
 
 @op("round(Tensor self, *, int decimals=0)", inplace=True, out="same", validate=_refuse_round,
-    grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
+    grads={"self": zeros_like_grad}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
 def round_(x: Any, decimals: int) -> Any:
     """The nearest number of `decimals` decimals, halves to even."""
     return _rounded(x, decimals)
@@ -393,7 +389,7 @@ def _rounded(x: Any, decimals: int) -> Any:
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
 
 
-@op("special_round(Tensor self, *, int decimals=0)", method=False, toplevel=False, grads={"self": _zero}, node="RoundBackward1")
+@op("special_round(Tensor self, *, int decimals=0)", method=False, toplevel=False, grads={"self": zeros_like_grad}, node="RoundBackward1")
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
     return _rounded(x, decimals)
@@ -412,7 +408,7 @@ def _comparison(name: str, function: Any, doc: str, ordered: bool = True, **opti
     camel = name.title()
 
     @op(f"{name}_written(Tensor self, Tensor|Scalar other, Tensor result)", method=False, toplevel=False, out=False, node=f"{camel}Backward1",
-        number_node=f"{camel}Backward0", grads={"self": _zero, "other": _zero})  # fmt: skip
+        number_node=f"{camel}Backward0", grads={"self": zeros_like_grad, "other": zeros_like_grad})  # fmt: skip
     def write(x: Any, y: Any, result: Any) -> Any:
         """The result as the target holds it."""
         return convert(result, np.dtype(x.dtype))
@@ -533,6 +529,13 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
     return jnp.where(condition, x, y)
 
 
+@op("where_converted(Tensor condition, Tensor self, Tensor other, any dtype)", promote=None, method=False, toplevel=False, node="WhereBackward0",
+    grads=where_self.grads)  # fmt: skip
+def where_converted(condition: Any, x: Any, y: Any, dtype: Any) -> Any:
+    """The same of tensors of several dtypes."""
+    return jnp.where(condition, convert(x, dtype), convert(y, dtype))
+
+
 def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
     """What cannot fill: PyTorch's errors, which name the in-place function in both cases."""
     if mask.dtype != np.bool_:
@@ -580,7 +583,7 @@ def _refuse_filling(x: Any, value: Any) -> None:
 
 
 @op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
-    grads={"self": _zero, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
+    grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""
     return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)

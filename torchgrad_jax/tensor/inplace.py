@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
@@ -141,6 +142,8 @@ def repeats(view: View, aval: Aval) -> bool:
 def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
     """What `x`, whose elements along `dims` are one place in memory, holds after each was written on its own: the last new one everywhere, or
     the sum of what was added."""
+    if accumulate and x.dtype == np.bool_:
+        return x | written.any(dims, keepdims=True)
     if accumulate:
         return x + (written - x).sum(dims, keepdims=True)
     for dim in dims:
@@ -288,7 +291,9 @@ def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
 
 def cast_to(array_type: Any) -> Any:
     """The BoundOperator that converts to a dtype."""
-    return registry["_to_copy"].bind((ARRAY, Static(array_type)))
+    bound = registry["_to_copy"].bind((ARRAY, Static(array_type)))
+    bound.differentiable = dtypes.is_float(array_type)
+    return bound
 
 
 # ---------------------------------------------------------------------- filling

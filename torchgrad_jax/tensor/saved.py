@@ -383,7 +383,8 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    return with_history(wrap(_readable(value)), source, nr)
+    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved.
+    return with_history(wrap(per_thread.recorder.alias(value)), source, nr)
 
 
 def unpack_all(node: OpNode) -> tuple[Any, ...]:
