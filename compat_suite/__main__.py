@@ -1,4 +1,7 @@
-"""Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``."""
+"""Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``.
+
+``python -m compat_suite fuzz --help`` is about random programs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def options() -> argparse.Namespace:
     from compat_suite.agreement import CHECKS
     from compat_suite.database import DTYPES
 
-    found = argparse.ArgumentParser(description=__doc__)
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("names", nargs="*", help="operators of PyTorch's database; none: all of the tiers")
     found.add_argument("--tier", type=int, choices=[1, 2], help="only operators of this tier")
     found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
@@ -141,6 +144,10 @@ def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> 
 
 def main() -> None:
     """Measure, report."""
+    if sys.argv[1:2] == ["fuzz"]:
+        from compat_suite.fuzz.command import main as fuzz
+
+        return fuzz(sys.argv[2:])
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))

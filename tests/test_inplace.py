@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from programs import Run, lines, same
-
 import torchgrad_jax
+from compat_suite.fuzz.programs import Run, lines, same
 
 
 def test_writing_to_a_leaf_is_refused():
@@ -393,4 +392,59 @@ def test_what_was_saved_of_a_view_made_anew_is_named_as_a_strided_view():
         v.mul_(v)
         v.sum().backward()
         assert a.grad is None
+    """)
+
+
+def test_comparisons_in_place_give_zero_gradients():
+    same("""
+        x1 = leaf(4)
+        x2 = leaf(1)
+        x3 = x1 * 1
+        x3.gt_(0.5)
+        x4 = x1 * 1
+        x4[:2].le_(x2)
+        x5 = x1 * 1
+        x5.eq_(x2)
+        (x3 + x4 + x5).sum().backward()
+        x6 = torch.zeros(4, dtype=torch.int64)
+        x6.ne_(3)
+        x1.lt_(1)
+        x1[:2].ge_(1)
+    """)
+
+
+def test_logic_in_place_goes_unnoticed():
+    same("""
+        x1 = leaf(4)
+        x2 = x1 * 1
+        x2[:2].logical_not_()
+        x3 = x1 * 1
+        x3.logical_and_(x1)
+        x1.logical_xor_(x2)
+        x1[1:].logical_or_(x3[1:])
+        (x2 * x3).sum().backward()
+    """)
+
+
+def test_results_without_a_gradient_have_no_output_number():
+    same("""
+        x1 = leaf(2, 3)
+        x2, x3 = x1.sort(1)
+        x4, x5 = x1.max(0)
+        x6, x7 = x1.cummax(0)
+    """)
+
+
+def test_a_graph_with_a_write_to_a_view_is_run_once():
+    same("""
+        x = leaf(4)
+        y = x.clone()
+        y[0] = 2
+        y.sum().backward()
+        y.sum().backward()
+        y = x.clone()
+        y[1:] = x[0]
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        y.sum().backward()
     """)

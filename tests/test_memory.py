@@ -7,9 +7,9 @@ the class and text of what is raised.
 from __future__ import annotations
 
 import pytest
-from programs import same
 
 import torchgrad_jax as tj
+from compat_suite.fuzz.programs import same
 
 # ---------------------------------------------------------------------- layout
 

@@ -6,6 +6,8 @@ pytest.importorskip("torch")
 
 from side_by_side import error_of, like_pytorch  # noqa: E402 - needs torch
 
+from compat_suite.fuzz.programs import same  # noqa: E402
+
 pytestmark = pytest.mark.operators
 
 
@@ -191,3 +193,35 @@ def test_no_difference_takes_nothing_along(m):
 def test_no_operand_of_cat_is_written_to(m):
     empty = m.zeros(0)
     return tried(lambda: m.cat((empty, m.ones(2, 3)), out=empty))
+
+
+def test_booleans_are_not_multiplied_as_matrices():
+    same("""
+        b = leaf(2, 2, dtype='bool')
+        v = leaf(2, dtype='bool')
+        c = leaf(1, 2, 2, dtype='bool')
+        x = b @ b
+        x = b @ v
+        x = v @ v
+        x = c @ c
+        x = torch.addmm(b, b, b)
+        x = torch.addmv(v, b, v)
+        x = torch.baddbmm(c, c, c)
+        x = b[:0] @ b
+        x = torch.outer(v, v)
+    """)
+
+
+def test_nan_to_num_gives_a_gradient_of_infinity_times_zero():
+    same("""
+        x = special(2, 2, seed=1, dtype='float32')
+        y = (x - x.nan_to_num(0.5)).square()
+        y.sum().backward()
+    """)
+
+
+def test_booleans_of_an_expanded_tensor_are_added_in_place():
+    same("""
+        x = (leaf(dtype='bool') == True).expand((2,))
+        x.index_put_((torch.tensor([1, 0]),), torch.tensor(True), accumulate=True)
+    """)

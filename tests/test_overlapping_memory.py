@@ -6,9 +6,9 @@ Each program runs here and, where it is installed, in PyTorch, and must look the
 from __future__ import annotations
 
 import pytest
-from programs import same
 
 import torchgrad_jax as tj
+from compat_suite.fuzz.programs import same
 
 
 def test_a_part_of_overlapping_windows_is_written_to_its_place():

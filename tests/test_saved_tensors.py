@@ -4,9 +4,11 @@ import gc
 import warnings
 import weakref
 
+import pytest
 from side_by_side import error_of, leaf, like_pytorch
 
 import torchgrad_jax as tj
+from compat_suite.fuzz.programs import same
 
 
 def keep(x):
@@ -452,3 +454,81 @@ def test_the_gradient_of_what_was_overwritten_as_a_whole_has_no_graph(m):
         (grad,) = m.autograd.grad(y.sin().sum(), x, create_graph=True)
         found.append((grad.requires_grad, grad.tolist()))
     return found
+
+
+@pytest.mark.parametrize("name", ["x5.gather(0, i)", "x5.take(i)", "x5.prod()", "x5.prod(0)", "x5.cumprod(0)", "x5[x5 > 0]", "x5.logcumsumexp(0)"])
+def test_what_pytorch_saves_though_no_gradient_needs_it_may_not_be_written_to(name):
+    same(f"""
+        x1 = leaf(4)
+        x5 = x1 * 1
+        i = torch.tensor([1, 0])
+        y = {name}
+        x5.mul_(2)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "scatter"])
+def test_a_source_of_which_backward_needs_the_shape_alone_may_be_written_to(name):
+    same(f"""
+        x1 = leaf(4)
+        x2 = leaf(2)
+        x3 = x2 * 1
+        y = x1.{name}(0, torch.tensor([1, 0]), x3)
+        x3.mul_(2)
+        y.square().sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("name", ["clamp(0, 1)", "take(i)", "amax()", "max()", "cummax(0)[0]", "nan_to_num()", "nansum()", "prod()"])
+def test_gradients_of_gradients_lead_where_pytorchs_do(name):
+    same(f"""
+        x = leaf(4)
+        i = torch.tensor([1, 0])
+        y = x.{name}
+        g = second(*grad(y.sum(), x, create_graph=True))
+    """)
+
+
+def test_a_tensor_with_a_new_layout_can_be_detached():
+    same("""
+        x2 = leaf(2)
+        x3 = x2.exp()
+        x3.unsqueeze_(1)
+        x5 = x3.movedim(0, -1)
+        x3.mul_(2)
+        x3.detach_()
+    """)
+
+
+def test_a_nan_gradient_of_an_extreme_goes_everywhere():
+    same("""
+        x = special(2, 3, seed=6)
+        y = (x * x).amax(-1)
+        y.sin().sum().backward()
+    """)
+
+
+def test_looking_at_what_is_saved_does_not_hide_a_write():
+    same("""
+        x = leaf(2)
+        y = x.tanh()
+        calls.append(contents(y.grad_fn._saved_result))
+        y.mul_(2)
+        y.square().sum().backward()
+        v, i = x.cummax(0)
+        calls.append(contents(v.grad_fn._saved_indices))
+        i.mul_(0)
+        v.sum().backward()
+    """)
+
+
+def test_zero_gradients_have_no_graph():
+    same("""
+        x = leaf(2)
+        y = x.flip(-1)
+        y.gt_(0.5)
+        a = second(*grad(y.square().sum(), x, create_graph=True))
+        b = second(*grad(x.flip(-1).sign().square().sum(), x, create_graph=True))
+        c = second(*grad(x.flip(-1).round().square().sum(), x, create_graph=True))
+    """)

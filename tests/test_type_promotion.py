@@ -10,6 +10,7 @@ import pytest
 from side_by_side import like_pytorch
 
 import torchgrad_jax as tj
+from compat_suite.fuzz.programs import same
 
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
@@ -109,3 +110,25 @@ def test_a_number_of_numpy_keeps_the_graph(other):
 def test_an_array_times_a_tensor_that_needs_a_gradient_is_refused():
     with pytest.raises(RuntimeError, match="Can't call numpy"):
         tj.ones(2, requires_grad=True) * np.ones(2)
+
+
+def test_where_converts_without_a_node():
+    same("""
+        x = leaf(4)
+        y = leaf(4, dtype='float32')
+        z = torch.where(x > 0, x, y)
+        w = torch.where(x > 0, y.float(), x)
+        v = torch.where(x > 0, y, leaf(seed=3))
+        (z + w + v).sum().backward()
+    """)
+
+
+def test_a_view_that_autograd_lost_can_be_converted_to_integers():
+    same("""
+        x = leaf(2)
+        y, = x.split(2)
+        with torch.no_grad(): x.mul_(2)
+        a = y.bool()
+        b = y.long()
+        c = y.to(torch.int32)
+    """)

@@ -6,7 +6,7 @@ strides, and the class and text of what is raised.
 
 from __future__ import annotations
 
-from programs import same
+from compat_suite.fuzz.programs import same
 
 
 def test_inplace_on_view_rebases_base_history():

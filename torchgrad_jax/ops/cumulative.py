@@ -109,10 +109,10 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False,
-   grads={"self": lambda grad, self, result: _prod_gradient(grad, self)})(_prod)  # fmt: skip
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, keeps=("result",),
+   grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   grads={"self": lambda grad, self, dim, keepdim, result: _prod_gradient(grad, self, dim, keepdim)})(_prod)  # fmt: skip
+   keeps=("result",), grads={"self": _prod_gradient})(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials
@@ -195,7 +195,7 @@ def _declare_extreme(name: str, at_least: Any) -> None:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{title(x)}'")
 
     extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
-    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate,
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, keeps=("self",),
        grads={"self": lambda grad, self, indices, dim: _scatter_add(grad, self.shape, indices, dim)})(extreme)  # fmt: skip
 
 

@@ -88,6 +88,7 @@ class Operator:
         self.numpy_vjp: Form | None = options.get("numpy_vjp")
         self.results: tuple[str, ...] | None = options.get("results")
         self.inplace: bool | str = options.get("inplace", False)
+        self.written: str | None = options.get("written")
         self.method: bool = options.get("method", True)
         self.toplevel: bool = options.get("toplevel", True)
         self.out: bool | str = options.get("out", True)
@@ -347,7 +348,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
-    keeps: what PyTorch's node saves, and may not be written to before backward, though JAX's derivative does without: `self`, `result`.
+    keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
+        alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
     multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.
     constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
     real: its name in PyTorch's refusal, where complex results have no derivative.
@@ -369,6 +371,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         parameter is a list of tensors it is given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
+    written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.
     method, toplevel, out: whether there is `Tensor.name`, `torch.name`, an `out=` argument ("same": of just the result's dtype; "dtype": it
         tells the dtype to compute in). aliases: further names.
     """

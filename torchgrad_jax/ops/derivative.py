@@ -22,16 +22,16 @@ class Plan:
 
     inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
     saves: what backward keeps: an operand's index, or -1, -2 ... for the first, second ... result. origins: for each of these, the index in
-    `inputs`, or the result (-1, -2 ...), or None: where its own gradient
-    goes. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one. zeros: they
-    are zeros.
+    `inputs`, or the result (-1, -2 ...), or None: where its own gradient goes. constant: the places among them on which gradients do not depend, or
+    by comparisons alone. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one.
+    zeros: they are zeros.
     outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
     lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `ops.forward`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
-        "_made", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking",
+        "_made", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -53,6 +53,10 @@ class Plan:
             self._from_formulas(sig, bound, formulas)
         else:
             self._without_formulas(sig, bound)
+        self.constant: tuple[int, ...] = ()
+        if isinstance(bound, BoundOperator) and bound.operator.keeps:
+            self._keep(bound, bound.operator.keeps)
+            self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in bound.operator.keeps)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
@@ -80,7 +84,7 @@ class Plan:
             found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
             return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
         more = names_shown(bound)
-        names: set[str] = set(more)
+        names: set[str] = {*more, *bound.operator.keeps}
         for f in bound.operator.grads.values():
             if f is not None and f is not SAME:
                 names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
@@ -118,21 +122,17 @@ class Plan:
         return list(places) if dims is None else [next(places) if d in dims else None for d in range(max(dims) + 1)]
 
     def _without_formulas(self, sig: Signature, bound: Any) -> None:
-        saves = list(range(len(sig.specs)))
+        self.saves = tuple(range(len(sig.specs)))
         self._made = lambda defined: _from_jax(sig, self.inputs, defined)
         if isinstance(bound, BoundOperator):
-            linear, keeps = bound.operator.linear, bound.operator.keeps
+            linear = bound.operator.linear
             if linear:
-                by_name = (*keeps, *(() if linear is True else set(bound.names) - set(linear)))
-                saves = [i for i in saves if isinstance(sig.specs[i], type) or bound.names[i] in by_name]
-            results = bound.operator.results or ("result",)
-            saves += [RESULT - i for i, name in enumerate(results) if name in keeps]
-            self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
-            if linear:
+                free = bound.names if linear is True else linear
+                self.saves = tuple([i for i, s in enumerate(sig.specs) if isinstance(s, type) or bound.names[i] not in free])
                 self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
+            self.saved_names = tuple([bound.names[i] for i in self.saves])
         else:
-            self.saved_names = tuple(f"input{i}" for i in saves)
-        self.saves = tuple(saves)
+            self.saved_names = tuple([f"input{i}" for i in self.saves])
 
     def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
         wanted = [formulas[i] for i in self.inputs]
@@ -151,6 +151,13 @@ class Plan:
         self.undefined = bound.undefined()
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+
+    def _keep(self, bound: BoundOperator, more: tuple[str, ...]) -> None:
+        results = bound.operator.results or ("result",)
+        names = {**{i: n for i, n in enumerate(bound.names) if n in more}, **{RESULT - i: n for i, n in enumerate(results) if n in more}}
+        names.update(zip(self.saves, self.saved_names, strict=True))
+        self.saves = tuple(sorted(names, key=lambda i: (i < 0, abs(i))))
+        self.saved_names = tuple(names[i] for i in self.saves)
 
     def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""

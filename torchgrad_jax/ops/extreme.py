@@ -50,7 +50,7 @@ def shared_grad(grad: Any, self: Any, result: Any, dim: Any = None, keepdim: boo
     dims = wrap_dims(dim, self.ndim)
     mask = self == unreduced(result, self.shape, dim, keepdim)
     count = keep(lax.reduce_sum(mask.astype(grad.dtype), dims), dims, True)
-    return jnp.where(mask, unreduced(grad, self.shape, dim, keepdim), 0).astype(grad.dtype) / count
+    return unreduced(grad, self.shape, dim, keepdim) * mask.astype(grad.dtype) / count
 
 
 def _shared_or_nan(grad: Any, self: Any, result: Any) -> Any:
@@ -84,9 +84,10 @@ def _declare_values(kind: str) -> None:
 
     over_dims.__doc__ = f"The {word} element over `dim` (int or tuple; all where None); nan where there is one. Ties share the gradient."
     over_all.__doc__ = f"The {word} of all elements; nan where there is one. Ties share the gradient."
-    op(f"a{kind}(Tensor self, int[]? dim=None, bool keepdim=False)", validate=validate_dims, grads={"self": shared_grad})(over_dims)
+    op(f"a{kind}(Tensor self, int[]? dim=None, bool keepdim=False)", validate=validate_dims, keeps=("self", "result"),
+       grads={"self": shared_grad})(over_dims)  # fmt: skip
     op(f"{kind}_all(Tensor self)", method=False, toplevel=False, node=f"{kind.title()}Backward1", validate=validate_all,
-       grads={"self": _shared_or_nan})(over_all)  # fmt: skip
+       keeps=("self", "result"), grads={"self": _shared_or_nan})(over_all)  # fmt: skip
 
 
 _declare_values("max")
@@ -106,6 +107,7 @@ def _aminmax_grad(grad0: Any, grad1: Any, self: Any, min: Any, max: Any, dim: An
 
 
 @op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False)", results=("min", "max"), validate=_refuse_empty_aminmax,
+    keeps=("self", "min", "max"),
     grads={"self": _aminmax_grad})  # fmt: skip
 def aminmax(x: Any, dim: Any, keepdim: bool) -> Any:
     """The smallest and the largest element over `dim` (all where None)."""
@@ -226,7 +228,7 @@ def _refuse_complex_limit(*given: Any) -> None:
 
 
 @op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", keeps_order=True, method=False, toplevel=False, node="ClampBackward1",
-    validate=_refuse_no_limit, grads={"self": _within_grad})  # fmt: skip
+    validate=_refuse_no_limit, keeps=("self",), grads={"self": _within_grad})  # fmt: skip
 def clamp_number(x: Any, low: Any, high: Any) -> Any:
     """Elements outside of [min, max] moved to its ends, which are numbers."""
     return _limited(x, low, high)
@@ -243,7 +245,7 @@ def _grad_of_high(grad: Any, self: Any, min: Any, max: Any) -> Any:
 
 
 @op("clamp_tensor(Tensor self, Tensor? min=None, Tensor? max=None)", promote="common", method=False, toplevel=False, node="ClampBackward0",
-    validate=_refuse_no_limit, grads={"self": _within_grad, "min": _grad_of_low, "max": _grad_of_high})  # fmt: skip
+    validate=_refuse_no_limit, keeps=("self", "min", "max"), grads={"self": _within_grad, "min": _grad_of_low, "max": _grad_of_high})  # fmt: skip
 def clamp_tensor(x: Any, low: Any, high: Any) -> Any:
     """Elements outside of [min, max] moved to its ends, which are tensors."""
     return _limited(x, low, high)
@@ -263,9 +265,9 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
         own = {"self": lambda grad, self, max: jnp.where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
         other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
     op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=_refuse_complex_limit,
-       node=f"Clamp{kind.title()}Backward0", grads=own)(by_number)  # fmt: skip
+       node=f"Clamp{kind.title()}Backward0", keeps=("self",), grads=own)(by_number)  # fmt: skip
     op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
-       node=f"Clamp{kind.title()}Backward1", grads={**own, **other})(limit)  # fmt: skip
+       node=f"Clamp{kind.title()}Backward1", keeps=("self", kind), grads={**own, **other})(limit)  # fmt: skip
 
 
 _declare_one_sided("min", lax.max)
@@ -279,7 +281,7 @@ def _declare_ignoring_nan(name: str, kind: str, wins: Any) -> None:
         return jnp.where(jnp.isnan(x), y, jnp.where(jnp.isnan(y), x, lax.max(x, y) if kind == "max" else lax.min(x, y)))
 
     choose.__doc__ = f"The {kind} of both, element by element; the other one where one is nan."
-    op(f"{name}(Tensor self, Tensor other)", promote="common", validate=refuse_complex(name),
+    op(f"{name}(Tensor self, Tensor other)", promote="common", validate=refuse_complex(name), keeps=("self", "other"),
        grads={"self": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), grad, 0).astype(grad.dtype),
               "other": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,18 @@ def dot(x: Any, y: Any) -> Any:
     return lax.dot(x, y, precision=PRECISION)
 
 
+def _of_numbers(kernel: str, validate: Callable[..., None]) -> Callable[..., None]:
+    """`validate`, and then the refusal of booleans by PyTorch's kernel of that name, which is not called for nothing."""
+
+    def check(*avals: Any, **statics: Any) -> None:
+        validate(*avals, **statics)
+        a, b = avals[-2:]
+        if a.dtype == b.dtype == np.bool_ and a.size and b.size:
+            raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+    return check
+
+
 def _mm_shapes(a: Aval, b: Aval) -> None:
     if a.ndim != 2:
         raise RuntimeError("self must be a matrix")
@@ -33,7 +46,7 @@ def _mm_shapes(a: Aval, b: Aval) -> None:
         )  # fmt: skip
 
 
-@op("mm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_mm_shapes,
+@op("mm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("addmm_impl_cpu_", _mm_shapes),
     grads={"self": lambda grad, mat2: dot(grad, mat2.T.conj()), "mat2": lambda grad, self: dot(self.T.conj(), grad)})  # fmt: skip
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices."""
@@ -57,7 +70,7 @@ def batched_dot(x: Any, y: Any) -> Any:
     return jnp.matmul(x, y, precision=PRECISION)
 
 
-@op("bmm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_bmm_shapes,
+@op("bmm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("bmm", _bmm_shapes),
     grads={"self": lambda grad, mat2: batched_dot(grad, mat2.mT.conj()), "mat2": lambda grad, self: batched_dot(self.mT.conj(), grad)})  # fmt: skip
 def bmm(x: Any, y: Any) -> Any:
     """The products of two batches of matrices."""
@@ -71,7 +84,7 @@ def _mv_shapes(a: Aval, b: Aval) -> None:
         raise RuntimeError(f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})")
 
 
-@op("mv(Tensor self, Tensor vec)", multilinear=True, promote="same", validate=_mv_shapes,
+@op("mv(Tensor self, Tensor vec)", multilinear=True, promote="same", validate=_of_numbers("addmv_impl_cpu", _mv_shapes),
     grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()),
            "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
 def mv(x: Any, y: Any) -> Any:
@@ -101,7 +114,7 @@ def _check_dot_dtypes(a: Aval, b: Aval) -> None:
     _dot_shapes(a, b)
 
 
-@op("dot(Tensor self, Tensor tensor)", multilinear=True, promote=None, validate=_check_dot_dtypes,
+@op("dot(Tensor self, Tensor tensor)", multilinear=True, promote=None, validate=_of_numbers("dot", _check_dot_dtypes),
     grads={"self": lambda grad, tensor: grad * tensor.conj(), "tensor": lambda grad, self: grad * self.conj()})  # fmt: skip
 def dot_(x: Any, y: Any) -> Any:
     """The inner product of two vectors, without conjugation."""
@@ -170,7 +183,8 @@ def _grad_self(grad: Any, beta: Any) -> Any:
     return jnp.zeros_like(grad) if beta == 0 else _times(grad, _conjugate(beta))
 
 
-@op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True, validate=_addmm_shapes,
+@op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
+    validate=_of_numbers("addmm_impl_cpu_", _addmm_shapes),
     grads={"self": _grad_self, "mat1": lambda grad, mat2, alpha: _times(dot(grad, mat2.T.conj()), _conjugate(alpha)),
            "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -186,7 +200,7 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
 
 
 @op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
-    validate=_baddbmm_shapes,
+    validate=_of_numbers("baddbmm", _baddbmm_shapes),
     grads={"self": _grad_self, "batch1": lambda grad, batch2, alpha: _times(batched_dot(grad, batch2.mT.conj()), _conjugate(alpha)),
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
 def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
@@ -230,7 +244,8 @@ def _addmv_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         raise RuntimeError(f"size mismatch, got input ({a.size}), mat ({x.shape[0]}x{x.shape[1]}), vec ({y.shape[0]})")
 
 
-@op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True, validate=_addmv_shapes,
+@op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True,
+    validate=_of_numbers("addmv_impl_cpu", _addmv_shapes),
     grads={"self": _grad_self, "mat": lambda grad, vec, alpha: _times(jnp.outer(grad, vec.conj()), _conjugate(alpha)),
            "vec": lambda grad, mat, alpha: _times(jnp.matmul(mat.T.conj(), grad, precision=PRECISION), _conjugate(alpha))})  # fmt: skip
 def addmv(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:

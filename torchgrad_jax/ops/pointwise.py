@@ -210,8 +210,8 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 
 @op(
-    "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False, node="PowBackward1",
-    number_node="PowBackward2",
+    "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False,
+    node="PowBackward1", number_node="PowBackward2",
     grads={
         "self": lambda grad, self, exponent: grad
         * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
@@ -353,11 +353,7 @@ def _sgn(x: Any) -> Any:
     return jnp.where((x == 0) | (x != x), zero, lax.sign(x))
 
 
-def _zero(grad: Any) -> Any:
-    return jnp.zeros_like(grad)
-
-
-@op("sign(Tensor self)", keeps_order=True, inplace=True, out="same", grads={"self": _zero})
+@op("sign(Tensor self)", keeps_order=True, inplace=True, out="same", grads={"self": zeros_like_grad})
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
@@ -376,7 +372,7 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, out="same", keeps_order=True, grads={"self": _zero}, **options)(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", keeps_order=True, grads={"self": zeros_like_grad}, **options)(round_array)
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
@@ -390,7 +386,7 @@ def _refuse_round(x: Any, decimals: int) -> None:
 
 
 @op("round(Tensor self, *, int decimals=0)", keeps_order=True, inplace=True, out="same", validate=_refuse_round,
-    grads={"self": _zero}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
+    grads={"self": zeros_like_grad}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
 def round_(x: Any, decimals: int) -> Any:
     """The nearest number of `decimals` decimals, halves to even."""
     return _rounded(x, decimals)
@@ -405,7 +401,8 @@ def _rounded(x: Any, decimals: int) -> Any:
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
 
 
-@op("special_round(Tensor self, *, int decimals=0)", keeps_order=True, method=False, toplevel=False, grads={"self": _zero}, node="RoundBackward1")
+@op("special_round(Tensor self, *, int decimals=0)", keeps_order=True, method=False, toplevel=False, grads={"self": zeros_like_grad},
+    node="RoundBackward1")  # fmt: skip
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
     return _rounded(x, decimals)
@@ -421,7 +418,16 @@ def _comparison(name: str, function: Any, doc: str, ordered: bool = True, **opti
         return function(x, y)
 
     compare.__doc__ = doc
-    return op(f"{name}(Tensor self, Tensor|Scalar other)", promote="common", inplace=True, differentiable=False, **options)(compare)
+    camel = name.title()
+
+    @op(f"{name}_written(Tensor self, Tensor|Scalar other, Tensor result)", method=False, toplevel=False, out=False, node=f"{camel}Backward1",
+        number_node=f"{camel}Backward0", grads={"self": zeros_like_grad, "other": zeros_like_grad})  # fmt: skip
+    def write(x: Any, y: Any, result: Any) -> Any:
+        """The result as the target holds it."""
+        return convert(result, np.dtype(x.dtype))
+
+    schema = f"{name}(Tensor self, Tensor|Scalar other)"
+    return op(schema, promote="common", inplace=True, written=write.name, differentiable=False, **options)(compare)
 
 
 eq = _comparison("eq", lax.eq, "Whether equal, element by element.", ordered=False)
@@ -512,7 +518,7 @@ def _share(grad: Any, lost: Any, tied: Any) -> Any:
     return grad * jnp.where(tied, 0.5, jnp.where(lost, 0.0, 1.0)).astype(grad.dtype)
 
 
-@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"),
+@op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"), keeps=("self", "other"),
     grads={"self": lambda grad, self, other: _share(grad, self < other, self == other),
            "other": lambda grad, self, other: _share(grad, other < self, self == other)})  # fmt: skip
 def maximum(x: Any, y: Any) -> Any:
@@ -520,7 +526,7 @@ def maximum(x: Any, y: Any) -> Any:
     return lax.max(x, y)
 
 
-@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"),
+@op("minimum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("minimum"), keeps=("self", "other"),
     grads={"self": lambda grad, self, other: _share(grad, self > other, self == other),
            "other": lambda grad, self, other: _share(grad, other > self, self == other)})  # fmt: skip
 def minimum(x: Any, y: Any) -> Any:
@@ -534,6 +540,13 @@ def minimum(x: Any, y: Any) -> Any:
 def where_self(condition: Any, x: Any, y: Any) -> Any:
     """self where the condition holds, else other. Both are of one dtype already."""
     return jnp.where(condition, x, y)
+
+
+@op("where_converted(Tensor condition, Tensor self, Tensor other, any dtype)", promote=None, method=False, toplevel=False, node="WhereBackward0",
+    grads=where_self.grads)  # fmt: skip
+def where_converted(condition: Any, x: Any, y: Any, dtype: Any) -> Any:
+    """The same of tensors of several dtypes."""
+    return jnp.where(condition, convert(x, dtype), convert(y, dtype))
 
 
 def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
@@ -583,7 +596,7 @@ def _refuse_filling(x: Any, value: Any) -> None:
 
 
 @op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
-    grads={"self": _zero, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
+    grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""
     return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)

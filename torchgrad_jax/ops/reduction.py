@@ -111,7 +111,7 @@ for _name, _function in (("sum", _sum), ("mean", _mean)):
        node=f"{_name.title()}Backward1", **_options)(_function)  # fmt: skip
 
 
-@op("nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)",
+@op("nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", keeps=("self",),
     grads={"self": lambda grad, self, dim, keepdim:
            jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim)).astype(grad.dtype)})  # fmt: skip
 def nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:

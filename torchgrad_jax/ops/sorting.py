@@ -204,7 +204,8 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
 
     over_dim.__doc__ = "The lower median along one dimension, and its index."
     over_all.__doc__ = "The lower median of all elements."
-    op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_refuse_complex_median, grads={"self": _value_shared})(over_all)
+    op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_refuse_complex_median, keeps=("self", "result"),
+       grads={"self": _value_shared})(over_all)  # fmt: skip
     op(f"{name}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{name.title()}Backward1",
        results=("values", "indices"), validate=validate, grads={"self": _at_place})(over_dim)  # fmt: skip
 

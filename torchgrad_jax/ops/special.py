@@ -12,15 +12,11 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing, wide, zeros_like_grad
 from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title
 
 # The grad_fn of an operation that PyTorch has no derivative for.
-
-
-def _zero(grad: Any) -> Any:
-    return jnp.zeros_like(grad)
 
 
 # ---------------------------------------------------------------------- division with remainder
@@ -111,8 +107,7 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
-    node="DivBackward2",
-    grads={"self": lambda grad, self, other: _zero(grad), "other": lambda grad, self, other: _zero(grad)})  # fmt: skip
+    node="DivBackward2", grads={"self": zeros_like_grad, "other": zeros_like_grad})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)
@@ -410,7 +405,7 @@ def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
     op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
        edges=("self",) if _suffix == "number" else None,
-       grads={"self": _copysign_grad, "other": _zero})(_copysign)  # fmt: skip
+       grads={"self": _copysign_grad, "other": zeros_like_grad})(_copysign)  # fmt: skip
 
 
 @op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True,
@@ -444,7 +439,7 @@ def ldexp(x: Any, y: Any) -> Any:
 
 
 @op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", keeps_order=True, inplace=True, real="nan_to_num",
-    grads={"self": lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0).astype(grad.dtype)})  # fmt: skip
+    keeps=("self",), grads={"self": lambda grad, self: grad * jnp.isfinite(self).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
     return jnp.nan_to_num(x, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf) if dtypes.is_float(np.dtype(x.dtype)) else x

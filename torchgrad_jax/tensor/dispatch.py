@@ -278,8 +278,9 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         elif rec.turned:
             turn(rec)
     values = tuple(found)
+    outs: Any
     try:
-        outs: Any = record(rec, bound, values)
+        outs = record(rec, bound, values)
         sig: Any = (outs if type(outs) is Value else outs[0]).signature
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
@@ -292,7 +293,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         made = tuple([wrap(v) for v in outs])
     else:
         carries = node.plan.outputs
-        made = tuple([result(v, node if carries[i] else None, i) for i, v in enumerate(outs)])
+        made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
     if ordered and bound.keeps_order:
         keep_order(made, operands)
     if rec.rare and node is not None:

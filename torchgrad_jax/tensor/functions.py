@@ -255,7 +255,11 @@ def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out:
     target = promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in operands])
     broadcast_shapes(condition._aval.shape, *(x._aval.shape for x in operands if isinstance(x, Tensor)))
     full = [cast(x, dtypes.of(target)) if isinstance(x, Tensor) else created(from_data(x, dtypes.of(target), condition.device)) for x in operands]
-    made = apply(registry["where_self"].bind((ARRAY,) * 3), (condition, *full))
+    # What requires a gradient is converted without a node of its own.
+    full = [x if isinstance(x, Tensor) and x._rg and dtypes.is_float(x._aval.dtype) else y for x, y in zip(operands, full, strict=True)]
+    alike = all(x._aval.dtype == target for x in full)
+    bound = registry["where_self"].bind((ARRAY,) * 3) if alike else registry["where_converted"].bind((*(ARRAY,) * 3, Static(target)))
+    made = apply(bound, (condition, *full))
     if out is not None and out._aval.dtype != target:
         raise RuntimeError(f"Expected out type to be {dtypes.of(target).title} but got {out.dtype.title}")
     return made if out is None else write_out("where", out, made)

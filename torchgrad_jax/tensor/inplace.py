@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
@@ -148,6 +149,8 @@ def repeats(view: View, aval: Aval) -> bool:
 def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
     """What `x`, whose elements along `dims` are one place in memory, holds after each was written on its own: the last new one everywhere, or
     the sum of what was added."""
+    if accumulate and x.dtype == np.bool_:
+        return x | written.any(dims, keepdims=True)
     if accumulate:
         return x + (written - x).sum(dims, keepdims=True)
     for dim in dims:
@@ -245,10 +248,14 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             return apply_inplace_dual(rec, bound, operands, tangents)
     operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
     mask = 0
-    if rec.grad_enabled:
+    written = bound.operator.written
+    if rec.grad_enabled and (bound.differentiable or written):  # logical_and_ and the like go unnoticed
         for i, o in enumerate(operands):
             if isinstance(o, Tensor) and (o._rg or o.requires_grad):
                 mask |= 1 << i
+        if mask and written:
+            layout = tuple(ARRAY for _ in range(len(operands) + 1))
+            return apply_inplace(registry[written].bind(layout), (*operands, apply(bound, operands)))
         if mask:
             check_differentiable(target)
             if rec.turned:
@@ -291,7 +298,9 @@ def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
 
 def cast_to(array_type: Any) -> Any:
     """The BoundOperator that converts to a dtype."""
-    return registry["_to_copy"].bind((ARRAY, Static(array_type)))
+    bound = registry["_to_copy"].bind((ARRAY, Static(array_type)))
+    bound.differentiable = dtypes.is_float(array_type)
+    return bound
 
 
 # ---------------------------------------------------------------------- filling

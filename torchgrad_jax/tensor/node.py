@@ -436,7 +436,7 @@ def edge_of_saved(node: OpNode, i: int) -> Edge | None:
 def raise_modified(node: OpNode, i: int, value: Value) -> None:
     """PyTorch's error for a saved value whose tensor was written to since."""
     operand = node.plan.saves[i]
-    origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand)
+    origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     writer = value.counter.writer
     if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now

@@ -279,7 +279,8 @@ def forget_history(t: Tensor) -> None:
     content = per_thread.recorder.alias(value)
     if t._storage is not None:
         content.counter, content.version = value.counter, value.version
-        t._storage.value = content
+        if t._view is None:  # what was given another layout in place is a view of its memory
+            t._storage.value = content
     t._value = content
     value.counter, value.version = Detached(content), 0
 
@@ -382,7 +383,8 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    return with_history(wrap(_readable(value)), source, nr)
+    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved.
+    return with_history(wrap(per_thread.recorder.alias(value)), source, nr)
 
 
 def unpack_all(node: OpNode) -> tuple[Any, ...]:
@@ -405,6 +407,14 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
             found.append(with_history(wrap(kept), node, -1 - origin))
         else:
             found.append(_from_source(kept, *node.next[origin]))
+    return _with_constants(node, found)
+
+
+def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:
+    """What was unpacked, without the history of what gradients do not depend on, or by steps alone."""
+    for i in node.plan.constant:
+        if isinstance(found[i], Tensor):
+            found[i] = wrap(_readable(found[i]._content()))
     return tuple(found)
 
 
@@ -412,7 +422,7 @@ def _unpack_in_order(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = list(saved)
     for i in node.plan.unpacking:
         found[i] = unpack_saved(node, i)
-    return tuple(found)
+    return _with_constants(node, found)
 
 
 def _from_source(value: Value, source: Node, nr: int) -> Tensor:

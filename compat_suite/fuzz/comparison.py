@@ -1,0 +1,94 @@
+"""Where two observations of a program first differ."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from compat_suite.fuzz.observation import Seen
+
+# How far numbers may be from PyTorch's, relative to the larger of them and to 1: both libraries round, in other orders.
+TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-4, "torch.complex128": 1e-9, "torch.complex64": 1e-4}
+_RUNTIME = ("RuntimeError", "NotImplementedError")
+CONTENTS = ("value", "grad", "calls")
+
+
+class Difference(NamedTuple):
+    """What differs first in a program."""
+
+    statement: str
+    name: str | None  # the tensor; None: the statement itself
+    what: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        if self.name is None:
+            return f"at `{self.statement}`: {self.what} {self.ours}, PyTorch: {self.theirs}"
+        return f"after `{self.statement}`: {self.name}'s {self.what} is {self.ours}, PyTorch: {self.theirs}"
+
+    @property
+    def kind(self) -> str:
+        """The difference without names and numbers."""
+        return f"{self.what} {re.sub(r'[a-z]*[0-9]+|nan|inf|[^A-Za-z ]', '', f'{self.ours} {self.theirs}')[:80]}"
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it may be a matter of rounding: numbers differ, and nothing else."""
+        return self.what in CONTENTS and _without_numbers(self.ours) == _without_numbers(self.theirs)
+
+
+def difference(ours: Sequence[Seen], theirs: Sequence[Seen], tolerance: float = 0.0, texts: bool = True) -> Difference | None:
+    """Where two observations first differ; None where they agree. tolerance: of contents at least. texts: whether exceptions are compared by text."""
+    for (line, raised, state), (_, expected, wanted) in zip(ours, theirs, strict=True):
+        if not equal(raised, expected, tolerance) and not (_told_otherwise(raised, expected) if texts else _alike(raised, expected)):
+            return Difference(line, None, "calls" if isinstance(expected, list) else "raised", raised, expected)
+        if state is None or wanted is None:
+            continue
+        if state.keys() != wanted.keys():
+            return Difference(line, None, "tensors", sorted(state), sorted(wanted))
+        for name, what in ((n, question) for n in state for question in wanted[n] | state[n]):
+            a, b = state[name].get(what), wanted[name].get(what)
+            if not equal(a, b, tolerance):
+                return Difference(line, name, what, a, b)
+    return None
+
+
+def equal(a: Any, b: Any, tolerance: float = 0.0) -> bool:
+    """Whether nested observations agree. A tuple that begins with a dtype is a tensor's contents, which may differ by rounding."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if isinstance(a, tuple) and a and isinstance(a[0], str):
+            tolerance = max(TOLERANCES.get(a[0], 0.0), tolerance)
+        return len(a) == len(b) and all(equal(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if isinstance(a, complex) and isinstance(b, complex):
+        return equal(a.real, b.real, tolerance) and equal(a.imag, b.imag, tolerance)
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (a != a and b != b) or (math.isfinite(a) and math.isfinite(b) and abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)))
+    return a == b and type(a) is type(b)
+
+
+def _without_numbers(x: Any) -> Any:
+    if isinstance(x, list | tuple):
+        return [_without_numbers(y) for y in x]
+    return type(x) if isinstance(x, float | int | complex) else x
+
+
+def _alike(raised: Any, expected: Any) -> bool:
+    """Whether both refuse with one class; what is not implemented is a RuntimeError too."""
+    if not isinstance(raised, tuple) or not isinstance(expected, tuple):
+        return False
+    return raised[0] == expected[0] or (raised[0] in _RUNTIME and expected[0] in _RUNTIME)
+
+
+def _told_otherwise(raised: Any, expected: Any) -> bool:
+    """Whether two refusals are of one kind: a call that is wrong in two ways, of which PyTorch tells what is saved first, and torchgrad_jax the
+    shapes; or an outdated result of an in-place operation on a view, which PyTorch may name after the view."""
+    if not isinstance(raised, tuple) or not isinstance(expected, tuple):
+        return False
+    ours, theirs = raised[1], expected[1]
+    if ours.startswith(("The size of tensor a", "output with shape")) and theirs.startswith("Inference tensors cannot be saved"):
+        return True
+    name = re.compile(r"which is output 0 of \w+, ")
+    return "of AsStrided," in theirs and name.split(ours)[0] == name.split(theirs)[0]

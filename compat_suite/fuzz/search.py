@@ -1,0 +1,124 @@
+"""One random program: written, run with both libraries side by side, and compared as it goes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+
+import torchgrad_jax
+from compat_suite.fuzz.author import FEW, Author
+from compat_suite.fuzz.comparison import TOLERANCES, Difference, difference, equal
+from compat_suite.fuzz.observation import Seen
+from compat_suite.fuzz.programs import Raised, Run
+from compat_suite.fuzz.statements import LEAVES, STATEMENTS
+
+# How much the leaves of a program may be wrong without changing what is compared, if rounding is no matter in it.
+NUDGES = {"float64": 1e-12, "float32": 1e-6}
+
+
+class Look(IntEnum):
+    """What is looked at after a step: looking computes what is pending, and makes the nodes of views anew."""
+
+    NOTHING = 0
+    GRAPH = 1
+    VALUES = 2
+
+
+class Step(NamedTuple):
+    """A statement, and what is looked at after it."""
+
+    statement: str
+    look: Look
+
+
+class Pair:
+    """A program in both libraries."""
+
+    def __init__(self, excluded: Iterable[str], theirs: Run | None = None) -> None:
+        self.ours, self.theirs = Run(torchgrad_jax), theirs or Run(torch)
+        self.tolerance, self.texts = 0.0, "texts" not in excluded
+
+    def compare(self, statement: str, raised: Raised, expected: Raised, look: Look) -> Difference | None:
+        """What differs after a statement."""
+        found = difference([Seen(statement, raised, None)], [Seen(statement, expected, None)], self.tolerance, self.texts)
+        if found is None and look:
+            theirs = Seen(statement, self.theirs.calls, self.theirs.observe(look is Look.VALUES))
+            try:
+                ours = Seen(statement, self.ours.calls, self.ours.observe(look is Look.VALUES))
+            except Exception as error:
+                return Difference(statement, None, "raised when looked at", f"{type(error).__name__}: {error}", None)
+            if any(state["dtype"] != "torch.float64" for state in (theirs.state or {}).values()):  # what is computed of them is no better in float64
+                self.tolerance = TOLERANCES["torch.float32"]
+            return difference([ours], [theirs], self.tolerance)
+        return found
+
+    def end(self) -> Difference | None:
+        """What differs in the end."""
+        return self.compare("the end", None, None, Look.VALUES)
+
+
+def senseless(expected: Raised) -> bool:
+    """Whether PyTorch met a bug of its own, after which its tensors are not to be relied on; or a name that there is not."""
+    return expected is not None and (expected[0] in ("NameError", "UnboundLocalError") or "INTERNAL ASSERT" in expected[1])
+
+
+def generate(seed: int, excluded: Iterable[str], shapes: frozenset[tuple[int, ...]] = FEW) -> tuple[list[Step], Difference | None]:
+    """A random program, up to what differs first."""
+    chance = random.Random(seed)
+    author = Author(lambda choices: chance.choice(list(choices)), excluded, shapes)
+    looks = chance.choice([[Look.NOTHING], [Look.GRAPH], [Look.VALUES], [Look.NOTHING, Look.NOTHING, Look.GRAPH, Look.VALUES]])
+    pair, steps = Pair(excluded, author.run), []
+    length = chance.randint(5, 30)
+    for _ in range(3 * length):
+        if len(steps) == length:
+            break
+        written = chance.choice(LEAVES if len(steps) < 2 or not author.run.tensors() else STATEMENTS)(author)
+        line = None if written is None else author.line(written)
+        if line is None:
+            continue
+        statement, expected = line
+        if senseless(expected):
+            return steps, None
+        steps.append(Step(statement, chance.choice(looks)))
+        found = pair.compare(statement, pair.ours.do(statement), expected, steps[-1].look)
+        if found:
+            return steps, found
+    return steps, pair.end()
+
+
+def replay(steps: list[Step], excluded: Iterable[str]) -> Difference | None:
+    """What differs first in a program; None where nothing does, or where it is no program."""
+    pair = Pair(excluded)
+    for statement, look in steps:
+        raised, expected = pair.ours.do(statement), pair.theirs.do(statement)
+        if senseless(expected):
+            return None
+        found = pair.compare(statement, raised, expected, look)
+        if found:
+            return found
+    return pair.end()
+
+
+def unstable(steps: list[Step], found: Difference) -> bool:
+    """Whether PyTorch itself comes to something else where the leaves are wrong in their last digits: rounding decides then."""
+    seen = []
+    for nudges in (None, NUDGES):
+        run = Run(torch, nudges)
+        raised = None
+        for statement, _ in steps:
+            raised = run.do(statement)
+            if statement == found.statement:
+                break
+        state = run.observe()
+        seen.append(state.get(found.name, {}).get(found.what) if found.name else [raised, list(run.calls), sorted(state)])
+    return not equal(*seen)
+
+
+def differs(steps: list[Step], excluded: Iterable[str]) -> Difference | None:
+    """What differs in a program, where rounding does not decide."""
+    found = replay(steps, excluded)
+    return None if found is None or unstable(steps, found) else found
