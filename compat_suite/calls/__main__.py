@@ -26,6 +26,7 @@ def options() -> argparse.Namespace:
     found.add_argument("--jobs", type=int, default=1)
     found.add_argument("--most", type=int, default=3, help="differences of a function and category that are listed; 0: all")
     found.add_argument("--json", type=Path, help="where to write all differences")
+    found.add_argument("--table", type=Path, help="only write the table of PyTorch's signatures that the package keeps")
     found.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     return found.parse_args()
 
@@ -134,6 +135,11 @@ def main() -> None:
         return
     from compat_suite.calls.signatures import NAMESPACES, shared_names
 
+    if chosen.table:
+        from compat_suite.calls.signatures import table
+
+        chosen.table.write_text(table())
+        return
     names = chosen.names or [namespace + name for namespace in NAMESPACES for name in shared_names(namespace)]
     found = measure(chosen, names)
     same = report(found, chosen.most)

@@ -91,7 +91,7 @@ def parsed(line: str) -> Signature:
     found, keyword = Signature(function), False
     depth, start, text = 0, 0, rest[:-1] + ","
     for i, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
+        depth += (c in "([{") - (c in ")]}")
         if c != "," or depth:
             continue
         part, start = text[start:i].strip(), i + 1

@@ -27,11 +27,18 @@ _CAST = "*, memory_format memory_format = torch.preserve_format"
 _BY_HAND = {
     **dict.fromkeys(("Tensor.bfloat16", "Tensor.bool", "Tensor.byte", "Tensor.char", "Tensor.double", "Tensor.float", "Tensor.half", "Tensor.int",
                      "Tensor.long", "Tensor.short", "Tensor.cfloat", "Tensor.cdouble"), _CAST),
-    "Tensor.numpy": "*, bool force = False", "Tensor.new_tensor": f"any data, {_MEMORY}", "Tensor.map_": "Tensor other, any callable",
+    "Tensor.nonzero": "*, bool as_tuple = False", "nonzero": "Tensor input, *, bool as_tuple = False, Tensor out = None",
+    "Tensor.size": "int dim = None", "Tensor.stride": "int dim = None", "Tensor.cpu": "*, memory_format memory_format = None",
+    "Tensor.is_contiguous": "*, memory_format memory_format = torch.contiguous_format",
+    "Tensor.contiguous": "*, memory_format memory_format = torch.contiguous_format",
+    "Tensor.numpy": "*, bool force = False", "Tensor.new_tensor": "any data, *, dtype dtype = None, device device = None, bool requires_grad = False",
+    "Tensor.map_": "Tensor other, any callable",
     "Tensor.map2_": "Tensor x, Tensor y, any callable",
-    "nn.functional.logsigmoid": "Tensor input", "get_autocast_cpu_dtype": "", "get_autocast_gpu_dtype": "",
+    "nn.functional.logsigmoid": "Tensor input, *, Tensor out = None", "get_autocast_cpu_dtype": "", "get_autocast_gpu_dtype": "",
     "Tensor.apply_": "any callable", "Tensor.as_subclass": "any cls",
     "Tensor.type": "any dtype = None, bool non_blocking = False", "from_numpy": "any ndarray",
+    "tensor": "any data, *, dtype dtype = None, device device = None, bool pin_memory = False, bool requires_grad = False",
+    "as_tensor": "any data, dtype dtype = None, device device = None",
     "empty": f"int[] size, *, memory_format memory_format = None, Tensor out = None, {_MEMORY[3:]}",
     "zeros": f"int[] size, *, Tensor out = None, {_MEMORY[3:]}", "ones": f"int[] size, *, Tensor out = None, {_MEMORY[3:]}",
     "full": f"int[] size, Scalar fill_value, *, Tensor out = None, {_MEMORY[3:]}",
@@ -40,6 +47,71 @@ _BY_HAND = {
 }  # fmt: skip
 # What a call of these does to the whole process.
 _NOT_ASKED = re.compile(r"^(set_|_|manual_seed|seed$|save$|load$|cuda$|xpu$|ipu$|mtia$|hpu$|share_memory|use_deterministic|autocast_|compile$)")
+
+
+# Functions whose tensors may be numbers.
+_NUMBERS = re.compile(r"^(add|sub|mul|div|multiply|divide|subtract|true_divide|floor_divide)_?$")
+# What PyTorch still takes, with a warning, and does not list.
+_DEPRECATED = """
+add(Tensor input, Scalar alpha, Tensor other)
+sub(Tensor input, Scalar alpha, Tensor other)
+addcmul(Tensor input, Scalar value, Tensor tensor1, Tensor tensor2)
+addcdiv(Tensor input, Scalar value, Tensor tensor1, Tensor tensor2)
+addmm(Scalar beta, Tensor input, Scalar alpha, Tensor mat1, Tensor mat2)
+addmm(Scalar beta, Tensor input, Tensor mat1, Tensor mat2)
+addmv(Scalar beta, Tensor input, Scalar alpha, Tensor mat, Tensor vec)
+addmv(Scalar beta, Tensor input, Tensor mat, Tensor vec)
+addr(Scalar beta, Tensor input, Scalar alpha, Tensor vec1, Tensor vec2)
+addr(Scalar beta, Tensor input, Tensor vec1, Tensor vec2)
+addbmm(Scalar beta, Tensor input, Scalar alpha, Tensor batch1, Tensor batch2)
+addbmm(Scalar beta, Tensor input, Tensor batch1, Tensor batch2)
+baddbmm(Scalar beta, Tensor input, Scalar alpha, Tensor batch1, Tensor batch2)
+baddbmm(Scalar beta, Tensor input, Tensor batch1, Tensor batch2)
+"""
+
+
+def table() -> str:
+    """The signatures of all functions whose arguments PyTorch's own binding checks, as the package keeps them."""
+    found = []
+    for namespace in NAMESPACES:
+        for name in shared_names(namespace):
+            if isinstance(getattr(found_in(torch, namespace), name), types.FunctionType):
+                continue
+            lines = signatures_of(namespace, name)
+            lines = [_as_bound(line) for line in lines]
+            if _NUMBERS.match(name):
+                lines = [re.sub(r"Tensor (input|other)", r"Tensor|Scalar \1", line) for line in lines]
+            found += lines + _deprecated(namespace, name)
+    return "".join(f"{line}\n" for line in found)
+
+
+_DEFAULTS = {
+    "dtype dtype = 4": "dtype dtype = torch.int64", "bool pin_memory = None": "bool pin_memory = False", "memory_format = 0": "memory_format = None",
+}  # fmt: skip
+
+
+def _as_bound(line: str) -> str:
+    """The signature with what only a call tells: that results of the function can be written to `out`, and that it makes leaves."""
+    from compat_suite.calls.cases import base_call, parsed, works
+
+    for written, meant in _DEFAULTS.items():
+        line = line.replace(written, meant)
+    call = base_call(parsed(line))
+    if call is None:
+        return line
+    if "Tensor out = None" in line and not works(call.text(extra="out=None")):
+        line = line.replace(", Tensor out = None", "").replace(", *)", ")")
+    if "pin_memory" in line and "requires_grad" not in line and works(call.text(extra="requires_grad=False")):
+        line = f"{line[:-1]}, bool requires_grad = False)"
+    return line
+
+
+def _deprecated(namespace: str, name: str) -> list[str]:
+    short = name.removesuffix("_")
+    lines = [line for line in _DEPRECATED.splitlines() if line.startswith(f"{short}(")]
+    if namespace == "Tensor.":
+        return [f"deprecated Tensor.{name}({line.partition('(')[2].replace('Tensor input, ', '')}" for line in lines]
+    return [f"deprecated {line[:-1]}, *, Tensor out = None)" for line in lines] if namespace == "" and short == name else []
 
 
 def found_in(root: Any, namespace: str) -> Any:
@@ -73,6 +145,8 @@ def signatures_of(namespace: str, name: str) -> list[str]:
         if "expected one of:" in message:
             listed = re.findall(r"^ \* \((.*)\)$", message, re.MULTILINE)
             found = [_merged(_parts(text), schemas) for text in listed]
+        elif listed := re.search(r"but expected \((.*)\)$", message):
+            found = [_merged(_parts(listed.group(1)), schemas)]
         else:
             found = [_single(namespace, message, schemas)]
     return [f"{namespace}{name}({', '.join(parts)})" for parts in found if parts is not None]
@@ -114,7 +188,7 @@ def _of_python(function: Callable[..., Any], method: bool) -> list[str] | None:
 def _parts(text: str) -> list[str]:
     found, depth, start = [], 0, 0
     for i, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
+        depth += (c in "([{") - (c in ")]}")
         if c == "," and depth == 0:
             found.append(text[start:i].strip())
             start = i + 1
@@ -187,7 +261,7 @@ def _single(namespace: str, message: str, schemas: list[list[tuple[str, str, str
         kind = kind if default is None else kind.rstrip("?")
         found.append("*" if kind == "*" else f"{kind} {label}" + ("" if default is None else f" = {default}"))
     if writes:
-        several = max(sum("!" in kind for kind, _, _ in s) for s in tensors) > 1
+        several = max(sum("!" in kind for kind, _, _ in s) + ("out" in [n for k, n, _ in s if "[]" in k]) for s in tensors) > 1
         found += [*([] if "*" in found else ["*"]), f"Tensor{'[]' if several else ''} out = None"]
     return found
 

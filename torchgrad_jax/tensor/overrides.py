@@ -145,12 +145,16 @@ class Public:
     arguments with defaults are passed on by name and the words of the error are others. by_type: whether arguments are asked, or modes only.
     with_tensors: whether the types that handlers see include Tensor itself."""
 
-    __slots__ = ("func", "name", "in_python", "by_type", "with_tensors", "signature")
+    __slots__ = ("func", "name", "in_python", "by_type", "with_tensors", "signature", "known", "convention")
 
     def __init__(self, name: str, in_python: bool = False, by_type: bool = True) -> None:
         self.func: Any = None
         self.name, self.in_python, self.by_type, self.with_tensors = name, in_python, by_type, in_python
         self.signature: inspect.Signature | None = None
+        # The combinations of types that calls were found to be in order with; how the function may be called, once that was asked.
+        # For each whether that settles it: elements of sequences are looked at each time.
+        self.known: dict[tuple[Any, ...], bool] = {}
+        self.convention: Any = self
 
 
 @functools.cache
@@ -166,12 +170,12 @@ publics: dict[Any, Public] = {}
 def answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the implementation, unless a mode or an argument's class answers instead. TypeError where all of these decline."""
     if state.everything:
-        return implementation(*args, **kwargs)
+        return held(public, implementation, args, kwargs)
     asked: list[Any] = []
     if public.by_type and not state.subclasses:
         asked = overloaded((*args, *kwargs.values()))
     if not asked and not state.modes:
-        return implementation(*args, **kwargs)
+        return held(public, implementation, args, kwargs)
     if public.with_tensors:
         asked = overloaded((*args, *kwargs.values()), True)
     if public.in_python:
@@ -267,14 +271,21 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
 
+    known = public.known
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (
-            not _active_modes
-            and (_are_plain(map(type, args)) or _hold_plain(args))
-            and (not kwargs or _are_plain(map(type, kwargs.values())))
-        ):
+        kinds = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else tuple(map(type, args))
+        settled = known.get(kinds)
+        if settled is None or _active_modes:
+            return _at_first(public, implementation, args, kwargs, kinds)
+        if not settled and not (_hold_plain(args) and _hold_plain(kwargs.values())):
+            return answer(public, implementation, args, kwargs)
+        try:
             return implementation(*args, **kwargs)
-        return answer(public, implementation, args, kwargs)
+        except TypeError:
+            if not settled:  # an element may be the reason
+                held(public, _nothing, args, kwargs)
+            raise
 
     return _made_public(call, implementation, public)
 
@@ -286,6 +297,33 @@ def _hold_plain(arguments: Iterable[Any]) -> bool:
         if kind not in _PLAIN and not ((kind is tuple or kind is list) and _are_plain(map(type, a))):
             return False
     return True
+
+
+def _at_first(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]) -> Any:
+    """A call whose types are new."""
+    if not _active_modes and _hold_plain(args) and _hold_plain(kwargs.values()):
+        return held(public, implementation, args, kwargs, kinds)
+    return answer(public, implementation, args, kwargs)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def held(
+    public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...] | None = None
+) -> Any:
+    """Call the implementation, if PyTorch's function may be called so. TypeError with PyTorch's text otherwise."""
+    if public.convention is public:
+        from torchgrad_jax.tensor.calling.convention import convention
+
+        public.convention = None if public.in_python else convention(public.name)
+    settled = True
+    if public.convention is not None:
+        args, kwargs, settled = public.convention.respelt(implementation, args, kwargs)
+    if settled and kinds is not None:
+        public.known[kinds] = list not in kinds and tuple not in kinds
+    return implementation(*args, **kwargs)
 
 
 def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
@@ -304,11 +342,13 @@ def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[.
 def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for factories, whose arguments are data: only modes are asked."""
     public.by_type = False
+    known = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _active_modes:
-            return implementation(*args, **kwargs)
-        return answer(public, implementation, args, kwargs)
+        kinds = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else tuple(map(type, args))
+        if _active_modes:
+            return answer(public, implementation, args, kwargs)
+        return implementation(*args, **kwargs) if kinds in known else held(public, implementation, args, kwargs, kinds)
 
     return _made_public(call, implementation, public)
 
