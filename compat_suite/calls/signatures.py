@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import torchgrad_jax as tj
+from compat_suite.calls.operands import Operands
 
 # Namespaces by the name that the table of signatures has for them.
 NAMESPACES = {"": "torch", "Tensor.": "Tensor", "linalg.": "linalg", "special.": "special", "fft.": "fft", "nn.functional.": "nn.functional"}
@@ -20,6 +21,7 @@ _TYPES = {
     "torch.layout": "layout", "torch.memory_format": "memory_format", "torch.Generator": "Generator", "tuple of floats": "float[]",
     "tuple of Scalars": "Scalar[]", "tuple of Numbers": "Scalar[]", "tuple of Scalar": "Scalar[]",
 }  # fmt: skip
+KINDS = {*_TYPES.values(), "Tensor", "int", "float", "bool", "str", "int[1]", "truth", "bool!"}
 _SCHEMA_TYPES = {"SymInt": "int", "ScalarType": "dtype", "Device": "device", "Layout": "layout", "MemoryFormat": "memory_format"}
 # Bound by hand in PyTorch, without a schema of the name.
 _MEMORY = "*, dtype dtype = None, layout layout = torch.strided, device device = None, bool pin_memory = False, bool requires_grad = False"
@@ -38,7 +40,7 @@ _BY_HAND = {
     "Tensor.apply_": "any callable", "Tensor.as_subclass": "any cls",
     "Tensor.type": "any dtype = None, bool non_blocking = False", "from_numpy": "any ndarray",
     "tensor": "any data, *, dtype dtype = None, device device = None, bool pin_memory = False, bool requires_grad = False",
-    "as_tensor": "any data, dtype dtype = None, device device = None",
+    "as_tensor": "any data, *, dtype dtype = None, device device = None",
     "empty": f"int[] size, *, memory_format memory_format = None, Tensor out = None, {_MEMORY[3:]}",
     "zeros": f"int[] size, *, Tensor out = None, {_MEMORY[3:]}", "ones": f"int[] size, *, Tensor out = None, {_MEMORY[3:]}",
     "full": f"int[] size, Scalar fill_value, *, Tensor out = None, {_MEMORY[3:]}",
@@ -75,14 +77,62 @@ def table() -> str:
     found = []
     for namespace in NAMESPACES:
         for name in shared_names(namespace):
-            if isinstance(getattr(found_in(torch, namespace), name), types.FunctionType):
-                continue
             lines = signatures_of(namespace, name)
-            lines = [_as_bound(line) for line in lines]
+            if isinstance(getattr(found_in(torch, namespace), name), types.FunctionType):
+                optional = _optional(getattr(found_in(torch, namespace), name))
+                found += [_probed(line, optional) for line in lines if "**" not in line]
+                continue
+            lines = [_as_bound(line) for line in lines] + _deprecated(namespace, name)
             if _NUMBERS.match(name):
                 lines = [re.sub(r"Tensor (input|other)", r"Tensor|Scalar \1", line) for line in lines]
-            found += lines + _deprecated(namespace, name)
+            found += lines
     return "".join(f"{line}\n" for line in found)
+
+
+def _optional(function: Callable[..., Any]) -> set[str]:
+    """The parameters that a function in Python says may be None."""
+    return {name for name, p in inspect.signature(function).parameters.items() if re.search("None|Optional", str(p.annotation))}
+
+
+def _probed(line: str, optional: set[str]) -> str:
+    """The signature of a function written in Python, with the types that PyTorch demands: what it says of an argument that is none of them."""
+    from compat_suite.calls.cases import base_call, parsed, works
+
+    signature = parsed(line)
+    call = base_call(signature)
+    short = said_by = line.partition("(")[0].rpartition(".")[2]
+    for i, p in enumerate(signature.parameters if call is not None else ()):
+        said = _error(call.text({**call.arguments, p.name: "object()"}))
+        demanded = re.search(r"argument '(\w+)'.* must be ([\w. ]+?)(, not|, but)", said)
+        kind = _TYPES.get(demanded.group(2), demanded.group(2)) if demanded else "any"
+        if demanded and demanded.group(1) not in p.name and not (kind == "Tensor" and p.default is None):
+            kind = "any"  # it is another's
+        if "Boolean value of Tensor" in _error(call.text({**call.arguments, p.name: "A"})):
+            kind = {"any": "truth", "bool": "bool!"}.get(kind, kind)
+        if asked := re.match("'object' object has no attribute '(\\w+)'", said):
+            kind = f".{asked.group(1)}"
+        if kind == "int[]" and " must be " not in _error(call.text({**call.arguments, p.name: "2"})):
+            kind = "int[1]"
+        if kind not in KINDS and kind[0] != ".":
+            kind = "any"
+        takes_none = (p.name in optional and kind == "Tensor") or works(call.text({**call.arguments, p.name: "None"}))
+        none = "?" if p.default != "None" and kind != "any" and takes_none else ""
+        if demanded and i == 0:
+            said_by = said.partition("(")[0]
+        line = line.replace(f"any {p.name}", f"{kind}{none} {p.name}", 1)
+    return f"python{'' if said_by == short else ':' + said_by} {line}"
+
+
+def _error(text: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            eval(text, {}, Operands(torch))
+    except (TypeError, AttributeError, RuntimeError) as error:
+        return str(error)
+    except Exception:
+        pass
+    return ""
 
 
 _DEFAULTS = {
@@ -103,6 +153,10 @@ def _as_bound(line: str) -> str:
         line = line.replace(", Tensor out = None", "").replace(", *)", ")")
     if "pin_memory" in line and "requires_grad" not in line and works(call.text(extra="requires_grad=False")):
         line = f"{line[:-1]}, bool requires_grad = False)"
+    for p in parsed(line).parameters:
+        # What has a default that is not None takes None for it where the binding says so nowhere.
+        if p.default not in (None, "None") and "?" not in p.kind and works(call.text({**call.arguments, p.name: "None"})):
+            line = line.replace(f"{p.kind} {p.name} = ", f"{p.kind}? {p.name} = ", 1)
     return line
 
 

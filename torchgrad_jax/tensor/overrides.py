@@ -20,6 +20,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.calling.shown import Shown
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor
 
@@ -317,7 +318,7 @@ def held(
     if public.convention is public:
         from torchgrad_jax.tensor.calling.convention import convention
 
-        public.convention = None if public.in_python else convention(public.name)
+        public.convention = convention(public.name)
     settled = True
     if public.convention is not None:
         args, kwargs, settled = public.convention.respelt(implementation, args, kwargs)
@@ -355,6 +356,7 @@ def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Calla
 
 def _made_public(call: Any, implementation: Any, public: Public) -> Any:
     functools.update_wrapper(call, implementation)
+    call.__dict__.pop("schema", None)  # a guard has the names of its own convention
     announce(call, public)
     return call
 
@@ -369,6 +371,7 @@ def announce(func: Any, public: Public) -> None:
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
         func.__name__ = func.__qualname__ = prefix + name
+        func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
 
 
 def guard_attribute(name: str, attribute: property) -> property:
@@ -443,16 +446,23 @@ def _is_in_python(namespace: str, name: str) -> bool:
     return name in _IN_PYTHON.get(namespace, ())
 
 
+def _wants_guard(function: Any, name: str) -> bool:
+    """Whether a function has no guard, or one of another name: what is an alias here is a function by itself in PyTorch, with its own names of
+    parameters. Operators of Python are asked for as what they stand for."""
+    public = publics.get(function)
+    return public is None or ("__" not in name and public.name.replace("torch.functional.", "torch.") != name)
+
+
 _guards: dict[Any, Any] = {}
 
 
 def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
-    """The functions of a namespace with guards around those that have none; other objects as they are. Names of one function have one guard."""
+    """The functions of a namespace with guards around those that have none of this name; other objects as they are."""
     found = {}
     for name, function in functions.items():
-        if isinstance(function, types.FunctionType) and function not in publics and name not in NEVER_ASKED:
+        if isinstance(function, types.FunctionType) and name not in NEVER_ASKED and _wants_guard(function, f"{namespace}.{name}"):
             in_python = _is_in_python(namespace, name)
-            key = (function, in_python)
+            key = (function, in_python, namespace, name)
             if key not in _guards:
                 dotted = f"torch.functional.{name}" if in_python and namespace == "torch" else f"{namespace}.{name}"
                 around = guard_for_modes if name in _FACTORIES and namespace == "torch" else guard
@@ -463,21 +473,17 @@ def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def guard_methods() -> None:
-    """Put guards around the methods and attributes of Tensor that have none. Names of one function have one guard."""
-    made: dict[Any, Any] = {}
+    """Put guards around the methods and attributes of Tensor that have none of their names."""
     for name, attribute in list(vars(Tensor).items()):
         private = name.startswith("_") and not name.startswith("__") and name not in _ASKED_THOUGH_PRIVATE
         if private or name in _METHODS_NEVER:
             continue
         if isinstance(attribute, property) and attribute.__get__ not in publics:
             setattr(Tensor, name, guard_attribute(name, attribute))
-        elif isinstance(attribute, types.FunctionType) and attribute not in publics:
-            if attribute not in made:
-                around = guard_item if name == "__getitem__" else guard
-                made[attribute] = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
-                if name in _DECLINING:
-                    made[attribute] = _declining(made[attribute])
-            setattr(Tensor, name, made[attribute])
+        elif isinstance(attribute, types.FunctionType) and _wants_guard(attribute, f"torch.Tensor.{name}"):
+            around = guard_item if name == "__getitem__" else guard
+            made = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
+            setattr(Tensor, name, _declining(made) if name in _DECLINING else made)
 
 
 def _declining(function: Any) -> Any:

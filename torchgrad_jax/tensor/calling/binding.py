@@ -27,9 +27,12 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], kwargs: dict[st
                     return _missing(name, signature, found)
                 continue
             value, by_name = kwargs[label], True
-        if signature.gathers and not by_name and (len(args) > 1 or not takes(p, value)) and takes(p, args):
-            found[p.name], used = args, len(args)
-            continue
+        if signature.gathers and not by_name and (len(args) > 1 or not takes(p, value)):
+            if takes(p, args):
+                found[p.name], used = args, len(args)
+                continue
+            if len(args) > 1:
+                return _too_many(name, signature, len(args))
         if not takes(p, value):
             return _wrong(name, p, value, None if by_name else used + 1)
         found[p.name] = value
@@ -55,6 +58,8 @@ def _missing(name: str, signature: Signature, found: dict[str, Any]) -> TypeErro
 
 
 def _wrong(name: str, p: Parameter, value: Any, position: int | None) -> TypeError:
+    if p.kind[0] == ".":
+        getattr(value, p.kind[1:])
     where = f"{name}(): argument '{p.name}'" + ("" if position is None else f" (position {position})")
     if p.kind in ("int[]", "float[]") and isinstance(value, (list, tuple)) and value:
         at = next((i for i, v in enumerate(value) if not takes(p, (v,))), 0)
@@ -65,12 +70,20 @@ def _wrong(name: str, p: Parameter, value: Any, position: int | None) -> TypeErr
 def _unknown(name: str, signature: Signature, kwargs: dict[str, Any], given: int) -> TypeError:
     names = list(signature.by_name)
     for label in kwargs:
-        known = any(label == p.name or label in p.numpy_names for p in signature.parameters)
-        if not known:
+        taken = any(label in p.numpy_names for p in signature.parameters[given:])
+        if label not in names and not taken:
             return TypeError(f"{name}() got an unexpected keyword argument '{label}'")
         if label in names and names.index(label) < given:
             return TypeError(f"{name}() got multiple values for argument '{label}'")
     return TypeError(f"invalid keyword arguments for {name}()")
+
+
+def wrong_kind(name: str, signature: Signature, found: dict[str, Any], kwargs: dict[str, Any]) -> TypeError | None:
+    """What PyTorch says of the first argument that its parameter does not take."""
+    for i, p in enumerate(signature.parameters):
+        if p.name in found and not takes(p, found[p.name]):
+            return _wrong(name, p, found[p.name], None if p.name in kwargs else i + 1)
+    return None
 
 
 def check_elements(name: str, signature: Signature, found: dict[str, Any]) -> None:

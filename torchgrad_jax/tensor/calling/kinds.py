@@ -13,8 +13,6 @@ from torchgrad_jax.runtime.device import device
 from torchgrad_jax.tensor.calling.signature import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor
 
-# Python's types that name a dtype.
-DTYPE_OF_TYPE = {float: "float64", int: "int64", bool: "bool", complex: "complex128"}
 _NAMED = {dtypes.dtype: "torch.dtype", device: "torch.device", layout: "torch.layout", Size: "torch.Size"}
 _NAMED_BY_CLASS = {"memory_format": "torch.memory_format", "Generator": "torch._C.Generator"}
 
@@ -74,7 +72,7 @@ def _are_numbers(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    return isinstance(value, dtypes.dtype) or (isinstance(value, type) and value in DTYPE_OF_TYPE)
+    return isinstance(value, dtypes.dtype) or (isinstance(value, type) and value in dtypes.PYTHON)
 
 
 def _is_device(value: Any) -> bool:
@@ -86,7 +84,8 @@ _TAKES: dict[str, Callable[[Any], bool]] = {
     "float": _is_float, "bool": lambda v: isinstance(v, bool), "str": lambda v: isinstance(v, str), "int[]": _are_ints,
     "float[]": _are_floats, "Scalar[]": _are_numbers, "Tensor[]": lambda v: isinstance(v, (list, tuple)), "dtype": _is_dtype,
     "device": _is_device, "layout": lambda v: isinstance(v, layout), "memory_format": lambda v: type(v).__name__ == "memory_format",
-    "Generator": lambda v: type(v).__name__ == "Generator", "any": lambda v: True,
+    "Generator": lambda v: type(v).__name__ == "Generator",
+    "truth": lambda v: bool(v) or True, "bool!": lambda v: (bool(v) or True) and isinstance(v, bool), "any": lambda v: True,
 }  # fmt: skip
 
 
@@ -98,7 +97,7 @@ def takes(p: Parameter, value: Any) -> bool:
         return is_int(value) or (isinstance(value, Tensor) and _is_element(value))
     if p.width and p.kind == "float[]" and not isinstance(value, (list, tuple)):
         return _is_float(value)
-    return _TAKES[p.kind](value)
+    return hasattr(value, p.kind[1:]) if p.kind[0] == "." else _TAKES[p.kind](value)
 
 
 def odd_element(p: Parameter, value: Any) -> tuple[int, str] | None:

@@ -1,7 +1,8 @@
 """A signature as the table tells it: ``sum(Tensor input, int[1]? dim, bool keepdim = False, *, dtype dtype = None, Tensor out = None)``.
 
 Types: Tensor, Tensor|Scalar (a tensor, or a number in its place), Tensor[], Scalar, int, float, bool, str, int[], int[n] (one number stands for n),
-float[], Scalar[], dtype, device, layout, memory_format, Generator, any. `?` after a type allows None, and so does the default None.
+float[], Scalar[], dtype, device, layout, memory_format, Generator, any, truth and bool! (what can be asked whether it is true; and
+is a bool then), and .name: what has that attribute. `?` after a type allows None, and so does the default None.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 _WORDS = {
     "Scalar": "Number", "Tensor|Scalar": "Tensor", "int[]": "tuple of ints", "Tensor[]": "tuple of Tensors", "float[]": "tuple of floats",
     "Scalar[]": "tuple of Scalars", "dtype": "torch.dtype", "device": "torch.device", "layout": "torch.layout",
-    "memory_format": "torch.memory_format", "Generator": "torch.Generator",
+    "memory_format": "torch.memory_format", "Generator": "torch.Generator", "bool!": "bool",
 }  # fmt: skip
 # NumPy's names of parameters, which PyTorch takes as well as its own.
 _NUMPY_NAMES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
@@ -49,8 +50,8 @@ class Signature:
     def __init__(self, text: str, deprecated: bool = False) -> None:
         parameters: list[Parameter] = []
         keyword_only = False
-        for part in _parts(text):
-            if part == "*":
+        for part in parts(text):
+            if part[0] == "*":
                 keyword_only = True
             else:
                 parameters.append(_parameter(part, keyword_only))
@@ -81,7 +82,8 @@ def _parameter(part: str, keyword_only: bool) -> Parameter:
     return Parameter(name, kind, width, takes_none, default if equals else None, keyword_only)
 
 
-def _parts(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
+    """The parameters of a signature, each as text."""
     found, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
