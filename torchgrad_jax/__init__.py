@@ -67,4 +67,14 @@ _baseline.load_families()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext torchgrad_jax``: `import torch` means torchgrad_jax in this session."""
+    from torchgrad_jax.cli import alias, workers
+
+    alias.install()
+    workers.follow()
+
+
 __version__ = "0.1.0"
