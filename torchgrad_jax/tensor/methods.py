@@ -16,6 +16,7 @@ from torchgrad_jax.tensor import (
     copies,
     copying,
     creation,
+    dlpack,
     functions,
     gathering,
     indexing,
@@ -48,6 +49,7 @@ namespace: dict[str, Any] = {}
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
 _WRITTEN: tuple[Any, ...] = (
     reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, random_factories, statistics, promoting, questions, storages,
+    dlpack,
 )
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
