@@ -23,8 +23,8 @@ def launch(*arguments, directory=None, stdin=""):
 
 
 def test_a_command_has_the_alias_and_its_arguments():
-    result = launch("run", "-c", "import sys, torch; print(torch.__name__, sys.argv)", "a", "-b")
-    assert (result.stdout, result.returncode) == ("torchgrad_jax ['-c', 'a', '-b']\n", 0)
+    result = launch("run", "-c", "import gc, sys, torch; print(torch.__name__, sys.argv, gc.isenabled())", "a", "-b")
+    assert (result.stdout, result.returncode) == ("torchgrad_jax ['-c', 'a', '-b'] True\n", 0)
 
 
 def test_help_names_options_and_variables():
