@@ -76,7 +76,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 def _is_device(value: Any) -> bool:
-    return isinstance(value, (str, device)) or is_int(value)
+    return isinstance(value, (str, device)) or (is_int(value) and not isinstance(value, Tensor))
 
 
 _TAKES: dict[str, Callable[[Any], bool]] = {
