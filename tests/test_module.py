@@ -6,7 +6,7 @@ import copy
 import pickle
 
 import pytest
-from side_by_side import like_pytorch, plain, torch
+from side_by_side import error_of, like_pytorch, plain, torch
 
 import torchgrad_jax as tj
 
@@ -354,3 +354,16 @@ def test_hooks_of_all_modules_run_before_a_modules_own(m):
             handle.remove()
     layer(m.ones(1))
     return seen
+
+
+@pytest.mark.parametrize("statement", [
+    "r = [type(x).__name__ for x in s * 2]", "r = len(3 * s)", "t = s; s *= 3; r = (t is s, list(s._modules))", "s * 0", "s * 1.5", "s * 'a'",
+    "r = (s * 2)[0] is (s * 2)[2]", "s *= -1",
+])  # fmt: skip
+def test_sequences_of_modules_are_repeated(statement):
+    def outcome(m):
+        names = {"s": m.nn.Sequential(m.nn.Tanh(), m.nn.ReLU())}
+        raised = error_of(lambda: exec(statement, names))
+        return names.get("r"), raised and (raised[0], raised[1].replace("torchgrad_jax.", "torch."))
+
+    assert outcome(tj) == outcome(torch)

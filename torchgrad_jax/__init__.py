@@ -1,8 +1,13 @@
 """PyTorch's autograd programming model on XLA: ``import torchgrad_jax as torch``."""
 
+import gc as _gc
 import sys as _sys
 
-import jax as _jax
+# Nothing that an import makes is garbage: looking for some takes a fifth of its time.
+_collects = _gc.isenabled()
+_gc.disable()
+
+import jax as _jax  # noqa: E402
 
 # PyTorch's integers are 64 bits wide, and so are its float64 tensors.
 _jax.config.update("jax_enable_x64", True)
@@ -66,5 +71,17 @@ _guard_methods()
 _baseline.load_families()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
+
+if _collects:
+    _gc.enable()
+
+
+def load_ipython_extension(shell: object) -> None:
+    """``%load_ext torchgrad_jax``: `import torch` means torchgrad_jax in this session."""
+    from torchgrad_jax.cli import alias, workers
+
+    alias.install()
+    workers.follow()
+
 
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ from torchgrad_jax.cli.run import RUN_USAGE, run
 _DESCRIPTION = "Run PyTorch programs on JAX/XLA."
 _EPILOG = f"""commands:
   {RUN_USAGE}
-      run a script in which `import torch` means torchgrad_jax; the script is not modified
+      run a program in which `import torch` means torchgrad_jax; `torchgrad-jax run --help` tells more
 """
 
 

@@ -10,9 +10,29 @@ import sys
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
-from torchgrad_jax.cli import alias, tracebacks
+from torchgrad_jax.cli import alias, console, tracebacks, workers
 
-RUN_USAGE = "torchgrad-jax run (script.py | -m module | -) [arguments ...]"
+RUN_USAGE = "torchgrad-jax run [-i] [script.py | -c command | -m module | -] [arguments ...]"
+RUN_HELP = f"""usage: {RUN_USAGE}
+
+Run a program in which `import torch` means torchgrad_jax; the program is not modified.
+
+  script.py    run a file
+  -c command   run a command
+  -m module    run a module
+  -            run what standard input has
+  -i           begin an interactive prompt, after the program if there is one
+  -h, --help   show this text
+Without a program it is an interactive prompt, or standard input where that is no terminal.
+
+environment:
+  TORCHGRAD_JAX_EXECUTION=eager     run each operation at once, not whole programs
+  TORCHGRAD_JAX_BASELINE=off        never interpret: compile everything
+  TORCHGRAD_JAX_TRACEBACK=full      show all frames of tracebacks
+  TORCHGRAD_JAX_NOTICES=off         no notices on the terminal about slow compilations
+  TORCHGRAD_JAX_CACHE=directory     keep compiled programs for later processes
+  JAX_PLATFORMS=cpu                 which of JAX's platforms to use
+"""
 
 
 def run(arguments: list[str]) -> None:
@@ -22,11 +42,30 @@ def run(arguments: list[str]) -> None:
     it gives under ``python``.
     """
     parser = argparse.ArgumentParser(prog="torchgrad-jax run", usage=RUN_USAGE, add_help=False)
+    stays = arguments[:1] == ["-i"]
+    arguments = arguments[int(stays) :]
     if not arguments:
-        parser.error("a script, -m module or - is required")
+        arguments = [""] if stays or sys.stdin.isatty() else ["-"]
     target, rest = arguments[0], arguments[1:]
     if target in ("-h", "--help"):
-        parser.print_help()
+        print(RUN_HELP, end="")
+        return
+    try:
+        _run(parser, target, rest, arguments)
+    finally:
+        if stays and target:
+            console.interact(sys.modules["__main__"])
+
+
+def _run(parser: argparse.ArgumentParser, target: str, rest: list[str], arguments: list[str]) -> None:
+    if not target:
+        _prepare(arguments, "")
+        console.interact(_main_module(None))
+    elif target == "-c":
+        if not rest:
+            parser.error("-c needs a command")
+        _prepare(["-c", *rest[1:]], "")
+        _execute(rest[0].encode(), "<string>", None)
     elif target == "-m":
         if not rest:
             parser.error("-m needs the name of a module")
@@ -60,10 +99,11 @@ def _prepare(arguments: list[str], directory: str) -> None:
     if not sys.flags.safe_path:
         sys.path[0] = directory  # the launcher's own entry until now
     alias.install()
+    workers.follow()
     tracebacks.install()
 
 
-def _execute(source: bytes, filename: str, file: str | None) -> None:
+def _main_module(file: str | None) -> ModuleType:
     module = ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     if file is not None:
@@ -72,5 +112,10 @@ def _execute(source: bytes, filename: str, file: str | None) -> None:
         module.__dict__["__cached__"] = None
     # Registered, and left registered, so that pickle and atexit callbacks find the program's globals.
     sys.modules["__main__"] = module
+    return module
+
+
+def _execute(source: bytes, filename: str, file: str | None) -> None:
+    module = _main_module(file)
     # dont_inherit: the __future__ imports of this file are not the program's.
     exec(compile(source, filename, "exec", dont_inherit=True), module.__dict__)

@@ -35,14 +35,8 @@ def multi_head_attention_forward(
 
     `in_proj_weight` (3 E, E) holds the projections of queries, keys and values, unless they are given one by one (`use_separate_proj_weight`).
     `bias_k`, `bias_v` (1, 1, E) and, with `add_zero_attn`, zeros are further keys and values; `static_k`, `static_v` (N * heads, S, E / heads)
-<<<<<<< HEAD
     stand in place of the projected ones. `key_padding_mask` (N, S) and `attn_mask` (L, S) or (N * heads, L, S) are true where a key is not seen, or
     are added to the scores. `is_causal` says that `attn_mask` is the causal one. In training, weights are dropped with probability `dropout_p`.
-=======
-    stand in place of the projected ones. `key_padding_mask` (N, S) and `attn_mask` (L, S) or (N * heads, L, S) are true where a key is not
-    seen, or are added to the scores. `is_causal` says that `attn_mask` is the causal one. In training, weights are dropped with probability
-    `dropout_p`.
->>>>>>> cc96eba (wip: half precision summed in float32; out= of activations and pools; errors of pools and convolutions)
 
     Beside the result: with `need_weights` the weights (N, L, S), the mean over the heads, or of each head (N, heads, L, S); else None.
 

@@ -82,6 +82,8 @@ ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
     "cfloat": complex64, "cdouble": complex128,
 }  # fmt: skip
+# Python's own types stand for dtypes.
+PYTHON: dict[Any, dtype] = {float: float64, int: int64, bool: bool_, complex: complex128}
 _BY_NUMPY = {d.np: d for d in ALL}
 _PYTHON = {float: float, int: np.dtype(np.int64), bool: np.dtype(np.bool_), complex: complex}
 

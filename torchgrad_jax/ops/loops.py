@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy import linalg
 
 
 def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,4 +22,12 @@ def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 scan, fori_loop, while_loop = _as_loop(lax.scan), _as_loop(lax.fori_loop), _as_loop(lax.while_loop)
 # Those of JAX's functions that have loops within.
-searchsorted, expm = _as_loop(jnp.searchsorted), _as_loop(linalg.expm)
+searchsorted = _as_loop(jnp.searchsorted)
+
+
+@_as_loop
+def expm(x: Any, **options: Any) -> Any:
+    """The exponential of a matrix."""
+    from jax.scipy import linalg  # 14 ms that importing this package need not take
+
+    return linalg.expm(x, **options)

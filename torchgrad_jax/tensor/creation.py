@@ -55,7 +55,7 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     if dtype is not None:
         array = _as_dtype(array, data, _checked_dtype("tensor", dtype).np)
     elif not isinstance(data, (np.ndarray, np.generic)):
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # 1e40 is infinite in float32
             array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
     if array is data or array.base is not None or not array.flags.c_contiguous:
@@ -63,14 +63,12 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     return constant(array, aval_of(array.shape, array.dtype, as_device(where)))
 
 
-# Python's own types stand for dtypes.
-_PYTHON_TYPES = {float: dtypes.float64, int: dtypes.int64, bool: dtypes.bool_, complex: dtypes.complex128}
 
 
 def _checked_dtype(name: str, dtype: Any) -> dtypes.dtype:
     if isinstance(dtype, dtypes.dtype):
         return dtype
-    found = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
+    found = dtypes.PYTHON.get(dtype) if isinstance(dtype, type) else None
     if found is None:
         raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     return found

@@ -23,13 +23,13 @@ from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import contiguous, expand, reshape, squeeze, t, transpose, unsqueeze
 
 
-def _tensor_or_number(name: str, x: Any) -> Any:
+def _tensor_or_number(name: str, x: Any, label: str = "other") -> Any:
     """An operand: a Tensor, or a Python number (NumPy's become one). TypeError for anything else."""
     if isinstance(x, Tensor) or type(x) in NUMBERS:
         return x
     if isinstance(x, (*NUMBERS, np.number, np.bool_)):
         return plain_number(x)
-    raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(x).__name__}")
+    raise TypeError(f"{name}(): argument '{label}' (position {1 + (label == 'other')}) must be Tensor, not {type(x).__name__}")
 
 
 # ---------------------------------------------------------------------- arithmetic with alpha, rounding modes
@@ -47,9 +47,7 @@ def _with_scale(name: str, input: Any, other: Any, legacy: tuple[Any, ...], alph
             raise TypeError(f"{name}() received an invalid combination of arguments - got ({given})")
     if other is MISSING:
         raise TypeError(f'{name}() missing 1 required positional arguments: "other"')
-    if not isinstance(input, (Tensor, *NUMBERS)):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    other = _tensor_or_number(name, other)
+    input, other = _tensor_or_number(name, input, "input"), _tensor_or_number(name, other)
     if isinstance(alpha, (Tensor, np.generic)):
         alpha = alpha.item()
     if type(alpha) is int and alpha == 1:
@@ -404,8 +402,10 @@ def _matmul(namespace: str) -> Any:
     guarded = guard(_general_matmul, public)
     of_matrices = binary(_MM, "matmul", guarded)
 
-    def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:
         """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
+        if named or more or other is MISSING:
+            return guarded(*[x for x in (input, other) if x is not MISSING], *more, **named, **({} if out is None else {"out": out}))
         # `_value` may be outdated for memory that is shared, but its shape is not.
         plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
         if plain and out is None and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,10 +66,12 @@ def _of_one_tensor(operator: Operator, public: Public | None) -> Callable[..., A
             return any_arguments(*args, **kwargs)
         if found is not None and args:
             return found(args[0])
+        made = any_arguments(*args, **kwargs)
         if args and type(args[0]) is Tensor and "out" not in kwargs and not any(isinstance(a, Tensor) for a in (*rest, *kwargs.values())):
-            bound, _ = operator.parse(args, kwargs, is_tensor)
-            known[key] = unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs))
-        return any_arguments(*args, **kwargs)
+            with contextlib.suppress(TypeError):  # names that only the guard understands
+                bound, _ = operator.parse(args, kwargs, is_tensor)
+                known[key] = unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs))
+        return made
 
     call.__name__ = call.__qualname__ = operator.name
     return call
@@ -94,6 +97,7 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
         return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
+    call.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows
     return call if public is None else guard(call, public)
 
 
@@ -231,6 +235,7 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
         bound, operands = understood((self, *args), kwargs)
         return write_plainly(bound, tuple(operands))
 
+    write.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows
     write.__name__ = write.__qualname__ = name.rpartition(".")[2]
     write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
     general = guard(write, public)

@@ -15,8 +15,8 @@ class finfo:
 
     __slots__ = ("dtype", "bits", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: dtypes.dtype | None = None) -> None:
-        given = dtypes.get_default_dtype() if type is None else type
+    def __init__(self, type: Any = None) -> None:
+        given: Any = dtypes.get_default_dtype() if type is None else dtypes.PYTHON.get(type, type)
         if not dtypes.is_float(given.np):
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
         kind = given.to_real() if given.is_complex else given
@@ -37,7 +37,8 @@ class iinfo:
 
     __slots__ = ("dtype", "bits", "max", "min")
 
-    def __init__(self, type: dtypes.dtype) -> None:
+    def __init__(self, type: Any) -> None:
+        type = dtypes.PYTHON.get(type, type)
         if type.np.kind not in "iu":
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         known = np.iinfo(type.np)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +16,11 @@ from torchgrad_jax.tensor import (
     copies,
     copying,
     creation,
+    dlpack,
     functions,
     gathering,
     indexing,
+    legacy,
     linear_algebra,
     memory,
     on_host,
@@ -46,6 +49,7 @@ namespace: dict[str, Any] = {}
 # Modules of functions written by hand, each with what it gives to torch and to Tensor.
 _WRITTEN: tuple[Any, ...] = (
     reductions, arithmetic, shaping, gathering, copies, linear_algebra, random, random_factories, statistics, promoting, questions, storages,
+    dlpack,
 )
 _VIEWS = (
     "select", "narrow", "transpose", "t", "permute", "movedim", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand",
@@ -183,6 +187,25 @@ def _install_dunders() -> None:
         setattr(Tensor, f"__i{name.removeprefix('bitwise_')}__", getattr(Tensor, name + "_"))
     for name, function in _PROTOCOL.items():
         setattr(Tensor, name, function)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+        setattr(Tensor, f"__i{name}__", _inplace_operator(getattr(Tensor, f"__i{name}__")))
+
+
+def _inplace_operator(function: Any) -> Any:
+    """An in-place operator, which leaves what is neither tensor nor number to the other side."""
+
+    def dunder(self: Tensor, other: Any) -> Any:
+        try:
+            return function(self, other)
+        except TypeError:
+            if isinstance(other, (Tensor, *NUMBERS, np.generic)) or overrides(type(other)):
+                raise
+            return NotImplemented
+
+    functools.update_wrapper(dunder, function)
+    if function in publics:
+        announce(dunder, publics[function])
+    return dunder
 
 
 def _install_operator(name: str, function: Any) -> None:
@@ -256,6 +279,11 @@ def _reversed(self: Tensor) -> Tensor:
     return self if not self._aval.ndim else self.flip(0)
 
 
+def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of this one's dtype: of the given sizes, of a sequence's elements, or on a tensor's memory."""
+    return legacy.new_legacy(self.dtype, args)
+
+
 def _transposed_property(self: Tensor) -> Tensor:
     ndim = self._aval.ndim
     if ndim == 0:
@@ -304,6 +332,7 @@ _PROTOCOL: dict[str, Any] = {
     **memory.METHODS,
     **replay.METHODS,
     **on_host.METHODS,
+    "new": _new,
     "T": property(_transposed_property, doc="The dimensions in reverse order."),
     "mT": property(_mT, doc="The last two dimensions exchanged."),
     "fill_": _fill_,

@@ -20,6 +20,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.tensor.calling.shown import Shown
 from torchgrad_jax.tensor.inplace import refuse_part
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Size, Tensor
@@ -146,12 +147,16 @@ class Public:
     arguments with defaults are passed on by name and the words of the error are others. by_type: whether arguments are asked, or modes only.
     with_tensors: whether the types that handlers see include Tensor itself."""
 
-    __slots__ = ("func", "name", "in_python", "by_type", "with_tensors", "signature")
+    __slots__ = ("func", "name", "in_python", "by_type", "with_tensors", "signature", "known", "convention")
 
     def __init__(self, name: str, in_python: bool = False, by_type: bool = True) -> None:
         self.func: Any = None
         self.name, self.in_python, self.by_type, self.with_tensors = name, in_python, by_type, in_python
         self.signature: inspect.Signature | None = None
+        # The combinations of types that calls were found to be in order with; how the function may be called, once that was asked.
+        # For each whether that settles it: elements of sequences are looked at each time.
+        self.known: dict[tuple[Any, ...], bool] = {}
+        self.convention: Any = self
 
 
 @functools.cache
@@ -167,12 +172,12 @@ publics: dict[Any, Public] = {}
 def answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the implementation, unless a mode or an argument's class answers instead. TypeError where all of these decline."""
     if state.everything:
-        return implementation(*args, **kwargs)
+        return held(public, implementation, args, kwargs)
     asked: list[Any] = []
     if public.by_type and not state.subclasses:
         asked = overloaded((*args, *kwargs.values()))
     if not asked and not state.modes:
-        return implementation(*args, **kwargs)
+        return held(public, implementation, args, kwargs)
     if public.with_tensors:
         asked = overloaded((*args, *kwargs.values()), True)
     if public.in_python:
@@ -268,16 +273,26 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
 
+    known = public.known
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and kwargs.get("out") is not None:
-            _check_out(public, args, kwargs["out"])
-        if (
-            not _active_modes
-            and (_are_plain(map(type, args)) or _hold_plain(args))
-            and (not kwargs or _are_plain(map(type, kwargs.values())))
-        ):
+        if kwargs:
+            if kwargs.get("out") is not None:
+                _check_out(public, args, kwargs["out"])
+            kinds: tuple[Any, ...] = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+        else:
+            kinds = tuple(map(type, args))
+        settled = known.get(kinds)
+        if settled is None or _active_modes:
+            return _at_first(public, implementation, args, kwargs, kinds)
+        if not settled and not (_hold_plain(args) and _hold_plain(kwargs.values())):
+            return answer(public, implementation, args, kwargs)
+        try:
             return implementation(*args, **kwargs)
-        return answer(public, implementation, args, kwargs)
+        except TypeError:
+            if not settled:  # an element may be the reason
+                held(public, _nothing, args, kwargs)
+            raise
 
     return _made_public(call, implementation, public)
 
@@ -302,6 +317,33 @@ def _hold_plain(arguments: Iterable[Any]) -> bool:
     return True
 
 
+def _at_first(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]) -> Any:
+    """A call whose types are new."""
+    if not _active_modes and _hold_plain(args) and _hold_plain(kwargs.values()):
+        return held(public, implementation, args, kwargs, kinds)
+    return answer(public, implementation, args, kwargs)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def held(
+    public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...] | None = None
+) -> Any:
+    """Call the implementation, if PyTorch's function may be called so. TypeError with PyTorch's text otherwise."""
+    if public.convention is public:
+        from torchgrad_jax.tensor.calling.convention import convention
+
+        public.convention = convention(public.name)
+    settled = True
+    if public.convention is not None:
+        args, kwargs, settled = public.convention.respelt(implementation, args, kwargs)
+    if settled and kinds is not None:
+        public.known[kinds] = list not in kinds and tuple not in kinds
+    return implementation(*args, **kwargs)
+
+
 def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for `__getitem__`: loops index much."""
 
@@ -318,17 +360,20 @@ def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[.
 def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for factories, whose arguments are data: only modes are asked."""
     public.by_type = False
+    known = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _active_modes:
-            return implementation(*args, **kwargs)
-        return answer(public, implementation, args, kwargs)
+        kinds = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else tuple(map(type, args))
+        if _active_modes:
+            return answer(public, implementation, args, kwargs)
+        return implementation(*args, **kwargs) if kinds in known else held(public, implementation, args, kwargs, kinds)
 
     return _made_public(call, implementation, public)
 
 
 def _made_public(call: Any, implementation: Any, public: Public) -> Any:
     functools.update_wrapper(call, implementation)
+    call.__dict__.pop("schema", None)  # a guard has the names of its own convention
     announce(call, public)
     return call
 
@@ -343,6 +388,7 @@ def announce(func: Any, public: Public) -> None:
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
         func.__name__ = func.__qualname__ = prefix + name
+        func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
 
 
 def guard_attribute(name: str, attribute: property) -> property:
@@ -417,16 +463,23 @@ def _is_in_python(namespace: str, name: str) -> bool:
     return name in _IN_PYTHON.get(namespace, ())
 
 
+def _wants_guard(function: Any, name: str) -> bool:
+    """Whether a function has no guard, or one of another name: what is an alias here is a function by itself in PyTorch, with its own names of
+    parameters. Operators of Python are asked for as what they stand for."""
+    public = publics.get(function)
+    return public is None or ("__" not in name and public.name.replace("torch.functional.", "torch.") != name)
+
+
 _guards: dict[Any, Any] = {}
 
 
 def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
-    """The functions of a namespace with guards around those that have none; other objects as they are. Names of one function have one guard."""
+    """The functions of a namespace with guards around those that have none of this name; other objects as they are."""
     found = {}
     for name, function in functions.items():
-        if isinstance(function, types.FunctionType) and function not in publics and name not in NEVER_ASKED:
+        if isinstance(function, types.FunctionType) and name not in NEVER_ASKED and _wants_guard(function, f"{namespace}.{name}"):
             in_python = _is_in_python(namespace, name)
-            key = (function, in_python)
+            key = (function, in_python, namespace, name)
             if key not in _guards:
                 dotted = f"torch.functional.{name}" if in_python and namespace == "torch" else f"{namespace}.{name}"
                 around = guard_for_modes if name in _FACTORIES and namespace == "torch" else guard
@@ -437,21 +490,17 @@ def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def guard_methods() -> None:
-    """Put guards around the methods and attributes of Tensor that have none. Names of one function have one guard."""
-    made: dict[Any, Any] = {}
+    """Put guards around the methods and attributes of Tensor that have none of their names."""
     for name, attribute in list(vars(Tensor).items()):
         private = name.startswith("_") and not name.startswith("__") and name not in _ASKED_THOUGH_PRIVATE
         if private or name in _METHODS_NEVER:
             continue
         if isinstance(attribute, property) and attribute.__get__ not in publics:
             setattr(Tensor, name, guard_attribute(name, attribute))
-        elif isinstance(attribute, types.FunctionType) and attribute not in publics:
-            if attribute not in made:
-                around = guard_item if name == "__getitem__" else guard
-                made[attribute] = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
-                if name in _DECLINING:
-                    made[attribute] = _declining(made[attribute])
-            setattr(Tensor, name, made[attribute])
+        elif isinstance(attribute, types.FunctionType) and _wants_guard(attribute, f"torch.Tensor.{name}"):
+            around = guard_item if name == "__getitem__" else guard
+            made = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
+            setattr(Tensor, name, _declining(made) if name in _DECLINING else made)
 
 
 def _declining(function: Any) -> Any:

@@ -1,5 +1,5 @@
 """`torch.utils`: what programs use beside tensors and gradients."""
 
-from torchgrad_jax.utils import hooks
+from torchgrad_jax.utils import dlpack, hooks
 
-__all__ = ["hooks"]
+__all__ = ["dlpack", "hooks"]

@@ -77,6 +77,23 @@ class Sequential(_Numbered):
             raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
         return Sequential(*self, *other)
 
+    def _times(self, count: Any) -> list[Any]:
+        if not isinstance(count, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(count)}")
+        if count <= 0:
+            raise ValueError(f"Non-positive multiplication factor {count} for {type(self)}")
+        return list(self) * count
+
+    def __mul__(self, other: int) -> Sequential:
+        return Sequential(*self._times(other))
+
+    def __rmul__(self, other: int) -> Sequential:
+        return self * other
+
+    def __imul__(self, other: int) -> Self:
+        self._renumber(self._times(other))
+        return self
+
     def insert(self, index: int, module: Module) -> Self:
         """Put a module before the one of this number. AssertionError where it is none, IndexError where there is no such place."""
         if not isinstance(module, Module):
