@@ -278,10 +278,10 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         elif rec.turned:
             turn(rec)
     values = tuple(found)
-    outs: Any
     try:
         outs = record(rec, bound, values)
-        sig: Any = (outs if type(outs) is Value else outs[0]).signature
+        first: Any = outs[0] if isinstance(outs, tuple) else outs
+        sig = first.signature
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
     if rec.inference:
