@@ -304,6 +304,20 @@ def _normal(x: np.ndarray) -> bool:
     return not np.any((parts > 0) & (parts < 2.0**-126))
 
 
+def _rounded_twice(source, target):
+    """Whether the conversion goes by way of float32, as in PyTorch: XLA rounds once where the processor can."""
+    return np.dtype(target) == np.float16 and np.dtype(source) in (np.float64, np.complex128)
+
+
+@pytest.mark.parametrize("source", [dtypes.float64, dtypes.complex128], ids=lambda d: d.name)
+def test_conversion_to_float16_goes_by_way_of_float32(source):
+    x = _spread(source.np)
+    bound, _ = registry["_to_copy"].parse((x, dtypes.float16), {}, lambda v: isinstance(v, np.ndarray))
+    with np.errstate(all="ignore"):
+        (found,) = Signature(bound, (_spec(x),)).baseline(x)
+        assert found.tobytes() == x.real.astype(np.float32).astype(np.float16).tobytes()
+
+
 @pytest.mark.parametrize("source", dtypes.ALL, ids=lambda d: d.name)
 def test_conversion_gives_the_bits_that_jax_gives(source):
     x, runs = _spread(source.np), []
@@ -313,7 +327,7 @@ def test_conversion_gives_the_bits_that_jax_gives(source):
         sig = Signature(bound, (_spec(x),))
         if target is dtypes.uint64 and source.np.kind in "fcV":
             assert not isinstance(sig.baseline, NumPyForm)  # what does not fit differs between processors
-        else:
+        elif not _rounded_twice(source.np, target.np):
             runs.append((sig, operands))
     _assert_forms_are(runs)
 
@@ -327,7 +341,7 @@ def test_gradient_of_a_conversion_is_converted_back(source):
         found: Any = plan(Signature(registry["_to_copy"].bind((ARRAY, Static(target))), (spec,)), (0,))
         if source == target:
             assert found.passes
-        else:
+        elif not _rounded_twice(grad.dtype, source.np if isinstance(source, dtypes.dtype) else source):
             runs.append((Signature(found.vjp, (_spec(grad),)), [grad]))
     _assert_forms_are(runs)
 

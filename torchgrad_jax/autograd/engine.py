@@ -15,6 +15,7 @@ from typing import Any
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
+from torchgrad_jax.autograd.interrupted import Undo
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
@@ -58,25 +59,33 @@ def run_backward(
 
 
 def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
-    before = rec.grad_enabled
-    rec.flags["task"] = task
+    before = rec.grad_enabled, outer, list(rec.flags.get(HOOKS, ()))
     task.roots = roots
-    rec.grad_enabled = task.calculus.records and not rec.inference
-    hooks = list(rec.flags.get(HOOKS, ()))
     try:
-        found = task.replay(roots, grads)
-        if found is None:
-            found = task.run(roots, grads)
-        for callback in task.callbacks:  # one may add another
-            callback()
+        try:
+            rec.flags["task"], rec.grad_enabled = task, task.calculus.records and not rec.inference
+            found = task.replay(roots, grads)
+            if found is None:
+                found = task.run(roots, grads)
+            for callback in task.callbacks:  # one may add another
+                callback()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                task.undo.take_back()
+            raise
+        finally:
+            _leave(rec, *before)
     finally:
-        rec.grad_enabled = before
-        rec.flags["task"] = outer
-        if hooks or rec.flags.get(HOOKS):
-            reset_hooks(rec, hooks)
+        _leave(rec, *before)  # an interrupt may have come while it was left
     if not (task.calculus.tensors or outer is not None):
         rec.turned |= TURNED
     return found
+
+
+def _leave(rec: Recorder, grad_enabled: bool, outer: GraphTask | None, hooks: list[Any]) -> None:
+    rec.grad_enabled, rec.flags["task"] = grad_enabled, outer
+    if hooks or rec.flags.get(HOOKS):
+        reset_hooks(rec, hooks)
 
 
 def _on_a_fresh_stack(rec: Recorder, call: Callable[[], Any]) -> Any:
@@ -112,6 +121,7 @@ class GraphTask:
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
         self.id, self.depth = next(GraphTask._ids), 0
         self.callbacks: list[Callable[[], Any]] = []
+        self.undo = Undo()
         self.notes: dict[Any, Any] = {}
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
@@ -164,15 +174,16 @@ class GraphTask:
             if type(node) is AccumulateGrad:
                 extra = node.variable._extra
                 if self.captures is None and extra is not None and not (extra.hooks or extra.post_hooks or node.hooks):
-                    accumulate_grad(calculus, node.variable, grad)
+                    accumulate_grad(calculus, node.variable, grad, self.undo)
                 else:
                     self.buffers[node] = [grad]
                     self._accumulate(node)
             else:
                 self.captured[node, nr] = grad
         if not self.retain_graph:
-            for i in found.runs:
-                nodes[i].release()
+            self.undo.rest = [nodes[i] for i in found.runs]
+            for node in self.undo.rest:
+                node.release()
         return self._results()
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
@@ -209,7 +220,7 @@ class GraphTask:
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
-                node.release()
+                self.undo.free(node, calculus.recorder.epoch)
             for (target, nr), grad in zip(node.next, outs, strict=True):
                 if grad is not None:
                     buffer = buffers.get(target)
@@ -313,7 +324,7 @@ class GraphTask:
             return
         if node.hooks is not None:
             grad = node_pre_hooks(self.calculus, node, [grad])[0]
-        accumulate_grad(self.calculus, node.variable, grad)
+        accumulate_grad(self.calculus, node.variable, grad, self.undo)
         if extra is None:
             extra = node.variable._extra
         if extra is not None and extra.post_hooks:
@@ -377,24 +388,30 @@ class ExecutionEngine:
         task.callbacks.append(callback)
 
 
-def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any) -> None:
+def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None = None) -> None:
     """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`."""
     if not variable._rg:  # it was asked not to require a gradient since
         return
+    # On one line: an interrupt between two would leave it locked.
+    with _accumulating: _add_grad(calculus, variable, grad, undo)  # noqa: E701
+
+
+def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None) -> None:
     extra = variable._own_extra()
-    with _accumulating:
-        old = extra.grad
-        if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
-            grad = grad._read()
-        if calculus.records:
-            extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
-        elif old is None:
-            first = fresh(calculus.recorder, calculus.recorder.alias(grad))
-            extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
-        else:
-            if old._view is not None and repeats(old._view, old._aval):
-                raise RuntimeError(REPEATED)
-            overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+    old = extra.grad
+    if undo is not None:
+        undo.note_grad(extra)
+    if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
+        grad = grad._read()
+    if calculus.records:
+        extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
+    elif old is None:
+        first = fresh(calculus.recorder, calculus.recorder.alias(grad))
+        extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
+    else:
+        if old._view is not None and repeats(old._view, old._aval):
+            raise RuntimeError(REPEATED)
+        overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 
 def call_node(node: Node, grads: tuple[Any, ...]) -> Any:

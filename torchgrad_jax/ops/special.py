@@ -107,7 +107,7 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
-    node="DivBackward2", grads={"self": zeros_like_grad, "other": zeros_like_grad})  # fmt: skip
+    node="DivBackward2", keeps=("self", "other"), grads={"self": zeros_like_grad, "other": zeros_like_grad})  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)

@@ -72,11 +72,10 @@ class Epoch:
         """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
         from torchgrad_jax.runtime.recovery import Failure, recover
 
-        with self.lock:
-            if self.outcomes is None or slot not in self.outcomes:
-                recover(self, slot)
-            assert self.outcomes is not None
-            found = self.outcomes[slot]
+        if self.outcomes is None or slot not in self.outcomes:
+            # On one line: an interrupt between two would leave it locked.
+            with self.lock: recover(self, slot)  # noqa: E701
+        found = (self.outcomes or {})[slot]
         if isinstance(found, Failure):
             raise found.error()
         return found

@@ -86,7 +86,6 @@ class Step:
 
 _roots: dict[device, Step] = {}
 _steps = 0
-_entering = threading.Lock()
 
 
 def _root(where: device) -> Step:
@@ -166,14 +165,9 @@ class Recorder:
         if epoch.bytes > SOFT_BYTES:
             epoch.limit = min(epoch.limit, len(epoch.values) + 1)
         epoch.bytes += aval.nbytes
+        # No call in between: two threads may enter one fresh Value at the same time.
         owner = value.epoch
-        if owner is None:
-            with _entering:  # two threads may enter one fresh Value at the same time
-                owner = value.epoch
-                if owner is None:
-                    value.slot, value.epoch = step.slot, epoch
-                    return step.slot
-        if owner.recorder is self:
+        if owner is None or owner.recorder is self:
             value.slot, value.epoch = step.slot, epoch
         else:  # another thread reads `slot` and `epoch` without a lock: they stay its own
             epoch.foreign[value] = step.slot

@@ -482,6 +482,15 @@ class CopySlices(Node):
             own = call(ZEROS_LIKE, (part,))
         return (write_through(rec, links, grad, own, call), *rest)
 
+    def content(self) -> Any:
+        """See Node."""
+        return self.inner.content()
+
+    def put_back(self, content: Any) -> None:
+        """See Node."""
+        self.freed = False
+        self.inner.put_back(content)
+
     def release(self) -> None:
         """See Node. PyTorch drops the inner node itself, whatever that has saved."""
         self.freed = True

@@ -163,6 +163,13 @@ class Node:
     def release(self) -> None:
         """Drop what was saved for backward."""
 
+    def content(self) -> Any:
+        """What `release` drops, as far as it can be put back."""
+        return None
+
+    def put_back(self, content: Any) -> None:
+        """Undo `release`."""
+
     def register_hook(self, fn: Callable[..., Any]) -> Any:
         """Call ``fn(grad_inputs, grad_outputs)`` after this node has run; what it returns replaces grad_inputs."""
         return self.own_hooks().post.add(fn)
@@ -347,6 +354,15 @@ class OpNode(Node):
     def place(self, values: Sequence[Any]) -> dict[Node, Any]:
         """See Node."""
         return {self: tuple(values)}
+
+    def content(self) -> Any:
+        """See Node."""
+        return self.saved
+
+    def put_back(self, content: Any) -> None:
+        """See Node."""
+        if type(content) is not WithSaved:
+            self.saved = content
 
     def release(self) -> None:
         """See Node."""
