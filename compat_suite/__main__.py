@@ -1,6 +1,6 @@
 """Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``.
 
-``python -m compat_suite fuzz --help`` is about random programs.
+``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like.
 """
 
 from __future__ import annotations
@@ -144,6 +144,10 @@ def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> 
 
 def main() -> None:
     """Measure, report."""
+    if sys.argv[1:2] == ["faults"]:
+        from compat_suite.faults.command import main as faults
+
+        return faults(sys.argv[2:])
     if sys.argv[1:2] == ["fuzz"]:
         from compat_suite.fuzz.command import main as fuzz
 

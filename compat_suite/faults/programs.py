@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchgrad_jax
+
 SETUP = """
 torch.manual_seed(0)
 w = torch.randn(3, 2, requires_grad=True)
@@ -49,7 +51,6 @@ count.add_(value > 0)
 """
 
 PROGRAMS = {"views": STEP, "looking": LOOKING}
-TENSORS = ("w", "b", "m", "count", "losses", "y", "part", "loss", "g", "penalty")
 
 
 def statements(source: str) -> list[tuple[Any, bool]]:
@@ -61,9 +62,8 @@ def statements(source: str) -> list[tuple[Any, bool]]:
 def state(names: dict[str, Any]) -> list[Any]:
     """What can be seen of the tensors of a program."""
     found = []
-    for name in TENSORS:
-        t = names.get(name)
-        if t is not None:
+    for name, t in names.items():
+        if isinstance(t, torchgrad_jax.Tensor):
             grad = t.grad if t.is_leaf else None
             shown = None if grad is None else (grad.tolist(), grad._version)
             found.append((name, t.tolist(), t._version, t.requires_grad, t.is_leaf, type(t.grad_fn).__name__, shown))

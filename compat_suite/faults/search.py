@@ -79,8 +79,9 @@ class Program:
         place = injected.place
         try:
             found = state(names)
-            done = close(found, self.states[statement + 1])
-            if not done and not close(found, self.states[statement]):
+            # Where there is no difference, the statement can be run again.
+            done = not close(found, self.states[statement])
+            if done and not close(found, self.states[statement + 1]):
                 return Loss(self.name, statement, place, _difference(found, self.states[statement], self.states[statement + 1]))
             for code in [*self.code[statement + done :], *self.code]:
                 run(code, names)

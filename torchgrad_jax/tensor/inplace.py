@@ -14,6 +14,7 @@ from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, conv
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.tensor.before_write import BeforeWrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
@@ -276,11 +277,18 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, target)
-    overwrite(target, out)
-    if node is not None:
+    if node is None:
+        overwrite(target, out)
+        return target
+    before = BeforeWrite(target)
+    try:
+        overwrite(target, out)
         rebase(target, node)
-        if rec.rare:
-            pack_results(rec, node, target)
+    except BaseException:
+        before.restore()
+        raise
+    if rec.rare:
+        pack_results(rec, node, target)
     return target
 
 
