@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torchgrad_jax
+from compat_suite.faults import programs
 from compat_suite.faults.interrupts import Injected
-from compat_suite.faults.programs import PROGRAMS, SETUP, state, statements
+from compat_suite.faults.programs import state
 
 
 class Loss(NamedTuple):
@@ -41,9 +42,9 @@ def run(statement: tuple[Any, bool], names: dict[str, Any], injected: Injected |
 class Program:
     """A step run `warm` times without a fault, then once with one, then to its end and once more."""
 
-    def __init__(self, name: str, warm: int) -> None:
-        self.name, self.warm = name, warm
-        self.code = statements(PROGRAMS[name])
+    def __init__(self, name: str, warm: int, given: dict[str, Any] | None = None) -> None:
+        self.name, self.warm, self.given = name, warm, given or {}
+        self.code = programs.statements(programs.PROGRAMS[name])
         names = self.begin()
         self.states = [state(names)]
         for code in self.code:
@@ -55,8 +56,8 @@ class Program:
 
     def begin(self) -> dict[str, Any]:
         """The names of a program that is about to run the step that is tried."""
-        names: dict[str, Any] = {"torch": torchgrad_jax}
-        exec(SETUP, names)
+        names: dict[str, Any] = {"torch": torchgrad_jax, **self.given}
+        exec(programs.SETUP, names)
         for _ in range(self.warm):
             for code in self.code:
                 run(code, names)
@@ -100,7 +101,7 @@ def _difference(found: list[Any], *expected: list[Any]) -> str:
 
 def search(error: Callable[[], BaseException], files: tuple[str, ...], stride: int, warm: int) -> Iterator[Loss | None]:
     """Each fault's outcome, at every `stride`-th line of each statement of each program."""
-    for name in PROGRAMS:
+    for name in programs.PROGRAMS:
         program = Program(name, warm)
         injected = Injected(error, files)
         for statement in range(len(program.code)):

@@ -45,6 +45,10 @@ class DeviceChange(Exception):
     """An input lives on another device than the pending program."""
 
 
+class LargeNumber(Exception):
+    """A Python integer among the operands is none of int64."""
+
+
 class Step:
     """One operation, or one more input, at one place of a program.
 
@@ -191,7 +195,7 @@ class Recorder:
         if type(operand) is Value:
             return self.enter(operand)
         if type(operand) is int and not LEAST_INT <= operand <= MOST_INT:
-            raise RuntimeError(f"value cannot be converted to type int64_t without overflow: {large_int(operand, 'u')}")
+            raise LargeNumber
         return type(operand)
 
     def alias(self, value: Value) -> Value:
@@ -334,7 +338,11 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """Record an operation of any operands. Returns its Value, or the tuple of its Values if it has several outputs."""
     epoch = rec.epoch
-    slots = [o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
+    try:
+        slots = [o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
+    except LargeNumber:
+        kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
+        return record(rec, bop, tuple([o if type(o) is not int else large_int(o, kind) for o in operands]))
     key = (bop, *slots)
     before = epoch.step
     step = before.next.get(key)
@@ -377,13 +385,13 @@ def _after(rec: Recorder, step: Step) -> None:
 def large_int(number: int, kind: str) -> int | float:
     """A Python integer beyond int64 as an operand beside a tensor of NumPy's `kind`. Like PyTorch, which takes it for an unsigned one, it wraps.
     OverflowError beyond 64 bits."""
+    if LEAST_INT <= number <= MOST_INT:
+        return number
     if number > MOST_UNSIGNED:
         raise OverflowError("int too big to convert")
     if number < 0:
         raise OverflowError("can't convert negative int to unsigned")
-    if kind == "u":
-        return number
-    return number - MOST_UNSIGNED - 1 if kind in "bi" else float(number)
+    return number - MOST_UNSIGNED - 1 if kind in "biu" else float(number)
 
 
 # How many references `getrefcount` sees of a Value that only a recorder's list holds. Measured, not assumed: newer

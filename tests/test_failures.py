@@ -1,0 +1,333 @@
+"""Nothing is lost by what fails: interrupts, want of memory, code that runs in between; a failed check is told by all that depends on it alone."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from compat_suite.faults.hooks import KINDS, left
+from compat_suite.faults.interrupts import Injected
+from compat_suite.faults.programs import PROGRAMS
+from compat_suite.faults.search import Program, search
+from compat_suite.faults.threads import look_at_a_dead_threads_tensors
+from torchgrad_jax.runtime import execution_mode, program
+from torchgrad_jax.runtime.counters import counters
+
+pytestmark = pytest.mark.operators  # tries its own modes
+
+nan_free = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    with execution_mode("fused"):
+        yield
+
+
+# ---------------------------------------------------------------------- interrupts
+
+
+@pytest.mark.parametrize("warm", [0, 2])
+def test_an_interrupt_at_any_line_loses_nothing(warm):
+    outcomes = list(search(KeyboardInterrupt, (), 61, warm))
+    assert len(outcomes) > 100 and outcomes == [None] * len(outcomes)
+
+
+def test_what_would_be_lost_is_found(monkeypatch):
+    """The search itself: an update that is made in two steps is seen half done."""
+
+    def step(m):
+        m.add_(1)
+        m.add_(1)
+
+    monkeypatch.setitem(PROGRAMS, "halves", "step(m)")
+    monkeypatch.setattr("compat_suite.faults.programs.SETUP", "m = torch.zeros(2)")
+    tried = Program("halves", 0, {"step": step})
+    injected = Injected(KeyboardInterrupt)
+    lost = [tried.attempt(injected, 0, at) for at in range(1, tried.count(injected, 0) + 1)]
+    assert any(lost) and not all(lost)
+
+
+def test_training_goes_on_after_real_interrupts():
+    """Ctrl-C whenever it comes, weights of a size whose memory is given away: all of them can be read, and have had whole updates."""
+    weights = [tj.zeros(1 << 20) for _ in range(3)]
+
+    def train():
+        while True:
+            for w in weights:
+                w.add_(1)
+            if float(weights[0][0]) > 1e6:
+                return
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rng = np.random.RandomState(0)
+    try:
+        for _ in range(15):
+            timer = threading.Timer(0.01 + 0.03 * rng.rand(), signal.raise_signal, (signal.SIGINT,))
+            try:
+                timer.start()
+                train()
+            except KeyboardInterrupt:
+                pass
+            found = [w.numpy() for w in weights]
+            assert all((f == f[0]).all() for f in found)
+            counts = [int(f[0]) for f in found]
+            assert counts == sorted(counts, reverse=True) and counts[0] - counts[-1] <= 1, counts
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# ---------------------------------------------------------------------- code that runs in between
+
+
+numbers = itertools.count()
+
+
+class Loud:
+    """Garbage that records, looks, and enters tensors when it is collected."""
+
+    def __init__(self, shared, found):
+        self.me, self.shared, self.found = self, shared, found
+
+    def __del__(self):
+        n = next(numbers)
+        made = self.shared * 3.0 + n
+        self.found.append((made, n))
+        if len(self.found) % 7 == 0:
+            made.tolist()
+
+
+def test_finalizers_that_record_disturb_nothing():
+    shared, found, made = tj.arange(4.0), [], []
+    threshold = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for i in range(60):
+            Loud(shared, found)
+            a = tj.full((2,), float(i)) + 10
+            b = a * 100 - i
+            made.append((a, b, tj.stack([a, b]).max(0)))
+    finally:
+        gc.set_threshold(*threshold)
+    assert len(found) > 30
+    for i, (a, b, (largest, where)) in enumerate(made):
+        assert a.tolist() == [i + 10.0] * 2 and b.tolist() == [100.0 * (i + 10) - i] * 2, i
+        assert largest.tolist() == [max(i + 10.0, 100.0 * (i + 10) - i)] * 2 and where.tolist() == [int(i > -11)] * 2
+    for t, n in found:
+        assert t.tolist() == [3.0 * k + n for k in range(4)]
+
+
+def test_signal_handlers_that_record_disturb_nothing():
+    found, shared = [], tj.arange(4.0)
+
+    def handle(*_):
+        n = next(numbers)
+        t = shared * 2.0 - n
+        found.append((t, n))
+        if len(found) % 3 == 0:
+            t.sum().item()
+        signal.setitimer(signal.ITIMER_REAL, 1e-3)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    made = []
+    try:
+        until = time.monotonic() + 1.0
+        i = 0
+        while time.monotonic() < until:
+            x = tj.full((3,), float(i % 50))
+            made.append((i % 50, (x * 2 + 1).sin() * 0 + x * 4, x[1:] - 1))
+            i += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found
+    for n, a, b in made:
+        assert a.tolist() == [4.0 * n] * 3 and b.tolist() == [n - 1.0] * 2
+    for t, n in found:
+        assert t.tolist() == [2.0 * k - n for k in range(4)]
+
+
+# ---------------------------------------------------------------------- want of memory, errors of programs
+
+
+def test_only_what_did_not_fit_is_lost():
+    x = tj.ones(4)
+    small, huge = x * 2, x.expand(1 << 44, 4) + 1
+    after = small + 1
+    assert after.tolist() == [3.0] * 4 and small.tolist() == [2.0] * 4
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="memory"):
+            huge.sum().item()
+    del huge
+    assert (x + 5).tolist() == [6.0] * 4
+
+
+def test_errors_while_a_program_runs_are_counted(monkeypatch):
+    x = tj.ones(3) * 2
+    before = counters.failed
+    with monkeypatch.context() as patched:
+        patched.setattr(program, "_run", lambda *_: [][0])
+        assert x.tolist() == [2.0] * 3
+    assert counters.failed == before + 1
+
+
+@pytest.mark.parametrize(
+    "expression", ["x == {}", "x + {}", "{} - x", "x * {}", "x.float() * {}", "x.float() < {}", "x.float().clamp({})", "x & {}", "x.add_({})"]
+)
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 2**70, -(2**63) - 1])
+def test_integers_beyond_int64_are_answered_at_the_call(expression, number):
+    torch = pytest.importorskip("torch")
+
+    def answer(m):
+        x = m.tensor([1, 2, -(2**63)])
+        try:
+            return eval(expression.format(f"({number})"), {"x": x}).tolist()
+        except (RuntimeError, OverflowError) as error:
+            return type(error).__name__
+
+    assert answer(tj) == answer(torch)
+    assert tj.tensor([1, 2]).add(1).tolist() == [2, 3]
+
+
+# ---------------------------------------------------------------------- checks of values
+
+
+def bad_rows(n=4, k=3):
+    return tj.arange(n, dtype=tj.float32)[tj.tensor([1, 2, 3]) * k]
+
+
+def test_a_failed_check_is_told_at_every_look_and_in_every_thread():
+    b = bad_rows()
+    found = []
+
+    def look():
+        try:
+            found.append(b.sum().item())
+        except IndexError as error:
+            found.append(str(error))
+
+    look()
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    look()
+    assert found == ["index 6 is out of bounds for dimension 0 with size 4"] * 4
+
+
+def test_another_threads_look_at_a_pending_failure_raises_there_too():
+    b, found = bad_rows(), []
+
+    def look():
+        try:
+            b.tolist()
+        except IndexError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size 4"):
+        b.tolist()
+    assert found == ["index 6 is out of bounds for dimension 0 with size 4"]
+
+
+def test_a_look_at_something_else_does_not_raise():
+    b = bad_rows()
+    c = tj.ones(3) + 2
+    assert c.tolist() == [3.0] * 3
+    with pytest.raises(IndexError):
+        (b * 2).tolist()
+
+
+def test_of_two_failed_checks_each_is_told_by_what_depends_on_it():
+    a, b = bad_rows(4), bad_rows(5, 2)
+    good = bad_rows(100)
+    assert good.tolist() == [3.0, 6.0, 9.0]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 6 .* size 5"):
+            b.tolist()
+        with pytest.raises(IndexError, match="index 6 .* size 4"):
+            a.tolist()
+
+
+def test_the_error_tells_the_users_line():
+    b = bad_rows()
+    with pytest.raises(IndexError) as caught:
+        b.tolist()
+    assert __file__ in caught.value.__notes__[0]
+
+
+@nan_free
+@pytest.mark.parametrize("look", ["loss", "weight", "counter"])
+def test_the_update_of_a_step_whose_check_fails_is_not_seen(look):
+    w = tj.tensor([0.7, 0.7, 1.0], requires_grad=True)
+    moment, counter = tj.zeros(3), tj.zeros(())
+    target = tj.tensor([1])
+    for factor in (1, 5):
+        counter.add_(0.5)
+        loss = tj.nn.functional.nll_loss((w * 1).log_softmax(0)[None], target * factor)
+        grad = tj.autograd.grad(loss, [w])[0]
+        if factor == 1:
+            continue
+        with tj.no_grad():
+            w.sub_(grad)
+            moment.mul_(0.9).add_(grad)
+        counter.add_(1)
+    with pytest.raises(IndexError, match="Target 5 is out of bounds."):
+        {"loss": loss, "weight": w, "counter": counter}[look].tolist()
+    assert np.allclose(w.tolist(), [0.7, 0.7, 1.0]) and moment.tolist() == [0.0] * 3 and counter.item() == 1.0
+    assert w._version == moment._version == 0
+    with pytest.raises(IndexError):
+        loss.item()
+    loss = tj.nn.functional.nll_loss((w * 1).log_softmax(0)[None], target)
+    loss.backward()
+    assert np.isfinite(w.grad.tolist()).all()
+
+
+def test_checks_can_be_made_at_the_call():
+    source = """
+import torchgrad_jax as torch
+w = torch.zeros(3)
+try:
+    w[torch.tensor([1, 2]) * 3] = 1.0
+    raise SystemExit("not raised")
+except IndexError as error:
+    print(error)
+print(w.tolist(), torch.arange(4)[torch.tensor([1]) * 3].tolist())
+"""
+    environment = {**__import__("os").environ, "TORCHGRAD_JAX_CHECK": "now"}
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout.splitlines() == ["index 3 is out of bounds for dimension 0 with size 3", "[0.0, 0.0, 0.0] [3]"], done.stderr
+
+
+def test_eager_execution_makes_checks_at_the_call():
+    with execution_mode("eager"), pytest.raises(IndexError, match="index 6 is out of bounds"):
+        bad_rows()
+
+
+# ---------------------------------------------------------------------- hooks, threads
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exception_in_a_hook_leaves_what_it_leaves_in_pytorch(kind):
+    torch = pytest.importorskip("torch")
+    for at in (1, 2):
+        assert left(tj, kind, at) == left(torch, kind, at)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_a_dead_thread_recorded_can_be_looked_at():
+    assert all(look_at_a_dead_threads_tensors(n) for n in range(5))
