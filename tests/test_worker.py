@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
+import os
 import threading
 import weakref
 
@@ -164,3 +166,34 @@ def test_a_check_under_way_does_not_hold_up_a_look_at_something_else(all_are_lon
     with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 7"):
         chosen[4].tolist()
     assert chosen[1].tolist() == (table[1:4] * 2).tolist()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_computes_what_can_be_interpreted_and_says_what_cannot(all_are_long, monkeypatch):
+    def step(x):
+        y = (x * 2).sin() + 1
+        recorder().flush("turn")
+        return y
+
+    x = tj.linspace(0, 1, 5)
+    expected = [step(x).tolist() for _ in range(3)][-1]
+    gate = threading.Event()
+    hand = program.hand_over
+    monkeypatch.setattr(program, "hand_over", lambda function, *rest: hand(lambda *given: gate.wait(10) and function(*given), *rest))
+    under_way = step(x)
+    assert type(under_way._read().array) is Promised
+    child = os.fork()
+    if not child:
+        faulthandler.dump_traceback_later(30, exit=True)
+        gate.set()
+        with baseline_tier(True):
+            found = [under_way.tolist(), step(x).tolist(), (x + 1).tolist()]
+        try:
+            (x.reshape(5, 1) * tj.ones(5)).det().item()
+        except RuntimeError as error:
+            os._exit(0 if "forked" in str(error) and np.allclose(found, [expected, expected, np.linspace(1, 2, 5)]) else 3)
+        os._exit(4)
+    gate.set()
+    assert os.waitpid(child, 0)[1] == 0
+    assert under_way.tolist() == expected

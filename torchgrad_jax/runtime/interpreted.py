@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.structure import last_uses, operands, store
@@ -86,6 +87,7 @@ def _by_xla(sig: Any) -> Any:
 
 def alone(sig: Any, given: Any) -> Any:
     """One operation by its own compiled function."""
+    modes.refuse_after_fork()
     if not sig.warm:
         sig.warm = True
         counters.compiled_ops += 1

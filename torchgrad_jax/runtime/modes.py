@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from types import TracebackType
 
+from torchgrad_jax.runtime.counters import counters
+
 _MODES = ("fused", "eager")
 
 execution: str = os.environ.get("TORCHGRAD_JAX_EXECUTION", "fused")
@@ -25,6 +27,9 @@ if checks not in ("look", "now"):
 deterministic: bool = False
 # How many blocks of code are active in which nothing is run compiled that can be interpreted.
 same_tier_blocks: int = 0
+
+# Whether this process was forked from one that had used XLA, whose threads stayed there: only what is interpreted runs here.
+forked: bool = False
 
 
 # PyTorch's names of how float32 is multiplied on accelerators -> JAX's. The CPU always multiplies exactly.
@@ -83,6 +88,21 @@ class same_tier:
         same_tier_blocks -= 1
 
 
+def note_fork() -> None:
+    """In the child of a fork."""
+    global forked
+    forked = counters.compiled + counters.compiled_ops > 0
+
+
+def refuse_after_fork() -> None:
+    """RuntimeError where XLA would wait for ever for threads that stayed in the parent."""
+    if forked:
+        raise RuntimeError(
+            "torchgrad_jax cannot compile or run compiled programs in a process that was forked from one that has: XLA's threads stayed there. Start "
+            "workers by multiprocessing.set_start_method('spawn') or 'forkserver', or fork before the first computation"
+        )
+
+
 def set_deterministic(mode: bool) -> None:
     """Let each program keep the tier that it began with, or be compiled when it is hot (default)."""
     global deterministic
@@ -103,3 +123,7 @@ def _set(mode: str) -> None:
     rec.flush("mode")
     execution = mode
     rec.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=note_fork)

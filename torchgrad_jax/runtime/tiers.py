@@ -78,6 +78,8 @@ class Estimate:
 
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
+    if modes.forked:
+        return INTERPRETED
     if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
         return INTERPRETED
     if not (modes.deterministic and program.seen):

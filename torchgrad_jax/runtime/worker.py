@@ -6,6 +6,7 @@ than handing it over, and that was cut by the turn of a loop and not by a look, 
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -87,3 +88,18 @@ def hand_over(function: Callable[..., Any], arguments: list[Any], promises: list
 @cache
 def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "torchgrad_jax-run")
+
+
+def _in_forked_child() -> None:
+    """The thread has stayed in the parent: what was under way is computed here when it is looked at, what comes is handed to another."""
+    global _lock
+    _lock = threading.Lock()
+    _thread.cache_clear()
+    for job in _under_way:
+        if not job.done():
+            job.set_exception(RuntimeError("the process was forked while a program was under way"))
+    _under_way.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
