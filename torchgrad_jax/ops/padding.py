@@ -9,8 +9,9 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, op, wide
 from torchgrad_jax.ops.pooling import along
+from torchgrad_jax.ops.refusals import no_derivative
 
 Ints = tuple[int, ...]
 

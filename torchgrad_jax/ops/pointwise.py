@@ -10,8 +10,9 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import circular, dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, kernel, not_implemented, op, refusing, wide, zeros_like_grad
+from torchgrad_jax.ops.declare import SAME, broadcast_shapes, convert, op, wide, zeros_like_grad
 from torchgrad_jax.ops.powers import power, power_of_integers
+from torchgrad_jax.ops.refusals import kernel, not_implemented, refusing
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 

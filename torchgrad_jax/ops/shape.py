@@ -10,7 +10,8 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide
+from torchgrad_jax.ops.refusals import no_derivative
 from torchgrad_jax.runtime.value import aval_of
 
 

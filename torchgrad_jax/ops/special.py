@@ -12,9 +12,10 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing, wide, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide, zeros_like_grad
 from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title
+from torchgrad_jax.ops.refusals import kernel, no_derivative, not_implemented, refusing
 
 # The grad_fn of an operation that PyTorch has no derivative for.
 

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import not_implemented, op
+from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.linalg import (
     ILL_CONDITIONED,
     NOT_FINITE,
@@ -31,6 +31,7 @@ from torchgrad_jax.ops.linalg import (
     triangular,
     with_diagonal,
 )
+from torchgrad_jax.ops.refusals import not_implemented
 from torchgrad_jax.runtime.value import Aval
 
 # ---------------------------------------------------------------------- eigenvalues
