@@ -181,7 +181,7 @@ def _with_number(name: str, function: Any, gradient: Any) -> None:
         return function(x, number)
 
     with_number.__doc__ = f"{name} of a tensor and a number."
-    op(f"_{name}_number(Tensor self, Scalar other)", method=False, toplevel=False, node=f"{name.capitalize()}Backward1",
+    op(f"_{name}_number(Tensor self, Scalar other)", keeps_order=True, method=False, toplevel=False, node=f"{name.capitalize()}Backward1",
        grads={"self": gradient})(with_number)  # fmt: skip
 
 

@@ -375,7 +375,8 @@ def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
     return grad * sum(_digamma(self - i / 2) for i in range(p))
 
 
-@op("mvlgamma(Tensor self, int p)", promote="float", inplace=True, aliases=("special_multigammaln",), grads={"self": _mvlgamma_grad})
+@op("mvlgamma(Tensor self, int p)", promote="float", keeps_order=False, inplace=True, aliases=("special_multigammaln",),
+    grads={"self": _mvlgamma_grad})  # fmt: skip
 def mvlgamma(x: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`."""
     total: Any = sum(lax.lgamma(x - i / 2) for i in range(p))

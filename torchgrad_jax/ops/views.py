@@ -31,7 +31,7 @@ def _view(schema: str, write: Callable[..., Any], strides: StrideRule, **options
         copies = {**options, "node": f"{made.node}_copy"}
         op(schema.replace("(", "_copy(", 1), linear=True, method=False, toplevel=False, out=False, **copies)(read)
         scatter = schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1)
-        op(scatter, linear=True, method=False, toplevel=False, out=False, numpy=numpy_write)(write)
+        op(scatter, linear=True, keeps_order=True, method=False, toplevel=False, out=False, numpy=numpy_write)(write)
         stride_rules[made.name] = strides
         return made
 

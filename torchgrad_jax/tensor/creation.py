@@ -234,6 +234,8 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
         device = data._aval.device if device is None else device
         dtype = dtypes.of(data._aval.dtype) if dtype is None else dtype
     made = created(from_data(data, dtype, device))
+    if isinstance(data, Tensor) and not plain(data):
+        keep_order(made, (data,))
     return _requiring(made, requires_grad)
 
 

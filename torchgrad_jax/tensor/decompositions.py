@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, spectral  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import registry
-from torchgrad_jax.ops.linalg import check_square
+from torchgrad_jax.ops.linalg_errors import check_square
 from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import functions, views

@@ -30,7 +30,7 @@ def function_of(operator: Operator, name: str | None = None) -> Callable[..., An
     general = _general(operator, public)
     parameters = operator.schema.parameters
     made = general
-    if operator.results is None and all(p.default is not None for p in parameters):
+    if operator.results is None and operator.order is None and all(p.default is not None for p in parameters):
         kinds = [p.type for p in parameters]
         if kinds == ["Tensor"]:
             made = unary(operator.bind((ARRAY,)), operator.name, general)
@@ -45,7 +45,9 @@ def function_of(operator: Operator, name: str | None = None) -> Callable[..., An
 def _general(operator: Operator, public: Public | None) -> Callable[..., Any]:
     named = _result_type(operator)
     kinds = [p.type for p in operator.schema.parameters]
-    if named is None and kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
+    if named is not None or operator.order is not None:
+        return _of_any(operator, named, public)
+    if kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
         return _of_one_tensor(operator, public)
     return _of_any(operator, named, public)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import registry
-from torchgrad_jax.ops.linalg import LinAlgError, check_square
+from torchgrad_jax.ops.linalg_errors import LinAlgError, check_square
 from torchgrad_jax.tensor import decompositions, functions, views
 from torchgrad_jax.tensor.einsum import einsum
 from torchgrad_jax.tensor.gathering import call, with_out
