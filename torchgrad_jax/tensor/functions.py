@@ -15,9 +15,10 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import MISSING, apply, binary, unary
-from torchgrad_jax.tensor.generate import check_out, fast_inplace, write_out, write_plainly
+from torchgrad_jax.tensor.generate import fast_inplace, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
 from torchgrad_jax.tensor.order import arrange, keep_order, plain
+from torchgrad_jax.tensor.out import check_out, write_out
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor, created
