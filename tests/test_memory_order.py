@@ -20,6 +20,7 @@ fft.irfft(q.mT); fft.irfftn(q.mT); fft.fftn(last); fft.fft(last); fft.rfftn(last
 rot90(w[0]); rot90(w[0], 2); rot90(w[0].t()); rot90(w[0], -1); rot90(w[0], 0); rot90(last, 1, (1, 3)); nonzero(w[0]); argwhere(w)
 linalg.cross(b.mT[:, :3], b.mT[:, :3], dim=1); cross(t, t); slice_scatter(t, t[:1], 0, 0, 1); select_scatter(t, t[0], 0, 1)
 diagonal_scatter(t, t.diagonal()); mvlgamma(t + 3, 1); special.ndtr(t); rsub(t, t.contiguous()); rsub(t.contiguous(), t); tensor(t)
+pow(2, t); float_power(2, t); pow(t, 2); pow(tensor(2.0), t); linalg.matrix_power(t, 1)
 w.new_tensor(t); native_dropout(t, 0.5, True)[0]; native_dropout(t, 0.5, True)[1]
 nn.functional.conv2d(last, torch.ones(2, 3, 2, 2)); nn.functional.conv2d(q, torch.ones(2, 3, 2, 2).contiguous(memory_format=torch.channels_last))
 nn.functional.conv2d(last, torch.ones(2, 3, 4, 4)); nn.functional.max_pool2d(last, 2); nn.functional.avg_pool2d(last, 2)
@@ -36,7 +37,7 @@ def strides(m, expression):
     names = {"w": w, "p": w.mT @ w + m.eye(4), "b": m.arange(24.0).reshape(2, 4, 3).cos(), "q": q, "t": m.arange(9.0).reshape(3, 3).cos().t(),
              "last": q.to(memory_format=m.channels_last), "torch": m}  # fmt: skip
     text = expression if expression.startswith("w.new") else f"torch.{expression}"
-    made = eval(text.replace("*linalg.", "*torch.linalg.").replace("*geqrf", "*torch.geqrf"), {}, names)
+    made = eval(text.replace("(tensor(", "(torch.tensor(").replace("*linalg.", "*torch.linalg.").replace("*geqrf", "*torch.geqrf"), {}, names)
     return made.stride(), made.is_contiguous(), made.is_contiguous(memory_format=m.channels_last) if made.ndim == 4 else None
 
 

@@ -17,7 +17,7 @@ from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import MISSING, apply, binary, unary
 from torchgrad_jax.tensor.generate import fast_inplace, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.order import arrange, keep_order, plain
+from torchgrad_jax.tensor.order import arrange, in_rows, keep_order, plain
 from torchgrad_jax.tensor.out import check_out, write_out
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
@@ -160,8 +160,7 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
 def _of_second(made: Tensor, first: Any, second: Tensor) -> Tensor:
     """A result that lies in memory as PyTorch's does, which takes the operands the other way round."""
     if isinstance(first, Tensor) and not (plain(first) and plain(second)):
-        made._value.counter = made._storage = made._view = None
-        keep_order(made, (first, second))
+        keep_order(in_rows(made), (first, second))
     return made
 
 
@@ -230,7 +229,8 @@ def _pow(namespace: str, method: str = "pow") -> Any:
 
 def _power(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
-        return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+        made = apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+        return made if isinstance(input, Tensor) else in_rows(made)
     if not isinstance(input, Tensor):
         raise TypeError(f"pow() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
     return apply(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow", exponent)))), (input,))

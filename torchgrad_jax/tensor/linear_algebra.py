@@ -13,6 +13,7 @@ from torchgrad_jax.tensor.einsum import einsum
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.indexing import copy_
+from torchgrad_jax.tensor.order import in_rows
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
 # ---------------------------------------------------------------------- products of tensors
@@ -164,7 +165,7 @@ def _power(a: Tensor, n: int) -> Tensor:
     if n < 0:
         return _power(decompositions.inv(a), -n) if n < -1 else decompositions.inv(a)
     if n == 1:
-        return views.clone(a)
+        return in_rows(views.clone(a))
     made: Any = None
     square = a
     if n == 3:
