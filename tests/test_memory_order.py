@@ -16,6 +16,7 @@ linalg.svd(w)[0]; linalg.svd(w)[1]; linalg.svd(w)[2]; linalg.svd(w.mT, full_matr
 linalg.eig(p)[1]; linalg.lstsq(p, b)[0]; linalg.pinv(w); linalg.solve_triangular(p, b, upper=True); triangular_solve(b, p)[0]
 linalg.solve_triangular(p, b.mT, upper=True, left=False); linalg.matrix_power(p, -1); linalg.matrix_power(p.mT, 2); linalg.det(p)
 fft.fft(q); fft.fft(q.mT); fft.fft2(q.mT); fft.fftn(q.mT); fft.fft(q, dim=0); fft.rfft(q.mT); fft.rfftn(q.transpose(0, 2)); fft.ihfft2(q)
+fft.ifft(last); fft.hfft(last); fft.hfftn(last); fft.ihfft(last); fill(t, 2)
 fft.irfft(q.mT); fft.irfftn(q.mT); fft.fftn(last); fft.fft(last); fft.rfftn(last); fft.fft(q[:1].expand(3, 3, 4, 4))
 rot90(w[0]); rot90(w[0], 2); rot90(w[0].t()); rot90(w[0], -1); rot90(w[0], 0); rot90(last, 1, (1, 3)); nonzero(w[0]); argwhere(w)
 linalg.cross(b.mT[:, :3], b.mT[:, :3], dim=1); cross(t, t); slice_scatter(t, t[:1], 0, 0, 1); select_scatter(t, t[0], 0, 1)

@@ -504,7 +504,8 @@ def _refuse_filling(x: Any, value: Any) -> None:
         promotion.fitting(1j, x.dtype)
 
 
-@op("fill(Tensor self, Tensor|Scalar value)", method=False, validate=_refuse_filling, node="FillBackward1", number_node="FillBackward0",
+@op("fill(Tensor self, Tensor|Scalar value)", keeps_order=True, method=False, validate=_refuse_filling, node="FillBackward1",
+    number_node="FillBackward0",
     grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
 def fill(x: Any, value: Any) -> Any:
     """`value` everywhere."""

@@ -317,7 +317,7 @@ def view_as_complex(x: Any) -> Any:
 # ---------------------------------------------------------------------- all of it, and any of it
 
 
-@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0",
+@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0", keeps_order=True,
        numpy=forms.conj, numpy_vjp=forms.conj_vjp)  # fmt: skip
 def conj(x: Any) -> Any:
     """The complex conjugate."""
