@@ -28,6 +28,7 @@ CASES = {
     "matmul_scalar": (A, "a @ m.tensor(1.0)"),
     "matmul_batches": ("", "m.ones(2, 3, 4) @ m.ones(3, 4, 5)"),
     "mm": (A, "m.mm(a, a)"),
+    "pdist": (A, "m.pdist(a[None])"),
     "mm_dims": (A, "m.mm(a, m.ones(3))"),
     "bmm": ("", "m.bmm(m.ones(2, 3, 4), m.ones(2, 3, 4))"),
     "bmm_dims": (A, "m.bmm(a, a)"),

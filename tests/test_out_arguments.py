@@ -106,3 +106,39 @@ def test_a_dtype_and_a_target_of_another_one_contradict_each_other():
 
 def test_numbers_are_taken_from_numpy_too():
     assert tj.cumsum(tj.tensor(np.arange(3)), 0, out=tj.empty(0)).tolist() == [0, 1, 3]
+
+
+RULES = """
+inner(x, x, out=E(F)); inner(x, x, out=E(D)); svd(x, out=(E(F), E(F))); sort(x, out=(E(F),)); aminmax(x, out=(E(F), E(F), E(F)))
+split_copy(x, 1, out=(E(F), E(F))); unbind_copy(x, out=[E(F)]); eq(x, x, out=G); lt(x, 1, out=G); logical_not(x, out=G); signbit(x, out=G)
+amax(x, 0, out=X); mean(x, 0, out=X); kron(x, x, out=X); cat([x, x], out=X); add(x, x, out=X); bitwise_and(k, k, out=E(L, 1, 3).expand(3, 3))
+add(x[0], 1, out=X); mm(x[:-1], x, out=x[1:]); exp(x[:-1], out=x[1:]); sum(x[:-1], 0, out=x[1]); softmax(x[:-1], 0, out=x[1:])
+tril(x[:-1], out=x[1:]); permute_copy(x[:-1], (0, 1), out=x[1:]); flip(x[:-1], (0,), out=x[1:]); clone(x[:-1], out=x[1:])
+outer(v, v, out=v); kron(x, x, out=x); cross(x, x, out=x); index_add(v, 0, k, v, out=v); scatter_add(v, 0, k, v, out=v); take(x, k, out=x)
+softmax(x, 0, out=E(D)); addmv(v, x, v, out=E(D)); permute_copy(x, (1, 0), out=E(C)); linalg.inv(x, out=E(D)); linalg.svdvals(x, out=E(C))
+clamp(x, 0, 1, out=E(D)); lerp(x, x, 0.5, out=E(C)); lerp(x, x, x, out=E(C)); clamp_min(x, 0, out=E(D)); clamp_min(x, x, out=E(D))
+bitwise_not(k, out=E(F)); all(x, out=E(F)); any(x, out=E(U)); argsort(x, out=E(F))
+isin(x, x, out=E(F)); histc(x, out=E(D)); dot(v, v, out=E(D)); nan_to_num(x, out=E(D)); linalg.norm(x, out=E(D)); linalg.vecdot(x, x, out=E(D))
+linalg.multi_dot([x, x], out=E(D)); mode(x, out=(E(F), E(F))); median(x, 0, out=(E(F), E(F))); frexp(x, out=(E(F), E(L)))
+linalg.inv_ex(x, out=(E(F), E(L))); take(x, k, out=E(F)); take(x, k, out=E(D)); threshold(x, 0.5, 2.0, out=E(F)); threshold(x, 0.5, 2.0, out=E(L))
+slice_scatter(x, x, out=E(F)); slice_scatter(x, x, out=E(L)); triangular_solve(x, x, out=(E(F), E(F))); linalg.lu_factor(x, out=(E(F), E(F)))
+lu_unpack(*linalg.lu_factor(x), out=(E(F), E(F), E(F))); logcumsumexp(x, 0, out=E(D)); tensordot(x, x, 1, out=E(D)); norm(x, out=E(D))
+"""
+
+
+@pytest.mark.parametrize("expression", [e.strip() for e in RULES.replace("\n", ";").split(";") if e.strip()])
+@pytest.mark.filterwarnings("ignore")
+def test_class_of_what_is_given_or_raised(expression):
+    def outcome(m):
+        names = {
+            "m": m, "x": m.arange(9.0).reshape(3, 3).sin() + 2 * m.eye(3), "v": m.ones(3), "k": m.tensor([0, 2, 1]), "linalg": m.linalg,
+            "X": m.empty(1, 3).expand(3, 3), "G": m.empty(3, 3, requires_grad=True), "F": m.float32, "D": m.float64, "L": m.int64, "C": m.complex64,
+            "U": m.uint8, "E": lambda dtype, *size: m.empty(*size or (0,), dtype=dtype),
+        }  # fmt: skip
+        try:
+            made = eval(f"m.{expression}", {}, names)
+        except Exception as error:
+            return type(error).__name__
+        return [(str(t.dtype), tuple(t.shape)) for t in (made if isinstance(made, (tuple, list)) else (made,)) if t is not None]
+
+    assert outcome(tj) == outcome(torch)

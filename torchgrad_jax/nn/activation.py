@@ -92,9 +92,10 @@ def _real(number: Any, input: Tensor) -> float:
     return float(number.real if isinstance(number, complex) else number)
 
 
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The input where it is above `threshold`, else `value`."""
-    return _call("threshold_written" if inplace else "threshold", input, (_real(threshold, input), _real(value, input)), inplace)
+    made = _call("threshold_written" if inplace else "threshold", input, (_real(threshold, input), _real(value, input)), inplace)
+    return with_out("threshold", out, made)
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
@@ -359,7 +360,7 @@ def along_dim(name: str) -> Any:
         made = _along(name, input, dim, dtype, 2)
         if out is None:
             return made
-        from torchgrad_jax.tensor.generate import write_out
+        from torchgrad_jax.tensor.out import write_out
 
         return write_out(name, out, made)
 

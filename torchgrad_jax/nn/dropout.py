@@ -15,6 +15,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.creation import from_data, zeros_like
 from torchgrad_jax.tensor.gathering import RunTime, call
 from torchgrad_jax.tensor.layout import memory_order
+from torchgrad_jax.tensor.order import keep_order
 from torchgrad_jax.tensor.random import default_generator
 from torchgrad_jax.tensor.tensor import Tensor, created
 from torchgrad_jax.tensor.views import squeeze, unsqueeze
@@ -22,7 +23,7 @@ from torchgrad_jax.tensor.views import squeeze, unsqueeze
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax"]
 
 
-@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", method=False, toplevel=False, node="NativeDropoutBackward0",
+@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", keeps_order=True, method=False, toplevel=False, node="NativeDropoutBackward0",
     grads={"input": lambda grad, mask, scale: (grad * mask * scale).astype(grad.dtype)})  # fmt: skip
 def _kept(x: Any, mask: Any, scale: Any) -> Any:
     return (x * mask * scale).astype(x.dtype)
@@ -168,6 +169,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
         scale = 0.0 if p == 1 else 1 / (1 - p)
     mask = _constant(kept, input)
+    if input._storage is not None:
+        keep_order(mask, (input,))
     return call("_native_dropout", input, mask, RunTime(scale)), mask
 
 

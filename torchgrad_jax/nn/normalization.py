@@ -243,7 +243,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     made = input / expand(clamp_min(vector_norm(input, p, dim, keepdim=True), eps), tuple(input._aval.shape))
     if out is None:
         return made
-    from torchgrad_jax.tensor.generate import write_out
+    from torchgrad_jax.tensor.out import write_out
 
     return write_out("div", out, made)
 

@@ -116,7 +116,8 @@ def _leaky_grad_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
 
 
 for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "RreluWithNoiseBackward")):
-    _declare(f"{_name}(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad}, node=_node + "0")
+    _declare(f"{_name}(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad}, node=_node + "0",
+             keeps_order=_name == "leaky_relu")
     _declare(f"{_name}_written(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad_of_result}, node=_node + "1")
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops.declare import kernel, op
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.refusals import kernel
 
 # From here on the asymptotic series is exact to a double's precision; below, the trapezoidal rule of so many points on Bessel's integral.
 _FAR, _POINTS, _TERMS = 25.0, 64, 24

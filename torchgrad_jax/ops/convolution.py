@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
+from torchgrad_jax.ops.memory_order import CONVOLVED
 from torchgrad_jax.runtime.value import Aval
 
 Ints = tuple[int, ...]
@@ -339,7 +340,7 @@ def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints
 @op(
     "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, "
     "int groups)",
-    validate=_check_convolution, method=False, toplevel=False, multilinear=True,
+    validate=_check_convolution, method=False, toplevel=False, multilinear=True, order=CONVOLVED,
     grads={"input": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
 )  # fmt: skip
 def convolution(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
+from torchgrad_jax.ops.memory_order import Order
 from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
 from torchgrad_jax.runtime.baseline import Forms
@@ -68,6 +69,7 @@ class Operator:
         self.grads: dict[str, Any] | None = options.get("grads")
         self.elementwise: bool = options.get("elementwise", self.promote in ("common", "float"))
         self.keeps_order: bool = options.get("keeps_order", self.elementwise)
+        self.order: Order | None = options.get("order")
         self.opmath: bool = options.get("opmath", False)
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
         self.multilinear: bool = options.get("multilinear", False)
@@ -184,14 +186,15 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
 class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
-    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "kindred", "kindred_vjps")
+    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
+                 "kindred_vjps")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.statics: dict[str, Any] = {}
         self.names: list[str] = []
-        self.differentiable, self.keeps_order = operator.differentiable, operator.keeps_order
+        self.differentiable, self.keeps_order, self.order = operator.differentiable, operator.keeps_order, operator.order
         self.kindred: dict[Any, Any] = {}
         self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
         for p, item in zip(operator.schema.parameters, layout, strict=True):
@@ -344,6 +347,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     elementwise: each element of the result is made of the operands' elements at that place, once they are broadcast; so it is wherever `promote` is
         "common" or "float", if the function does not go on to reduce.
     keeps_order: the result lies in memory as the operands do; so it does of element-wise operators.
+    order: the rules by which results lie in memory that do not lie as the operands do. See `memory_order`.
     opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
@@ -383,50 +387,6 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         return made
 
     return declare
-
-
-def no_derivative(name: str) -> Callable[[Any], Any]:
-    """The gradient formula of an operator that PyTorch has no derivative of: backward raises its RuntimeError."""
-
-    def refuse(grad: Any) -> Any:
-        raise RuntimeError(f"derivative for aten::{name} is not implemented")
-
-    return refuse
-
-
-def not_implemented(what: str) -> Callable[[Any], Any]:
-    """The gradient formula of what PyTorch refuses to differentiate though the operator has a node: backward raises NotImplementedError."""
-
-    def refuse(grad: Any) -> Any:
-        raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
-
-    return refuse
-
-
-def refusing(kernel: str, kinds: str) -> Callable[..., None]:
-    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
-    names its kernel."""
-
-    def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))):
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
-
-    return validate
-
-
-def kernel(name: str, refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes an operator's function refuse these kinds after promotion, as PyTorch's kernel of this name does."""
-    refuse = refusing(name, refuses)
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def checked(x: Any, *args: Any, **kwargs: Any) -> Any:
-            refuse(x)
-            return function(x, *args, **kwargs)
-
-        return checked
-
-    return decorate
 
 
 def _camel(name: str) -> str:

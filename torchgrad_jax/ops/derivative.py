@@ -188,7 +188,7 @@ class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan."""
 
     __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
-    keeps_order = False
+    keeps_order, order = False, None
 
     def __init__(
         self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None

@@ -14,6 +14,7 @@ from jax.lax import FftType
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.memory_order import COMPLEX_TRANSFORM, REAL_TRANSFORM
 
 PRIVATE = {"method": False, "toplevel": False}
 MOST = 3  # dimensions that XLA transforms at once
@@ -48,7 +49,7 @@ def _c2c(x: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any
     return _scaled(_complex_to_complex(x, dim, forward), _points(x.shape, dim), normalization, not forward)
 
 
-@op("_fft_c2c(Tensor self, int[] dim, int normalization, bool forward)", node="FftC2CBackward0", **PRIVATE,
+@op("_fft_c2c(Tensor self, int[] dim, int normalization, bool forward)", order=COMPLEX_TRANSFORM, node="FftC2CBackward0", **PRIVATE,
     grads={"self": lambda grad, dim, normalization, forward: _c2c(grad, dim, normalization, not forward)})  # fmt: skip
 def fft_c2c(x: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any:
     """Along `dim`, X[k] is the sum of x[j] exp(-2 pi i j k / n); +2 unless `forward`."""
@@ -74,7 +75,8 @@ def _r2c_grad(grad: Any, self: Any, dim: tuple[int, ...], normalization: int, on
     return _c2c(filled, dim, normalization, False).real
 
 
-@op("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided)", node="FftR2CBackward0", grads={"self": _r2c_grad}, **PRIVATE)
+@op("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided)", order=REAL_TRANSFORM,
+    node="FftR2CBackward0", grads={"self": _r2c_grad}, **PRIVATE)
 def fft_r2c(x: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
     """The forward transform of real numbers. `onesided` leaves out the half of the last of `dim` that mirrors the other."""
     return _r2c(x, dim, normalization, onesided)
@@ -89,7 +91,8 @@ def _c2r_grad(grad: Any, dim: tuple[int, ...], normalization: int) -> Any:
     return made * weight.reshape([-1 if d == last else 1 for d in range(grad.ndim)])
 
 
-@op("_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size)", node="FftC2RBackward0", grads={"self": _c2r_grad}, **PRIVATE)
+@op("_fft_c2r(Tensor self, int[] dim, int normalization, int last_dim_size)", order=REAL_TRANSFORM,
+    node="FftC2RBackward0", grads={"self": _c2r_grad}, **PRIVATE)
 def fft_c2r(x: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
     """The backward transform to real numbers, `last_dim_size` of them along the last of `dim`, from one half of the mirrored ones."""
     shape = (*x.shape[: dim[-1]], last_dim_size, *x.shape[dim[-1] + 1 :])

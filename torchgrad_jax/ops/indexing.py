@@ -13,7 +13,8 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, zeros_like_grad
+from torchgrad_jax.ops.refusals import no_derivative
 
 
 @op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="torch::autograd::CopyBackwards",

@@ -18,106 +18,22 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.linalg_errors import (
+    NOT_POSITIVE,
+    SINGULAR_INVERSE,
+    ZERO_PIVOT,
+    check_float,
+    check_matrix,
+    check_square,
+    checked_by_info,
+    failure,
+    square_float,
+)
 from torchgrad_jax.ops.matrix import PRECISION
+from torchgrad_jax.ops.memory_order import BY_SIDE, COLUMNS, Order, by_columns
 from torchgrad_jax.runtime.value import Aval
 
-
-class LinAlgError(RuntimeError):
-    """A decomposition that does not exist, or did not converge."""
-
-
-LinAlgError.__module__ = "torch.linalg"
-
 PRIVATE = {"method": False, "toplevel": False}
-
-# ---------------------------------------------------------------------- arguments
-
-
-def check_matrix(name: str, a: Any, what: str = "A") -> None:
-    """RuntimeError for fewer than 2 dimensions."""
-    if a.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
-
-
-def check_square(name: str, a: Any) -> None:
-    """RuntimeError for what is not a batch of square matrices."""
-    check_matrix(name, a)
-    if a.shape[-1] != a.shape[-2]:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {a.shape[-2]} by {a.shape[-1]} matrices")
-
-
-def check_float(name: str, a: Any, low_precision: bool = False) -> None:
-    """RuntimeError for integers and for 16 bit floats."""
-    kind = dtypes.of(np.dtype(a.dtype))
-    if not dtypes.is_float(np.dtype(a.dtype)):
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {kind.title}")
-    if kind.name in ("float16", "bfloat16") and not low_precision:
-        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind.title}")
-
-
-def square_float(name: str) -> Callable[..., None]:
-    def validate(a: Aval, *rest: Any, **statics: Any) -> None:
-        check_square(name, a)
-        check_float(name, a)
-
-    return validate
-
-
-def matrix_float(name: str) -> Callable[..., None]:
-    def validate(a: Aval, *rest: Any, **statics: Any) -> None:
-        check_matrix(name, a)
-        check_float(name, a)
-
-    return validate
-
-
-# ---------------------------------------------------------------------- errors that depend on values
-# The offending number is info + 2**32 * (element of the batch + 1), the element being -1 without a batch.
-
-
-def first_failure(info: Any) -> Any:
-    """The check of `info`, nonzero where a matrix of the batch failed."""
-    flat = info.reshape(-1).astype(jnp.int64)
-    if not flat.size:
-        return jnp.zeros(2, jnp.int64)
-    where = jnp.argmax(flat != 0)
-    element = where + 1 if info.ndim else jnp.zeros((), jnp.int64)
-    return jnp.stack([(flat[where] != 0).astype(jnp.int64), flat[where] + (element.astype(jnp.int64) << 32)])
-
-
-def failure(name: str, text: str, error: type[Exception] = LinAlgError) -> Callable[[int], Exception]:
-    def make(offender: int) -> Exception:
-        element, info = (offender >> 32) - 1, offender & 0xFFFFFFFF
-        where = "" if element < 0 else f"(Batch element {element}): "
-        return error(f"{name}: {where}" + text.format(info=info))
-
-    return make
-
-
-_NOT_POSITIVE = (
-    "The factorization could not be completed because the input is not positive-definite "
-    "(the leading minor of order {info} is not positive-definite)."
-)
-_SINGULAR_INVERSE = "The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular."
-_ZERO_PIVOT = (
-    "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, "
-    "consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
-)
-NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
-ILL_CONDITIONED = (
-    "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
-)
-
-
-def checked_by_info(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """The results of `function` without its last, info, and the check of info."""
-
-    def checked(*arrays: Any, **statics: Any) -> tuple[Any, ...]:
-        *outs, info = function(*arrays, **statics)
-        return (*outs, first_failure(info))
-
-    return checked
-
 
 # ---------------------------------------------------------------------- small parts
 
@@ -209,13 +125,13 @@ def _cholesky_grad(grad: Any, factor: Any, upper: bool) -> Any:
 
 _NODE = "LinalgCholeskyExBackward0"
 _CHOLESKY_GRADS = {"self": lambda grad, L, upper: _cholesky_grad(grad, L, upper)}
-op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
+op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
    validate=square_float("linalg.cholesky"), **PRIVATE)(_cholesky)  # fmt: skip
 for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
-    op(f"{_name}(Tensor self, *, bool upper=False)", results=("L",), node=_node, grads=_CHOLESKY_GRADS,
-       validate=square_float("linalg.cholesky" if _node else "cholesky"), check=failure(_public, _NOT_POSITIVE),
+    op(f"{_name}(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L",), node=_node, grads=_CHOLESKY_GRADS,
+       validate=square_float("linalg.cholesky" if _node else "cholesky"), check=failure(_public, NOT_POSITIVE),
        **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
@@ -250,14 +166,14 @@ def _cholesky_solve_factor(grad: Any, input2: Any, result: Any, upper: bool) -> 
     return _of_factor(mul(_positive_solve(grad, input2, upper), adjoint(result)), input2, upper)
 
 
-@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", **PRIVATE,
+@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", order=COLUMNS, **PRIVATE,
     grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
 def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     """The solution X of A X = b, A given by its Cholesky factor."""
     return _positive_solve(b, factor, upper)
 
 
-@op("cholesky_inverse(Tensor self, bool upper=False)", validate=lambda a, upper: check_square("cholesky_inverse", a),
+@op("cholesky_inverse(Tensor self, bool upper=False)", order=COLUMNS, validate=lambda a, upper: check_square("cholesky_inverse", a),
     grads={"self": lambda grad, self, result, upper: _of_factor(mul(result, grad, result), self, upper)})  # fmt: skip
 def cholesky_inverse(factor: Any, upper: bool) -> Any:
     """The inverse of the matrix of which `self` is the Cholesky factor."""
@@ -385,9 +301,10 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
 
 _SOLVE_GRADS = {"A": _solve_grad_a, "other": _solve_grad_b}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
-   grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
-   grads=_SOLVE_GRADS, validate=_solve_shapes, check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes,
+   check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
    **PRIVATE)(checked_by_info(_solve))  # fmt: skip
 
 
@@ -397,10 +314,12 @@ def inverse_and_info(a: Any) -> tuple[Any, Any]:
 
 
 _INVERSE_GRADS = {"self": lambda grad, inverse: -mul(adjoint(inverse), mul(grad, adjoint(inverse)))}
-op("linalg_inv_ex(Tensor self)", results=("inverse", "info"), grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), **PRIVATE)(inverse_and_info)
+op("linalg_inv_ex(Tensor self)", order=COLUMNS, results=("inverse", "info"), grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
+   **PRIVATE)(inverse_and_info)  # fmt: skip
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
-    op(f"{_name}(Tensor self)", results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
-       check=failure(_public, _SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
+    op(f"{_name}(Tensor self)", order=COLUMNS,
+       results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
+       check=failure(_public, SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- triangular equations
@@ -426,14 +345,14 @@ def _triangular_a(grad: Any, self: Any, result: Any, upper: bool, left: bool, un
 
 
 @op("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", validate=_triangular_shapes,
-    grads={"self": _triangular_a, "B": _triangular_b}, **PRIVATE)  # fmt: skip
+    order=COLUMNS, grads={"self": _triangular_a, "B": _triangular_b}, **PRIVATE)  # fmt: skip
 def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (X A = B unless left), A being triangular."""
     return triangular(a, b.astype(a.dtype), not upper, left, unit=unitriangular)
 
 
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
-    results=("solution", "cloned_coefficient"), keeps=("solution",), **PRIVATE)  # fmt: skip
+    order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",), **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a
@@ -549,11 +468,12 @@ def _lu_factor(a: Any) -> tuple[Any, Any, Any]:
     return lu, pivots, _zero_pivot(lu)
 
 
-op("linalg_lu_factor_ex(Tensor self)", results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("linalg.lu_factor"),
+op("linalg_lu_factor_ex(Tensor self)", order=COLUMNS,
+   results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("linalg.lu_factor"),
    **PRIVATE)(_lu_factor)  # fmt: skip
-op("linalg_lu_factor(Tensor self)", results=("LU", "pivots"), node="LinalgLuFactorExBackward0", grads={"self": _lu_factor_grad},
+op("linalg_lu_factor(Tensor self)", order=COLUMNS, results=("LU", "pivots"), node="LinalgLuFactorExBackward0", grads={"self": _lu_factor_grad},
    validate=_plain("linalg.lu_factor"),
-   check=failure("torch.linalg.lu_factor", _ZERO_PIVOT, RuntimeError), **PRIVATE)(checked_by_info(_lu_factor))  # fmt: skip
+   check=failure("torch.linalg.lu_factor", ZERO_PIVOT, RuntimeError), **PRIVATE)(checked_by_info(_lu_factor))  # fmt: skip
 
 
 @op("permutation_matrix(Tensor permutation, dtype dtype)", differentiable=False, **PRIVATE)
@@ -587,7 +507,8 @@ def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool)
     check_equation(name, lu, b, left)
 
 
-@op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", validate=_lu_solve_shapes, keeps=("result",),
+@op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", order=BY_SIDE,
+    validate=_lu_solve_shapes, keeps=("result",),
     **PRIVATE)  # fmt: skip
 def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:
     """The solution X of A X = B (A^H X = B, X A = B) by the decomposition of A."""

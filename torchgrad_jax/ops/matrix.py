@@ -327,7 +327,7 @@ def _cross(x: Any, y: Any, dim: int) -> Any:
     return jnp.cross(x, y, axis=dim)
 
 
-@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", multilinear=True, method=False, toplevel=False, promote="common",
+@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", keeps_order=False, multilinear=True, method=False, toplevel=False, promote="common",
     validate=_cross_shapes,
     grads={"self": lambda grad, other, dim: _cross(other.conj(), grad, dim),
            "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)})  # fmt: skip

@@ -248,7 +248,13 @@ def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     return _cdist(x, y, p, product)
 
 
-@op("pdist(Tensor self, float p=2)", method=False, out=False, keeps=("result",))
+def _check_pdist(x: Any, p: float) -> None:
+    """RuntimeError for what is no list of rows."""
+    if x.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {x.ndim}D")
+
+
+@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",))
 def pdist(x: Any, p: float) -> Any:
     """The `p`-norm distances of every two rows."""
     i, j = np.triu_indices(x.shape[0], 1)

@@ -17,6 +17,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.activation import floating_only
 from torchgrad_jax.ops.declare import broadcast_to, convert, is_half, op, rounded, wide
+from torchgrad_jax.ops.memory_order import IMAGE_ALONE
 
 _RESULTS = ("result0", "result1", "result2")
 
@@ -124,7 +125,8 @@ def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, 
     return lax.reduce_sum(wide(grad0) * lax.reshape(_group_xhat(input, result1, result2, group), input.shape), _not_channels(input.ndim))
 
 
-@op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", method=False, toplevel=False, results=_RESULTS,
+@op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE,
+    method=False, toplevel=False, results=_RESULTS,
     validate=_check_parameters("GroupNormKernelImpl"),
     grads={"input": _group_norm_grad, "weight": _group_norm_weight_grad,
            "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))})  # fmt: skip

@@ -9,8 +9,10 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, no_derivative, op, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, op, wide
+from torchgrad_jax.ops.memory_order import IMAGE_ALONE
 from torchgrad_jax.ops.pooling import along
+from torchgrad_jax.ops.refusals import no_derivative
 
 Ints = tuple[int, ...]
 
@@ -21,7 +23,7 @@ def _config(pad: Ints, ndim: int) -> list[tuple[int, int, int]]:
     return [(0, 0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 
-@op("constant_pad_nd(Tensor self, int[] pad, Scalar value)", method=False, toplevel=False,
+@op("constant_pad_nd(Tensor self, int[] pad, Scalar value)", order=IMAGE_ALONE, method=False, toplevel=False,
     grads={"self": lambda grad, pad: lax.pad(grad, jnp.zeros((), grad.dtype), _config(tuple(-p for p in pad), grad.ndim))},
     numpy=forms.constant_pad, numpy_vjp=forms.constant_pad_vjp)  # fmt: skip
 def constant_pad_nd(x: Any, value: Any, pad: Ints) -> Any:
@@ -60,7 +62,7 @@ for _dims in (1, 2, 3):
 # ---------------------------------------------------------------------- between channels and space
 
 
-@op("pixel_shuffle(Tensor self, int upscale_factor)", linear=True, method=False, toplevel=False,
+@op("pixel_shuffle(Tensor self, int upscale_factor)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False,
     numpy=forms.pixel_shuffle, numpy_vjp=forms.pixel_shuffle_vjp)  # fmt: skip
 def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
@@ -72,7 +74,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     return lax.reshape(lax.transpose(blocks, order), (*lead, c // (r * r), h * r, w * r))
 
 
-@op("pixel_unshuffle(Tensor self, int downscale_factor)", linear=True, method=False, toplevel=False,
+@op("pixel_unshuffle(Tensor self, int downscale_factor)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False,
     numpy=forms.pixel_unshuffle, numpy_vjp=forms.pixel_unshuffle_vjp)  # fmt: skip
 def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
@@ -84,13 +86,13 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     return lax.reshape(lax.transpose(blocks, order), (*lead, c * r * r, h // r, w // r))
 
 
-@op("channel_shuffle(Tensor self, int groups)", linear=True, method=False, toplevel=False, numpy=forms.channel_shuffle)
+@op("channel_shuffle(Tensor self, int groups)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False, numpy=forms.channel_shuffle)
 def channel_shuffle(x: Any, groups: int) -> Any:
     """The channels of (N, C, *), split into groups, taken in turn from each group."""
     return _shuffled(x, groups)
 
 
-@op("native_channel_shuffle(Tensor self, int groups)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+@op("native_channel_shuffle(Tensor self, int groups)", order=IMAGE_ALONE, method=False, toplevel=False, node=NOT_IMPLEMENTED,
     grads={"self": no_derivative("native_channel_shuffle")}, numpy=forms.channel_shuffle)
 def native_channel_shuffle(x: Any, groups: int) -> Any:
     """`channel_shuffle` by PyTorch's kernel, which has no derivative."""
@@ -154,5 +156,6 @@ for _mode, _node in {
     "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
     "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
 }.items():  # fmt: skip
-    op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", node=f"Upsample{_node}Backward0", linear=True,
+    op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
+       node=f"Upsample{_node}Backward0", linear=True,
        method=False, toplevel=False)(_upsample)  # fmt: skip

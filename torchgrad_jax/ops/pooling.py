@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.convolution import shifted
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
+from torchgrad_jax.ops.memory_order import IMAGE, IMAGE_ALONE
 
 Ints = tuple[int, ...]
 
@@ -217,8 +218,8 @@ def _indices_grad(grad: Any, self: Any, indices: Any, kernel_size: Ints) -> Any:
 def _declare_max_pools() -> None:
     for dims in (2, 3):
         node = f"MaxPool{dims}DWithIndicesBackward0"
-        op(f"_max_pool{dims}d{_MAX_POOL}", node=node, method=False, toplevel=False, grads={"self": _max_pool_grad})(_max_pool)
-        op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", node=node, results=("values", "indices"), method=False, toplevel=False,
+        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, node=node, method=False, toplevel=False, grads={"self": _max_pool_grad})(_max_pool)
+        op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, node=node, results=("values", "indices"), method=False, toplevel=False,
            grads={"self": _indices_grad})(_max_pool_with_indices)  # fmt: skip
 
 
@@ -327,7 +328,8 @@ def _adaptive_max_grad(grad: Any, self: Any, indices: Any, output_size: Ints) ->
 
 def _declare(name: str, schema: str, function: Callable[..., Any], **options: Any) -> None:
     for dims in (2, 3):
-        op(f"_{name}{dims}d({schema})", node="".join(w.capitalize() for w in name.split("_")) + f"{dims}DBackward0", method=False, toplevel=False,
+        op(f"_{name}{dims}d({schema})", order=IMAGE,
+           node="".join(w.capitalize() for w in name.split("_")) + f"{dims}DBackward0", method=False, toplevel=False,
            **options)(function)  # fmt: skip
 
 

@@ -10,7 +10,9 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, no_derivative, op, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide
+from torchgrad_jax.ops.memory_order import TURNED
+from torchgrad_jax.ops.refusals import no_derivative
 from torchgrad_jax.runtime.value import aval_of
 
 
@@ -155,7 +157,7 @@ def roll(x: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
     return jnp.roll(x, shifts, dims) if dims else jnp.roll(x, shifts[0])
 
 
-@op("rot90(Tensor self, int k, any dims)", method=False, toplevel=False, linear=True,
+@op("rot90(Tensor self, int k, any dims)", order=TURNED, method=False, toplevel=False, linear=True,
     numpy=lambda x, k, dims: np.rot90(x, k, dims), numpy_vjp=lambda grad, aval, k, dims: np.rot90(grad, -k, dims))  # fmt: skip
 def rot90(x: Any, k: int, dims: tuple[int, int]) -> Any:
     """The plane of two dimensions turned by `k` quarters."""

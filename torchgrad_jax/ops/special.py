@@ -12,9 +12,10 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, kernel, no_derivative, not_implemented, op, refusing, wide, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide, zeros_like_grad
 from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title
+from torchgrad_jax.ops.refusals import kernel, no_derivative, not_implemented, refusing
 
 # The grad_fn of an operation that PyTorch has no derivative for.
 
@@ -374,7 +375,8 @@ def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
     return grad * sum(_digamma(self - i / 2) for i in range(p))
 
 
-@op("mvlgamma(Tensor self, int p)", promote="float", inplace=True, aliases=("special_multigammaln",), grads={"self": _mvlgamma_grad})
+@op("mvlgamma(Tensor self, int p)", promote="float", keeps_order=False, inplace=True, aliases=("special_multigammaln",),
+    grads={"self": _mvlgamma_grad})  # fmt: skip
 def mvlgamma(x: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`."""
     total: Any = sum(lax.lgamma(x - i / 2) for i in range(p))

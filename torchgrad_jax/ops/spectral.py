@@ -13,24 +13,20 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import not_implemented, op
-from torchgrad_jax.ops.linalg import (
+from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.linalg import PRIVATE, adjoint, diagonal, identity, mul, triangular, with_diagonal
+from torchgrad_jax.ops.linalg_errors import (
     ILL_CONDITIONED,
     NOT_FINITE,
-    PRIVATE,
-    adjoint,
     check_float,
     check_square,
     checked_by_info,
-    diagonal,
     failure,
     first_failure,
-    identity,
     matrix_float,
-    mul,
-    triangular,
-    with_diagonal,
 )
+from torchgrad_jax.ops.memory_order import COLUMNS, Order, by_columns
+from torchgrad_jax.ops.refusals import not_implemented
 from torchgrad_jax.runtime.value import Aval
 
 # ---------------------------------------------------------------------- eigenvalues
@@ -62,7 +58,8 @@ def _eigh_shapes(a: Aval, upper: bool) -> None:
         raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
 
 
-@op("linalg_eigh(Tensor self, bool upper)", results=("eigenvalues", "eigenvectors"), grads={"self": _eigh_grad}, validate=_eigh_shapes,
+@op("linalg_eigh(Tensor self, bool upper)", order=Order(None, by_columns),
+    results=("eigenvalues", "eigenvectors"), grads={"self": _eigh_grad}, validate=_eigh_shapes,
     check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
 def linalg_eigh(a: Any, upper: bool) -> Any:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices given by one triangle."""
@@ -95,7 +92,8 @@ def _not_finite(offender: int) -> Exception:
     return RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
 
 
-@op("linalg_eig(Tensor self)", results=("eigenvalues", "eigenvectors"), grads={"self": _eig_grad}, validate=_eig_shapes, check=_not_finite, **PRIVATE)
+@op("linalg_eig(Tensor self)", order=Order(None, by_columns),
+    results=("eigenvalues", "eigenvectors"), grads={"self": _eig_grad}, validate=_eig_shapes, check=_not_finite, **PRIVATE)
 def linalg_eig(a: Any) -> Any:
     """Complex eigenvalues and eigenvectors of length 1."""
     values, vectors = lax.linalg.eig(a, compute_left_eigenvectors=False)
@@ -135,7 +133,8 @@ def _svd_info(a: Any) -> Any:
     return (~jnp.isfinite(a)).any((-2, -1)).astype(jnp.int32)
 
 
-@op("linalg_svd(Tensor self, bool full_matrices)", results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd"),
+@op("linalg_svd(Tensor self, bool full_matrices)", order=Order(by_columns, None, by_columns),
+    results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd"),
     check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
 def linalg_svd(a: Any, full_matrices: bool) -> Any:
     """Singular vectors and values, descending."""
@@ -173,7 +172,8 @@ def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
     return jnp.concatenate([_qr_square_grad(gq, grad1[..., :, :m], Q, R[..., :, :m]), mul(Q, g_beyond)], -1)
 
 
-@op("linalg_qr(Tensor self, str mode)", results=("Q", "R"), grads={"self": _qr_grad}, validate=matrix_float("linalg.qr"), **PRIVATE)
+@op("linalg_qr(Tensor self, str mode)", order=Order(by_columns, by_columns),
+    results=("Q", "R"), grads={"self": _qr_grad}, validate=matrix_float("linalg.qr"), **PRIVATE)
 def linalg_qr(a: Any, mode: str) -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
     if mode == "r":
@@ -278,7 +278,8 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
         )
 
 
-@op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", results=("solution", "residuals", "rank", "singular_values", "pinverse"),
+@op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", order=COLUMNS,
+    results=("solution", "residuals", "rank", "singular_values", "pinverse"),
     grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE)  # fmt: skip
 def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
     """The solution of least squares (of least norm where there are several), by the pseudo-inverse."""
@@ -357,7 +358,7 @@ def _householder_shapes(a: Aval, tau: Aval) -> None:
         raise NotImplementedError(f"\"orgqr_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
 
 
-@op("linalg_householder_product(Tensor input, Tensor tau)", validate=_householder_shapes, keeps=("result",), **PRIVATE)
+@op("linalg_householder_product(Tensor input, Tensor tau)", order=COLUMNS, validate=_householder_shapes, keeps=("result",), **PRIVATE)
 def householder_product(a: Any, tau: Any) -> Any:
     """The first columns of the product of the reflections I - tau v v^H; v is a column of `input` below its diagonal, and 1 there."""
     m, n = a.shape[-2:]
@@ -380,7 +381,7 @@ def _geqrf_shapes(a: Aval) -> None:
         raise NotImplementedError(f"\"geqrf_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
 
 
-@op("geqrf(Tensor self)", results=("a", "tau"), validate=_geqrf_shapes, grads={"self": not_implemented("geqrf")})
+@op("geqrf(Tensor self)", order=COLUMNS, results=("a", "tau"), validate=_geqrf_shapes, grads={"self": not_implemented("geqrf")})
 def geqrf(a: Any) -> Any:
     """QR as LAPACK leaves it: R in the upper triangle, below it the reflections whose factors are `tau`."""
     turned, tau = jnp.linalg.qr(a, mode="raw")

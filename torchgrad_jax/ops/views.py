@@ -31,7 +31,7 @@ def _view(schema: str, write: Callable[..., Any], strides: StrideRule, **options
         copies = {**options, "node": f"{made.node}_copy"}
         op(schema.replace("(", "_copy(", 1), linear=True, method=False, toplevel=False, out=False, **copies)(read)
         scatter = schema.replace("(Tensor self", "_scatter(Tensor self, Tensor src", 1)
-        op(scatter, linear=True, method=False, toplevel=False, out=False, numpy=numpy_write)(write)
+        op(scatter, linear=True, keeps_order=True, method=False, toplevel=False, out=False, numpy=numpy_write)(write)
         stride_rules[made.name] = strides
         return made
 
@@ -317,7 +317,7 @@ def view_as_complex(x: Any) -> Any:
 # ---------------------------------------------------------------------- all of it, and any of it
 
 
-@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0",
+@_view("_conj(Tensor self)", lambda x, src: lax.conj(src), lambda shape, strides, offset: (strides, offset), node="ConjBackward0", keeps_order=True,
        numpy=forms.conj, numpy_vjp=forms.conj_vjp)  # fmt: skip
 def conj(x: Any) -> Any:
     """The complex conjugate."""

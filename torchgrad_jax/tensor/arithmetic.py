@@ -17,9 +17,10 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import may_divide_by_zero, with_number
 from torchgrad_jax.tensor.functions import pow as power
 from torchgrad_jax.tensor.functions import pow_ as write_power
-from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.indexing import copy_
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.out import write_out
 from torchgrad_jax.tensor.overrides import is_tensor_of_pytorchs
 from torchgrad_jax.tensor.tensor import Tensor
 
@@ -133,8 +134,9 @@ def _by_kind(name: str, parameters: str, choose: Callable[..., str], doc: str) -
         return registry[operator].bind((ARRAY,) * len(operands)), operands
 
     def function(*given: Any, out: Any = None, **named: Any) -> Tensor:
-        made = apply(*understood(given, named))
-        return made if out is None else write_out(name, out, made)
+        bound, operands = understood(given, named)
+        made = apply(bound, operands)
+        return made if out is None else write_out(name + ".Tensor" * bound.name.endswith("_tensor"), out, made)
 
     def inplace(*given: Any, **named: Any) -> Tensor:
         return apply_inplace(*understood(given, named))

@@ -9,8 +9,8 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.gathering import call, with_out
-from torchgrad_jax.tensor.generate import write_out
 from torchgrad_jax.tensor.inplace import detached
+from torchgrad_jax.tensor.out import write_out
 from torchgrad_jax.tensor.strided import as_strided
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 

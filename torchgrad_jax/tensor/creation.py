@@ -234,6 +234,8 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
         device = data._aval.device if device is None else device
         dtype = dtypes.of(data._aval.dtype) if dtype is None else dtype
     made = created(from_data(data, dtype, device))
+    if isinstance(data, Tensor) and not plain(data):
+        keep_order(made, (data,))
     return _requiring(made, requires_grad)
 
 
@@ -360,7 +362,7 @@ def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]
     target, out = _target(name, options, None), options.get("out")
     number = promotion.fitting(number, target)
     if out is not None:
-        from torchgrad_jax.tensor.generate import write_out
+        from torchgrad_jax.tensor.out import write_out
 
         return write_out(name, out, created(full_value(size, number, target, out.device)))
     made = lay_out_as(created(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
@@ -475,7 +477,7 @@ def _from_host(name: str, array: np.ndarray, options: dict[str, Any]) -> Tensor:
     made = created(constant(array, aval_of(array.shape, array.dtype, as_device(options.get("device")))))
     if options.get("out") is None:
         return _requiring(made, options.get("requires_grad", False))
-    from torchgrad_jax.tensor.generate import write_out
+    from torchgrad_jax.tensor.out import write_out
 
     return write_out(name, options["out"], made)
 

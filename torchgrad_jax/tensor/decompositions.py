@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, spectral  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import registry
-from torchgrad_jax.ops.linalg import check_square
+from torchgrad_jax.ops.linalg_errors import check_square
 from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import functions, views
@@ -115,10 +115,13 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 _TRIANGULAR = _named("triangular_solve", "solution", "cloned_coefficient")
 
 
-def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
+) -> Any:
     """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
     solve_triangular(A.detach(), b.detach(), upper=upper)  # says what does not fit
-    return _TRIANGULAR(call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
+    made = _TRIANGULAR(call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
+    return with_out("triangular_solve", out, made)
 
 
 # ---------------------------------------------------------------------- determinants
@@ -273,12 +276,14 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any
     return with_out("lu", out, tuple(made))
 
 
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None
+) -> Any:
     """(P, L, U) of what lu_factor gave; those not asked for are empty."""
     lower, upper, permutation = call("lu_unpack", LU_data, LU_pivots)
     empty = created(from_data(np.zeros(0), LU_data.dtype, LU_data.device))
     matrix = call("permutation_matrix", permutation, LU_data._aval.dtype) if unpack_pivots else empty
-    return _UNPACKED((matrix, lower if unpack_data else empty, upper if unpack_data else empty))
+    return with_out("lu_unpack", out, _UNPACKED((matrix, lower if unpack_data else empty, upper if unpack_data else empty)))
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:

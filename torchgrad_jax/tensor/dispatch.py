@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
-from torchgrad_jax.tensor.order import keep_order, plain
+from torchgrad_jax.tensor.order import keep_order, order_by_rule, plain
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh, wrap
@@ -296,6 +296,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
     if ordered and bound.keeps_order:
         keep_order(made, operands)
+    elif (order := bound.order) is not None and (ordered or order.always):
+        order_by_rule(bound, order, made, operands)
     if rec.rare and node is not None:
         pack_operands(rec, node, operands)
         pack_results(rec, node, made)

@@ -15,8 +15,10 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import MISSING, apply, binary, unary
-from torchgrad_jax.tensor.generate import check_out, fast_inplace, write_out, write_plainly
+from torchgrad_jax.tensor.generate import fast_inplace, write_plainly
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.order import arrange, in_rows, keep_order, plain
+from torchgrad_jax.tensor.out import check_out, write_out
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.tensor import Tensor, created
@@ -155,13 +157,20 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
     return apply_inplace(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow_", exponent)))), (self,))
 
 
+def _of_second(made: Tensor, first: Any, second: Tensor) -> Tensor:
+    """A result that lies in memory as PyTorch's does, which takes the operands the other way round."""
+    if isinstance(first, Tensor) and not (plain(first) and plain(second)):
+        keep_order(in_rows(made), (first, second))
+    return made
+
+
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     _check_tensors("rsub", input=input)
     other = _tensor_or_number("rsub", other)
     promotion.check_factor("alpha", alpha, [x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)])
     if alpha == 1:
-        return apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other))
+        return _of_second(apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other)), other, input)
     return apply(registry["rsub_scaled"].bind((ARRAY, ARRAY, ARRAY)), (input, other, alpha))
 
 
@@ -220,7 +229,8 @@ def _pow(namespace: str, method: str = "pow") -> Any:
 
 def _power(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, Tensor):
-        return apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+        made = apply(registry["pow_tensor"].bind((ARRAY, ARRAY)), (input, exponent))
+        return made if isinstance(input, Tensor) else in_rows(made)
     if not isinstance(input, Tensor):
         raise TypeError(f"pow() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
     return apply(registry["pow_scalar"].bind((ARRAY, Static(_tensor_or_number("pow", exponent)))), (input,))
@@ -279,7 +289,7 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
         return tuple(created(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
     matrix = np.stack(found, 1).astype(np.int64)[:, :ndim]
     made = created(from_data(matrix, None, input.device))
-    return made if out is None else write_out("nonzero", out, made)
+    return arrange(made, (1, 0)) if out is None else write_out("nonzero", out, made)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:

@@ -14,9 +14,9 @@ from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.generate import write_out
 from torchgrad_jax.tensor.indexing import _index_tensors, known_bounds, put_at, refuse_byte_mask
 from torchgrad_jax.tensor.inplace import apply_inplace, cast_to
+from torchgrad_jax.tensor.out import write_out
 from torchgrad_jax.tensor.strided import check_strides
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
@@ -129,7 +129,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
     full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
     input, indices = (views.expand(input, full), views.expand(indices, picked)) if not flat else (input, indices)
-    return with_out("take_along_dim", out, call("take_along_dim", input, dim, indices))
+    return with_out("take_along_dim", out, call("take_along_dim", input, dim, indices), (input, indices))
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
@@ -149,7 +149,7 @@ def _two_ways(prepare: Any, name: str, doc: str) -> tuple[Any, Any]:
 
     def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
         operator, arguments = prepare(input, *args, **kwargs)
-        return with_out(name, out, call(operator, *arguments))
+        return with_out(name, out, call(operator, *arguments), [a for a in arguments[1:] if isinstance(a, Tensor)])
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         operator, arguments = prepare(self, *args, **kwargs)
@@ -328,11 +328,11 @@ scatter_reduce, scatter_reduce_ = _two_ways(_scatter_reduce, "scatter_reduce", "
 # ---------------------------------------------------------------------- elements in order
 
 
-def take(input: Tensor, index: Tensor) -> Tensor:
+def take(input: Tensor, index: Tensor, *, out: Any = None) -> Tensor:
     """Elements of the flattened tensor. IndexError where an index is out of range."""
     if index._aval.dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.title}")
-    return call(_choose("take", index, input._aval.size, 0), input, index)
+    return with_out("take", out, call(_choose("take", index, input._aval.size, 0), input, index), (input, index))
 
 
 def _put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
@@ -415,7 +415,9 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return call("select_scatter", input, src, dim, RunTime(index % n))
 
 
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Any = None
+) -> Tensor:
     """A copy with src in place of every `step`-th slice of `dim` from start to end."""
     dim = wrap_dim(dim, input._aval.ndim)
     shape = input._aval.shape
@@ -425,7 +427,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     _refuse_complex("slice_scatter", input, src)
     if src._aval.dtype != input._aval.dtype:
         src = apply(cast_to(input._aval.dtype), (src,))
-    return call("slice_scatter", input, src, dim, RunTime(first), length, step)
+    return with_out("slice_scatter", out, call("slice_scatter", input, src, dim, RunTime(first), length, step))
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:

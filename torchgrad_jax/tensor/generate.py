@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Operator
-from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import DeviceChange, TracedInput, per_thread, record, record2
-from torchgrad_jax.tensor.dispatch import LEVEL, apply, binary, unary
-from torchgrad_jax.tensor.inplace import apply_inplace, fit, overwrite
+from torchgrad_jax.tensor.dispatch import apply, binary, unary
+from torchgrad_jax.tensor.inplace import apply_inplace, fit
+from torchgrad_jax.tensor.out import check_out, check_same_dtype, write_out
 from torchgrad_jax.tensor.overrides import Public, announce, guard
 from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.return_types import ReturnType, return_type
+from torchgrad_jax.tensor.return_types import return_type
 from torchgrad_jax.tensor.tensor import Tensor
 
 _OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
@@ -30,7 +30,7 @@ def function_of(operator: Operator, name: str | None = None) -> Callable[..., An
     general = _general(operator, public)
     parameters = operator.schema.parameters
     made = general
-    if operator.results is None and all(p.default is not None for p in parameters):
+    if operator.results is None and operator.order is None and all(p.default is not None for p in parameters):
         kinds = [p.type for p in parameters]
         if kinds == ["Tensor"]:
             made = unary(operator.bind((ARRAY,)), operator.name, general)
@@ -45,7 +45,9 @@ def function_of(operator: Operator, name: str | None = None) -> Callable[..., An
 def _general(operator: Operator, public: Public | None) -> Callable[..., Any]:
     named = _result_type(operator)
     kinds = [p.type for p in operator.schema.parameters]
-    if named is None and kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
+    if named is not None or operator.order is not None:
+        return _of_any(operator, named, public)
+    if kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
         return _of_one_tensor(operator, public)
     return _of_any(operator, named, public)
 
@@ -93,7 +95,7 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
         if out is None:
             return outs
         if operator.out == "same" and not (operands[0].is_complex() and not outs.is_complex()):  # parts of complex numbers are converted
-            _check_same_dtype(out, outs)
+            check_same_dtype(out, outs)
         return write_out(operator.name, out, outs)
 
     call.__name__ = call.__qualname__ = operator.name
@@ -257,109 +259,3 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
 
 def _docstring(operator: Operator, lead: str) -> str:
     return f"{lead}\n\n{operator.__doc__ or ''}"
-
-
-def check_out(name: str, tensors: Any) -> None:
-    """RuntimeError where autograd would have to follow a write into an `out=` tensor."""
-    if per_thread.recorder.grad_enabled and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
-        )
-
-
-def _check_same_dtype(out: Any, made: Tensor) -> None:
-    if out.dtype is not made.dtype:
-        raise RuntimeError(f"Found dtype {out.dtype.title} but expected {made.dtype.title}")
-
-
-# What PyTorch says of an `out=` tensor that has not the result's own dtype, by functions that convert nothing.
-_EXPECTED = "Expected out tensor to have dtype {0.word}, but got {1.word} instead"
-_SAME = "{2}(): self and result must have the same scalar type"
-_MATCHING = "Expected the dtype for input and out to match, but got {0.title} for input's dtype and {1.title} for out's dtype."
-_UNCONVERTED: dict[str, str] = {
-    **dict.fromkeys(("mm", "matmul", "addmm", "bmm", "baddbmm"), _EXPECTED),
-    **dict.fromkeys(("signbit", "isposinf", "isneginf"), "{2} does not support non-boolean outputs."),
-    **dict.fromkeys(("gather", "take_along_dim", "argmax", "argmin", "max_dim", "min_dim"), _EXPECTED),
-    **dict.fromkeys(("sort", "topk", "aminmax", "diag", "tril", "triu"), _EXPECTED),
-    **dict.fromkeys(("index_select", "masked_select"), _SAME),
-    **dict.fromkeys(("amax", "amin"), _MATCHING),
-    "kthvalue": "output values must be of same type as input",
-    "cummax": "expected scalar_type {0.title} but found {1.title}",
-    "cummin": "expected scalar_type {0.title} but found {1.title}",
-    "nonzero": "nonzero: Expected out tensor to have scalar type {0.title} but got scalar type{1.title}",
-    "quantile": "quantile() out tensor must be same dtype as the input tensor",
-    "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
-    "searchsorted": "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 "
-    "flag is True, but we got output tensor's dtype {1.title} and out_int32 flag is {3}",
-}  # fmt: skip
-
-
-def _check_dtype(name: str, made: Any, target: Any) -> None:
-    """RuntimeError where results of `made`'s dtype are not written to `target`'s; cat's is a TypeError."""
-    from torchgrad_jax.ops import dtypes, promotion
-
-    a, b = dtypes.of(made.dtype), dtypes.of(target.dtype)
-    if name in _UNCONVERTED and a is not b:
-        raise RuntimeError(_UNCONVERTED[name].format(a, b, name, a is dtypes.int32))
-    if not promotion.can_cast(made.dtype, target.dtype):
-        if name in ("cat", "stack"):
-            raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {b.title}")
-        raise RuntimeError(f"result type {a.title} can't be cast to the desired output type {b.title}")
-
-
-def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
-    """``out=``: the results written into given tensors. RuntimeError where autograd, the dtype or shared memory forbids it. apart: what may share
-    none with a result, since it is read while that is written."""
-    from torchgrad_jax.tensor.inplace import OVERLAP, REPEATED, cast_to, overlaps, repeats
-
-    targets = out if isinstance(out, (tuple, list)) else (out,)
-    results = outs if isinstance(outs, tuple) else (outs,)
-    check_out(name, (*targets, *results))
-    for target, made in zip(targets, results, strict=True):
-        a, b = made._aval, target._aval
-        _check_dtype(name, a, b)
-        if any(t is target or overlaps(target, t) for t in apart):
-            raise RuntimeError(OVERLAP)
-        if target._view is not None and repeats(target._view, b):
-            raise RuntimeError(REPEATED)
-        value = made._read()
-        if a.dtype != b.dtype:
-            value = apply(cast_to(b.dtype), (made,))._read()
-        if a.shape != b.shape:
-            resize(target, value)
-        else:
-            overwrite(target, value)
-    _refuse_tangents(name, (*targets, *results))
-    return return_type(f"{type(outs).__name__}_out", outs.__match_args__)(targets) if isinstance(outs, ReturnType) else out
-
-
-def _refuse_tangents(name: str, tensors: Any) -> None:
-    """NotImplementedError where a result that was written, as PyTorch does first, should have a tangent."""
-    rec = per_thread.recorder
-    if rec.rare and rec.flags.get(LEVEL) is not None and not rec.inference:
-        from torchgrad_jax.tensor.duals import tangents_of
-
-        if tangents_of(tensors):
-            raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an out= function")
-
-
-def resize(target: Tensor, value: Any) -> None:
-    """An `out=` tensor takes the shape of the result."""
-    if target._aval.size:
-        warn_user(
-            f"An output with one or more elements was resized since it had shape {list(target._aval.shape)}, which does not match the required "
-            f"output shape {list(value.aval.shape)}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless "
-            "they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-            UserWarning,
-        )
-    version = target._version
-    if target._view is not None:
-        from torchgrad_jax.tensor.memory import take_size
-
-        take_size(target, value.aval.shape)
-    overwrite(target, value)
-    storage: Any = target._storage
-    storage.set_version(version + 1)  # it was written to once
-    target._content().version = version + 1
-
-

@@ -7,12 +7,13 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import registry
-from torchgrad_jax.ops.linalg import LinAlgError, check_square
+from torchgrad_jax.ops.linalg_errors import LinAlgError, check_square
 from torchgrad_jax.tensor import decompositions, functions, views
 from torchgrad_jax.tensor.einsum import einsum
 from torchgrad_jax.tensor.gathering import call, with_out
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.indexing import copy_
+from torchgrad_jax.tensor.order import in_rows
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
 # ---------------------------------------------------------------------- products of tensors
@@ -23,7 +24,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor:
     for name, v in (("self", input), ("vec2", vec2)):
         if v._aval.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v._aval.ndim}-D")
-    return with_out("outer", out, views.reshape(input, (-1, 1)) * vec2)
+    return with_out("outer", out, views.reshape(input, (-1, 1)) * vec2, (input, vec2))
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
@@ -88,7 +89,7 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     b = (1,) * (ndim - other._aval.ndim) + other._aval.shape
     x = call("_unsafe_view", input, tuple(n for m in a for n in (m, 1)))
     y = call("_unsafe_view", other, tuple(n for m in b for n in (1, m)))
-    return with_out("kron", out, call("_unsafe_view", x * y, tuple(m * n for m, n in zip(a, b, strict=True))))
+    return with_out("kron", out, call("_unsafe_view", x * y, tuple(m * n for m, n in zip(a, b, strict=True))), (input, other))
 
 
 def multi_dot(tensors: Any, *, out: Any = None) -> Tensor:
@@ -164,7 +165,7 @@ def _power(a: Tensor, n: int) -> Tensor:
     if n < 0:
         return _power(decompositions.inv(a), -n) if n < -1 else decompositions.inv(a)
     if n == 1:
-        return views.clone(a)
+        return in_rows(views.clone(a))
     made: Any = None
     square = a
     if n == 3:
@@ -190,7 +191,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = No
 
 def _linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
     """The vector product along a dimension of size 3."""
-    return with_out("linalg_cross", out, call("linalg_cross", input, other, dim))
+    return with_out("linalg_cross", out, call("linalg_cross", input, other, dim), (input, other))
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.ops.memory_order import Order
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
@@ -72,6 +73,13 @@ def arrange(t: Tensor, order: Ints) -> Tensor:
     return t
 
 
+def in_rows(t: Tensor) -> Tensor:
+    """Give a new tensor, whose memory nobody has asked for, row-major order. Returns it."""
+    if type(t._storage) is LaidOut:
+        t._value.counter = t._storage = t._view = None
+    return t
+
+
 def plain(t: Tensor) -> bool:
     """Whether the tensor is in row-major order."""
     view = t._view
@@ -91,6 +99,17 @@ def keep_order(made: Any, operands: Sequence[Any]) -> None:
             order = result_order(shape, tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)]))
             if order is not None:
                 arrange(t, order)
+
+
+def order_by_rule(bound: Any, order: Order, made: Any, operands: Sequence[Any]) -> None:
+    """Lay new results out by the rules of their operator."""
+    laid = [(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)]
+    for t, rule in zip(made if isinstance(made, tuple) else (made,), order.rules, strict=False):
+        if rule is not None and t._storage is None:
+            shape = t._aval.shape
+            found = rule(shape, laid, bound.statics)
+            if found is not None and found != tuple(range(len(shape))):
+                arrange(t, found)
 
 
 @lru_cache(maxsize=4096)

@@ -10,8 +10,9 @@ import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import generator as host
-from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, no_derivative, op, registry
+from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, op, registry
 from torchgrad_jax.ops.distributions import ordered
+from torchgrad_jax.ops.refusals import no_derivative
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread

@@ -15,9 +15,9 @@ from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
 from torchgrad_jax.tensor.factory_options import check_memory
 from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.generate import check_out, resize
 from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format, strides_in
 from torchgrad_jax.tensor.memory import resize_
+from torchgrad_jax.tensor.out import check_out, resize
 from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of
 from torchgrad_jax.tensor.tensor import Tensor
 

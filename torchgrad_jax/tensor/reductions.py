@@ -16,8 +16,9 @@ from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros_like
 from torchgrad_jax.tensor.dispatch import apply, unary
-from torchgrad_jax.tensor.generate import function_of, write_out
+from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.inplace import apply_inplace
+from torchgrad_jax.tensor.out import write_out
 from torchgrad_jax.tensor.return_types import return_type
 from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.tensor.views import contiguous, expand, narrow, unsqueeze, view
@@ -242,7 +243,8 @@ def _one_sided(kind: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]
 
     def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
         limit = limit_of(input, args, kwargs)
-        return _finish(f"clamp_{kind}", out, apply(chosen(limit), (input, limit)))
+        overload = ".Tensor" if isinstance(limit, Tensor) else ""
+        return _finish(f"clamp_{kind}{overload}", out, apply(chosen(limit), (input, limit)))
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         limit = limit_of(self, args, kwargs)

@@ -1,0 +1,109 @@
+"""In which order the elements of results lie in memory where PyTorch's kernels choose it themselves: matrices of LAPACK by columns, images as
+the first image lies, Fourier transforms with the transformed dimensions fastest.
+
+A rule gives the dimensions of a result from slowest to fastest, None for row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Ints = tuple[int, ...]
+Laid = tuple[Ints, Ints]
+"""The shape and the strides of an operand."""
+Rule = Callable[[Ints, Sequence[Laid], dict[str, Any]], Ints | None]
+
+
+class Order:
+    """The rule of each result, None (and absent) for row-major. always: also where all operands are row-major."""
+
+    __slots__ = ("rules", "always")
+
+    def __init__(self, *rules: Rule | None, always: bool = True) -> None:
+        self.rules, self.always = rules, always
+
+
+def by_columns(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    """Matrices whose columns lie together, as LAPACK writes them."""
+    n = len(shape)
+    return (*range(n - 2), n - 1, n - 2) if n > 1 else None
+
+
+def _by_side(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    """Solutions of A X = B; those of X A = B are found transposed."""
+    return by_columns(shape, operands, statics) if statics.get("left", True) else None
+
+
+def is_channels_last(shape: Ints, strides: Ints) -> bool:
+    """Whether images (or volumes) lie in memory pixel by pixel."""
+    ndim, least = len(shape), 0
+    if ndim not in (4, 5) or not strides[1]:
+        return False
+    for d in (1, *range(ndim - 1, 1, -1), 0):
+        if not shape[d] or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(shape[d], 1)
+    return True
+
+
+def _pixels(shape: Ints, operands: Sequence[Laid], count: int) -> Ints | None:
+    ndim = len(shape)
+    if ndim in (4, 5) and any([is_channels_last(*o) for o in operands[:count]]):
+        return (0, *range(2, ndim), 1)
+    return None
+
+
+def _as_image(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    return _pixels(shape, operands, 1)
+
+
+def _as_image_or_weight(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    return _pixels(shape, operands, 2)
+
+
+def _transformed(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any], last: int | None) -> Ints | None:
+    """Dimensions that are not transformed first, each part in the order of the operand; `last` fastest."""
+    strides = operands[0][1]
+    dims = [d % len(shape) for d in statics["dim"]]
+    if last is not None:
+        dims = [d for d in dims if d != last]
+    others = [d for d in range(len(shape)) if d not in dims and d != last]
+    order = (*sorted(others, key=lambda d: -strides[d]), *sorted(dims, key=lambda d: -strides[d]))
+    return order if last is None else (*order, last)
+
+
+def _complex_transform(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    return _transformed(shape, operands, statics, None) if shape and statics["dim"] else None
+
+
+def _real_transform(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    return _transformed(shape, operands, statics, statics["dim"][-1] % len(shape)) if shape and statics["dim"] else None
+
+
+def _turned(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    """A rotation: flipped, which keeps the operand's order, then two dimensions swapped."""
+    a, b = statics["dims"]
+    strides = list(operands[0][1])
+    if statics["k"] == 0:
+        return None
+    if statics["k"] % 2:
+        strides[a], strides[b] = strides[b], strides[a]
+        if not all(operands[0][1]):  # a copy of repeated elements is row-major
+            dense = [1] * len(shape)
+            own = operands[0][0]
+            for d in range(len(shape) - 2, -1, -1):
+                dense[d] = dense[d + 1] * own[d + 1]
+            dense[a], dense[b] = dense[b], dense[a]
+            strides = dense
+    return tuple(sorted(range(len(shape)), key=lambda d: -strides[d])) if all(strides) else None
+
+
+COLUMNS = Order(by_columns)
+BY_SIDE = Order(_by_side)
+IMAGE = Order(_as_image, _as_image, always=False)
+IMAGE_ALONE = Order(_as_image, always=False)
+CONVOLVED = Order(_as_image_or_weight, always=False)
+COMPLEX_TRANSFORM = Order(_complex_transform)
+REAL_TRANSFORM = Order(_real_transform)
+TURNED = Order(_turned)
