@@ -55,8 +55,8 @@ def sorted_order(x: Any, dim: int, descending: bool) -> Any:
     Elements of at most 32 bits are sorted as one integer with their place, which XLA does several times faster than pairs.
     """
     n = x.shape[dim]
-    if x.dtype.itemsize <= 4 and n < 2**31:
-        place = lax.broadcasted_iota(np.int64, x.shape, dim)
+    place = lax.broadcasted_iota(np.int64, x.shape, dim)
+    if x.dtype.itemsize <= 4 and n < 2**31 and place.dtype.itemsize == 8:  # inside a user's transformation JAX may have none such
         bits = _ordered_bits(x).astype(np.int64)
         key = ((~bits if descending else bits) << 31) | place
         return lax.sort(key, dim, is_stable=False) & (2**31 - 1)

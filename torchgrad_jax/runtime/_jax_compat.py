@@ -9,7 +9,53 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from jax.core import Tracer
+
+
+def call_x64(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call `function` while JAX has 64-bit types in this thread, as PyTorch has. Whatever happens, the user's own setting is back afterwards.
+
+    `jax.enable_x64(True)` as a context is the public way and the one without the private names; it takes 0.8 us of each launch, this 0.2 us.
+    A signal may raise at any call: so the setting is read first, and changed within the `try`.
+    """
+    before = _own_setting()
+    try:
+        _set(True)
+        return function(*arguments)
+    finally:
+        _set(before)
+
+
+def x64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is called by `call_x64`."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        return call_x64(functools.partial(function, **options) if options else function, *arguments)
+
+    return call
+
+
+def as_x64(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+    """Call `function` of `arrays` by `call_x64`, but by the present setting where one is a tracer: what is lowered by it is traced by it."""
+    if any([isinstance(a, Tracer) for a in arrays]):
+        return function(*arrays)
+    return call_x64(function, *arrays)
+
+
+def _call_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
+    with jax.enable_x64(True):
+        return function(*arguments)
+
+
+_state: Any = jax.enable_x64
+try:
+    _own_setting, _set = _state.get_local, _state.set_local
+    _set(_own_setting())
+except (AttributeError, TypeError):
+    call_x64 = _call_in_context
 
 
 def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
@@ -19,17 +65,13 @@ def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[
     names it is what is called.
     Functions of JAX's that it calls are traced in place: by themselves under `jit`, as most of jax.numpy is, they take two to four times as long.
     """
-    import jax
-
     with jax.disable_jit():
-        return _traced(function, name, inputs)
+        return call_x64(_traced, function, name, inputs)
 
 
 def _traced(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
     private = _tracing()
     if private is None:
-        import jax
-
         return jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in inputs])
     core, linear_util, partial_eval = private
     avals = [core.ShapedArray(shape, dtype) for shape, dtype in inputs]

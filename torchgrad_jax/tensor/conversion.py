@@ -169,9 +169,10 @@ def moved_value(value: Any, where: device) -> Any:
     """A Value's content on another device."""
     import jax
 
+    from torchgrad_jax.runtime._jax_compat import call_x64
     from torchgrad_jax.runtime.device import jax_device
 
-    array = jax.device_put(value.concrete(), jax_device(where))
+    array = call_x64(jax.device_put, value.concrete(), jax_device(where))
     return constant(array, aval_of(value.aval.shape, value.aval.dtype, where))
 
 
