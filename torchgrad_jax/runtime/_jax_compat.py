@@ -15,17 +15,23 @@ from jax.core import Tracer
 
 
 def call_x64(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `function` while JAX has 64-bit types in this thread, as PyTorch has. Whatever happens, the user's own setting is back afterwards.
+    """Call `function` of what is no tracer while JAX has 64-bit types in this thread, as PyTorch has, and computes at once, although a transformation
+    of the user's may be under way. Whatever happens, the user's own setting is back afterwards.
 
-    `jax.enable_x64(True)` as a context is the public way and the one without the private names; it takes 0.8 us of each launch, this 0.2 us.
-    A signal may raise at any call: so the setting is read first, and changed within the `try`.
+    `jax.enable_x64(True)` as a context is the public way and the one without the private names, and takes 0.7 us of each launch; this takes 0.2 us,
+    and 0.25 us to see that there is no transformation. A signal may raise at any call: so the setting is read first, and changed within the `try`.
     """
     before = _own_setting()
     try:
         _set(True)
-        return function(*arguments)
+        return function(*arguments) if _is_outside() else _at_once(function, *arguments)
     finally:
         _set(before)
+
+
+def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    with jax.ensure_compile_time_eval():
+        return function(*arguments)
 
 
 def x64(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,14 +53,16 @@ def as_x64(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
 
 def _call_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
     with jax.enable_x64(True):
-        return function(*arguments)
+        return _at_once(function, *arguments)
 
 
-_state: Any = jax.enable_x64
 try:
+    from jax._src.core import trace_state_clean as _is_outside
+
+    _state: Any = jax.enable_x64
     _own_setting, _set = _state.get_local, _state.set_local
     _set(_own_setting())
-except (AttributeError, TypeError):
+except (ImportError, AttributeError, TypeError):
     call_x64 = _call_in_context
 
 

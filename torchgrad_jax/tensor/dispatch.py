@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from torchgrad_jax.ops.declare import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.ops.derivative import Plan, plan
 from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
-from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant, is_tracer
+from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.tensor.node import Node, OpNode, node_class
 from torchgrad_jax.tensor.order import keep_order, plain
 from torchgrad_jax.tensor.parameter import Parameter
@@ -225,27 +224,15 @@ def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signat
 
 
 def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
-    narrow = not jax.config.read("jax_enable_x64")
-    if narrow:
-        values = tuple([_narrowed(v) if type(v) is Value else v for v in values])
+    """An operation inside a transformation of the user's. Where `jax_enable_x64` is off there, arrays have 32 bits where their Values say 64."""
     sig = signature(bound, tuple(v.aval if type(v) is Value else type(v) for v in values))
     arrays = [v.concrete() if type(v) is Value else v for v in values]
-    outs = sig.in_32_bits(arrays) if narrow else sig.traced(*arrays)
-    made = tuple(constant(o, _aval_like(o, aval)) for o, aval in zip(outs, sig.avals, strict=False))
+    if jax.config.read("jax_enable_x64"):
+        outs = sig.traced(*arrays)
+    else:
+        outs = sig.in_32_bits([for_user(a) if type(v) is Value else v for v, a in zip(values, arrays, strict=True)])
+    made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
-
-
-def _narrowed(value: Value) -> Value:
-    """A Value for a transformation of a user's who has not set `jax_enable_x64`: what has 64 bits has 32."""
-    dtype = np.dtype(jax.dtypes.canonicalize_dtype(value.aval.dtype))
-    if dtype == value.aval.dtype:
-        return value
-    array = value.concrete()
-    return constant(array if is_tracer(array) else for_user(array), aval_of(value.aval.shape, dtype, value.aval.device))
-
-
-def _aval_like(array: Any, aval: Aval) -> Aval:
-    return aval if array.dtype == aval.dtype else aval_of(aval.shape, np.dtype(array.dtype), aval.device)
 
 
 def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:
