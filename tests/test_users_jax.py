@@ -223,6 +223,18 @@ def test_what_is_pending_is_computed_outside_of_the_transformation(setting, way)
         assert pending.tolist() == [1 / 3, 2 / 3]
 
 
+FORMS_IN_64_BITS = {
+    "sine and cosine": lambda x: x.sin() + x.cos(), "order": lambda x: tj.sort(x, stable=True).indices, "sort": lambda x: x.sort().values,
+    "largest": lambda x: x.topk(3).indices, "place": lambda x: x.abs().argmin(), "element": lambda x: x[20000], "slice": lambda x: x[300:302],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS_IN_64_BITS.values(), ids=list(FORMS_IN_64_BITS))
+def test_forms_that_compute_in_64_bits_have_another_without(setting, form):
+    x = tj.linspace(-1000, 1000, 40000)
+    np.testing.assert_allclose(jax.jit(form)(x).numpy(), form(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_trees_keep_what_the_user_makes_of_them(setting):
     w, _, y = operands()
     assert jax.tree_util.tree_map(lambda a: a * 2, y).tolist() == [0, 2, 4, 2, 0]

@@ -44,6 +44,11 @@ def x64(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def has_x64() -> bool:
+    """Whether JAX has 64-bit types where this is asked: inside of `call_x64` it has, inside a transformation of the user's as the user says."""
+    return jax.config.read("jax_enable_x64")
+
+
 def as_x64(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
     """Call `function` of `arrays` by `call_x64`, but by the present setting where one is a tracer: what is lowered by it is traced by it."""
     if any([isinstance(a, Tracer) for a in arrays]):

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
 from torchgrad_jax.ops.declare import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.ops.derivative import Plan, plan
+from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
@@ -227,10 +226,9 @@ def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
     """An operation inside a transformation of the user's. Where `jax_enable_x64` is off there, arrays have 32 bits where their Values say 64."""
     sig = signature(bound, tuple(v.aval if type(v) is Value else type(v) for v in values))
     arrays = [v.concrete() if type(v) is Value else v for v in values]
-    if jax.config.read("jax_enable_x64"):
-        outs = sig.traced(*arrays)
-    else:
-        outs = sig.in_32_bits([for_user(a) if type(v) is Value else v for v, a in zip(values, arrays, strict=True)])
+    if not has_x64():
+        arrays = [for_user(a) if type(v) is Value else a for v, a in zip(values, arrays, strict=True)]
+    outs = sig.traced(*arrays) if has_x64() else sig.in_32_bits(arrays)
     made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
 
