@@ -89,6 +89,7 @@ def _is_dual(t: Any) -> bool:
 
 def check_value(sample: Sample) -> None:
     """Shapes and values of plain JAX; and whether results require grad."""
+    import jax
     import numpy as np
     from jax import numpy as jnp
 
@@ -98,8 +99,10 @@ def check_value(sample: Sample) -> None:
         raise Difference(f"the result {'does not require' if wants else 'requires'} grad")
     if sample.record.jax is None:
         return
-    arguments, keywords = _mapped((sample.arguments, sample.keywords), lambda t: jnp.asarray(t.detach().__jax_array__()))
-    for ours, theirs in zip(*map(_arrays, (sample.call(), sample.record.jax(*arguments, **keywords))), strict=True):
+    with jax.enable_x64(True):
+        arguments, keywords = _mapped((sample.arguments, sample.keywords), lambda t: jnp.asarray(t.detach().__jax_array__()))
+        both = [_arrays(results) for results in (sample.call(), sample.record.jax(*arguments, **keywords))]
+    for ours, theirs in zip(*both, strict=True):
         if ours.shape != theirs.shape:
             raise Difference(f"shape {ours.shape}, JAX {theirs.shape}")
         wide = np.complex128 if np.iscomplexobj(ours) or np.iscomplexobj(theirs) else np.float64

@@ -11,7 +11,7 @@ from torchgrad_jax.runtime.baseline import plan_of
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import rounding_options
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float16), BFLOAT16, np.dtype(np.float32), np.dtype(np.float64)]

@@ -9,7 +9,7 @@ from test_baseline_agreement import BFLOAT16, BOOL, COMPLEX, EVERY, FLOATS, INTE
 
 from torchgrad_jax.runtime.baseline import plan_of
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 
 def pairs(dtype):

@@ -9,7 +9,7 @@ from test_baseline_agreement import BOOL, EVERY, FLOATS, INTEGERS, agree, values
 
 from torchgrad_jax.runtime.baseline import plan_of
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 MODES = ["clip", "fill", "promise_in_bounds"]
 WILD = np.array([[0, 3], [-1, 2], [2, 9], [-7, -7], [1, 1], [2, 2**31 - 1], [3, 0], [1, 1]], np.int32)

@@ -16,7 +16,7 @@ from test_baseline_agreement import agree, assert_close, assert_same, both, valu
 from torchgrad_jax.runtime.baseline import plan_of, same_plan
 from torchgrad_jax.runtime.baseline.inlining import KERNEL
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 
 def traced(function, *arrays):

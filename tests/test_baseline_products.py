@@ -7,7 +7,7 @@ from jax import lax
 from jax import numpy as jnp
 from test_baseline_agreement import COMPLEX, FLOATS, INTEGERS, agree, values
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 EINSUMS = [
     ("ij,jk->ik", (3, 4), (4, 5)), ("ji,jk->ik", (4, 3), (4, 5)), ("ij,kj->ik", (3, 4), (5, 4)), ("ji,kj->ik", (4, 3), (5, 4)), ("i,i->", (6,), (6,)),

@@ -14,7 +14,7 @@ from torchgrad_jax.runtime import baseline_tier, execution_mode
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.value import aval_of
 
-pytestmark = pytest.mark.operators  # tries its own modes
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]  # tries its own modes
 
 
 class Bound:

@@ -10,7 +10,7 @@ import torchgrad_jax
 from torchgrad_jax.ops import circular, convolution, cumulative, normals, pointwise
 from torchgrad_jax.runtime import baseline_tier, compiled, transposed
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
 
 def normal(*shape, dtype=np.float32, seed=0):

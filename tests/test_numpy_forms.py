@@ -18,7 +18,7 @@ from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature, rounding_options, signature
 from torchgrad_jax.runtime.value import aval_of
 
-pytestmark = pytest.mark.operators  # tries its own modes
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]  # tries its own modes
 
 
 class Shape(tuple[int, ...]):

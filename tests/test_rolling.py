@@ -17,7 +17,8 @@ from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 
-pytestmark = pytest.mark.operators  # tries its own modes
+# Functions of rolled programs are called by themselves.
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]  # tries its own modes
 
 F = torch.nn.functional
 

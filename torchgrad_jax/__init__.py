@@ -7,16 +7,11 @@ import sys as _sys
 _collects = _gc.isenabled()
 _gc.disable()
 
-import jax as _jax  # noqa: E402
-
-# PyTorch's integers are 64 bits wide, and so are its float64 tensors.
-_jax.config.update("jax_enable_x64", True)
-
 from torchgrad_jax.runtime import compile_cache as _compile_cache  # noqa: E402
 
 _compile_cache.use()
 
-from torchgrad_jax.tensor import api as _api  # noqa: E402 - x64 is set before anything makes an array
+from torchgrad_jax.tensor import api as _api  # noqa: E402
 
 globals().update(_api.public())
 

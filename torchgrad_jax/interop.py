@@ -5,24 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
+from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.device import for_user
-from torchgrad_jax.runtime.value import constant
+from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
 from torchgrad_jax.tensor import return_types
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
-def _flatten(t: Tensor) -> tuple[tuple[Any], bool]:
-    return (for_user(t._concrete()),), t.requires_grad
+def _flatten(t: Tensor) -> tuple[tuple[Any], tuple[bool, np.dtype | None]]:
+    """The array, and beside it whether the tensor requires grad, and its dtype where JAX's array has half of its bits."""
+    array, dtype = for_user(t._concrete()), t._aval.dtype
+    return (array,), (t.requires_grad, None if array.dtype == dtype else dtype)
 
 
-def _unflatten(requires_grad: bool, children: tuple[Any]) -> Any:
+def _unflatten(aside: tuple[bool, np.dtype | None], children: tuple[Any]) -> Any:
     (array,) = children
+    requires_grad, dtype = aside
     if not hasattr(array, "dtype"):  # JAX puts placeholders into pytrees
         return array
-    t = wrap(constant(array))
+    t = wrap(constant(array) if dtype is None else _widened(array, dtype))
     t._rg = requires_grad
     return t
+
+
+def _widened(array: Any, dtype: np.dtype) -> Value:
+    """What a tensor of 64 bits was before JAX had it: inside a transformation it is called what it was. Another dtype is the user's doing."""
+    if array.dtype != jax.dtypes.canonicalize_dtype(dtype):
+        return constant(array)
+    if is_tracer(array):
+        return constant(array, aval_of(tuple(array.shape), dtype))
+    return constant(call_x64(array.astype, dtype))
 
 
 def _jax_array(self: Tensor) -> Any:

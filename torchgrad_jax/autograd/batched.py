@@ -13,6 +13,7 @@ import jax
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
+from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
@@ -120,7 +121,7 @@ def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, A
         reached.extend(g is not None for g in found)
         return [g._concrete() for g in found if g is not None]
 
-    outs = iter(jax.vmap(one)(*[g._concrete() for g in grads]))
+    outs = iter(as_x64(jax.vmap(one), [g._concrete() for g in grads]))
     return [wrap(constant(next(outs))) if there else None for there in reached]
 
 

@@ -7,12 +7,14 @@ have a graph or a tangent, the function is therefore called for each element, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.value import aval_of, constant
 from torchgrad_jax.tensor.duals import seen_tangent
 from torchgrad_jax.tensor.inplace import apply_inplace
@@ -74,11 +76,10 @@ def _at_once(
         sources.extend([_source(i, results, given, axes) for i in range(len(results))])
         return [o._concrete() for o in results], [given[i]._concrete() for i in written]
 
-    in_axes = tuple(axes)
     maps.append(one)
     before = get_rng_state()
     try:
-        outs, contents = jax.vmap(one, in_axes, 0)(*[jnp.asarray(t._concrete()) for t in tensors])
+        outs, contents = as_x64(_mapping(one, axes), [t._concrete() for t in tensors])
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, jax.errors.TracerBoolConversionError) as error:
         raise RuntimeError(LOOKED) from error
     except jax.errors.UnexpectedTracerError as error:
@@ -91,8 +92,13 @@ def _at_once(
     changed = []
     for i, content in zip(written, contents, strict=True):
         axis: Any = axes[i]
-        changed.append((tensors[i], wrap(constant(jnp.moveaxis(content, 0, axis)))))
+        changed.append((tensors[i], wrap(constant(as_x64(partial(jnp.moveaxis, source=0, destination=axis), [content])))))
     return _with_sources([wrap(constant(o)) for o in outs], sources, tensors), any(graphs), changed
+
+
+def _mapping(function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+    """`function` mapped over `axes` of arrays, on the device or the host."""
+    return lambda *arrays: jax.vmap(function, tuple(axes), 0)(*map(jnp.asarray, arrays))
 
 
 # Whether a result is new (None), is an argument or another result, or is a view of one with this shape, these strides and this offset.

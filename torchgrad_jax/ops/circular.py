@@ -13,6 +13,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.runtime._jax_compat import has_x64
+
 # 1 / (2 pi) in units of 2 ** -256: as many bits as it takes to know the fraction of a turn that the largest float32 stands for.
 _TURN = 0x28be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef158
 _PIECES, _BITS = 6, 29  # a float32 times a number of 29 bits is exact in float64
@@ -54,7 +56,7 @@ def _wave(x: Any, quarters: int) -> Any:
 
 
 def _on_cpu(x: Any, wave: Any, otherwise: Any) -> Any:
-    many = x.dtype == np.float32 and x.size >= _MANY
+    many = x.dtype == np.float32 and x.size >= _MANY and has_x64()  # what it computes needs float64
     return lax.platform_dependent(x, cpu=wave, default=otherwise) if many else otherwise(x)
 
 

@@ -13,6 +13,7 @@ from torchgrad_jax.ops import dtypes, loops, promotion
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
 from torchgrad_jax.ops.reduction import title, wrap_one
+from torchgrad_jax.runtime._jax_compat import has_x64
 
 # ---------------------------------------------------------------------- along a dimension
 
@@ -55,7 +56,7 @@ def sorted_order(x: Any, dim: int, descending: bool) -> Any:
     Elements of at most 32 bits are sorted as one integer with their place, which XLA does several times faster than pairs.
     """
     n = x.shape[dim]
-    if x.dtype.itemsize <= 4 and n < 2**31:
+    if x.dtype.itemsize <= 4 and n < 2**31 and has_x64():
         place = lax.broadcasted_iota(np.int64, x.shape, dim)
         bits = _ordered_bits(x).astype(np.int64)
         key = ((~bits if descending else bits) << 31) | place

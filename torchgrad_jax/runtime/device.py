@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from torchgrad_jax.runtime._jax_compat import synchronous_cpu
+from torchgrad_jax.runtime._jax_compat import call_x64, synchronous_cpu
 
 # PyTorch's device type -> JAX's platform name.
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "xla": "tpu"}
@@ -212,7 +212,7 @@ def put(array: Any, where: device) -> Any:
     inputs are committed is another program to `jax.jit`, and would be compiled again."""
     import jax
 
-    return jax.device_put(array) if is_default(where) else jax.device_put(array, jax_device(where))
+    return call_x64(jax.device_put, array) if is_default(where) else call_x64(jax.device_put, array, jax_device(where))
 
 
 def at_home(array: Any, where: device) -> Any:
@@ -223,15 +223,17 @@ def at_home(array: Any, where: device) -> Any:
 
 
 def for_user(array: Any) -> Any:
-    """An array of ours as one of the user's JAX: host data, and what our own client holds, on JAX's device. A tracer stays what it is."""
+    """An array of ours as one of the user's JAX: host data, and what our own client holds, on JAX's device. What has 64 bits has 32 where the user
+    did not set `jax_enable_x64`, as JAX makes of all data from outside. A tracer stays what it is."""
     import jax
     import numpy as np
     from jax.core import Tracer
 
-    if isinstance(array, Tracer) or (isinstance(array, jax.Array) and at_home(array, CPU) is not array):
+    if isinstance(array, Tracer):
         return array
-    if isinstance(array, jax.Array) and device_of(array) is not CPU:
-        return array
+    if isinstance(array, jax.Array) and (at_home(array, CPU) is not array or device_of(array) is not CPU):
+        narrow = jax.dtypes.canonicalize_dtype(array.dtype)
+        return array if array.dtype == narrow else call_x64(array.astype, narrow)
     return jax.numpy.asarray(np.asarray(array))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.structure import last_uses, operands, store
@@ -91,7 +92,7 @@ def alone(sig: Any, given: Any) -> Any:
     if not sig.warm:
         sig.warm = True
         counters.compiled_ops += 1
-    return sig.alone(*given)
+    return call_x64(sig.alone, *given)
 
 
 def _own(array: Any) -> np.ndarray:

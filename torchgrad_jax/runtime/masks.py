@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime._jax_compat import x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
 
 
@@ -58,6 +59,7 @@ def _parameter(value: Any) -> Any:
 
 
 @cache
+@x64
 def _selection(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """An equation that selects 1 or 0 by a boolean array of this shape."""
     import jax

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
+from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 
@@ -149,6 +150,22 @@ class Signature:
             masked = converts_masks(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs).jaxpr)
             self._traced = selecting_masks(self.function) if masked else self.function
         return self._traced
+
+    def in_32_bits(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """What `traced` returns, for tracers where the user has not set `jax_enable_x64`: 32 bits where the operator says 64.
+
+        Numbers stay NumPy's: where an index is packed into one with a size, it needs all its bits.
+        """
+        function = _as_tuple(self._raw, self.bop.name)
+        given = [np.asarray(a, NUMBER_DTYPES[s]) if isinstance(s, type) else None for a, s in zip(arguments, self.specs, strict=True)]
+
+        def call(*arrays: Any) -> tuple[Any, ...]:
+            rest = iter(arrays)
+            return function(*[next(rest) if number is None else number for number in given])
+
+        with catch_warnings():
+            filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
+            return selecting_masks(call)(*[a for a, number in zip(arguments, given, strict=True) if number is None])
 
     def _for_xla(self) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun

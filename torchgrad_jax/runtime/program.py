@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.compiled import jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
@@ -121,8 +122,8 @@ class Program:
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         if form.function is None:
             form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
-            return rolled.results(_first_call(form.function, given, rolled.compiling))
-        return rolled.results(form.function(*given))
+            return rolled.results(call_x64(_first_call, form.function, given, rolled.compiling))
+        return rolled.results(call_x64(form.function, *given))
 
     def _compiled(self, kinds: list[str]) -> Any:
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
@@ -233,7 +234,7 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     if tier == COMPILED:
         function, arguments = program.call(numbers, arrays)
         # The arguments may have been given away: what it returns is in the epoch's list before anything can interrupt this.
-        epoch.results.extend(starmap(function, (arguments,)))
+        call_x64(epoch.results.extend, starmap(function, (arguments,)))
         (outs,) = epoch.results
     else:
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
@@ -263,7 +264,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
     function, checked, arguments = program.form.function, program.checked, [*program.kept(numbers), *arrays]
 
     def run(*given: Any) -> list[Any]:
-        outs = function(*given)
+        outs = call_x64(function, *given)
         if checked and np.asarray(outs[-1])[0]:
             raise CheckFailed
         return outs

@@ -248,9 +248,11 @@ class Recorder:
 @cache
 def _array_class() -> type:
     """The class of JAX's concrete arrays, to tell them from tracers at the price of one comparison."""
+    import jax
     import jax.numpy as jnp
 
-    return type(jnp.zeros(()))
+    with jax.ensure_compile_time_eval():  # inside a transformation an array would be a tracer
+        return type(jnp.zeros(()))
 
 
 class _PerThread(threading.local):

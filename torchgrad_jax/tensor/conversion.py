@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,9 +170,10 @@ def moved_value(value: Any, where: device) -> Any:
     """A Value's content on another device."""
     import jax
 
+    from torchgrad_jax.runtime._jax_compat import as_x64
     from torchgrad_jax.runtime.device import jax_device
 
-    array = jax.device_put(value.concrete(), jax_device(where))
+    array = as_x64(partial(jax.device_put, device=jax_device(where)), [value.concrete()])
     return constant(array, aval_of(value.aval.shape, value.aval.dtype, where))
 
 

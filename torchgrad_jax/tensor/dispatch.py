@@ -11,7 +11,8 @@ from typing import Any
 
 from torchgrad_jax.ops.declare import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.ops.derivative import Plan, plan
-from torchgrad_jax.runtime.device import put
+from torchgrad_jax.runtime._jax_compat import has_x64
+from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
@@ -222,9 +223,12 @@ def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signat
 
 
 def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
+    """An operation inside a transformation of the user's. Where `jax_enable_x64` is off there, arrays have 32 bits where their Values say 64."""
     sig = signature(bound, tuple(v.aval if type(v) is Value else type(v) for v in values))
     arrays = [v.concrete() if type(v) is Value else v for v in values]
-    outs = sig.traced(*arrays)
+    if not has_x64():
+        arrays = [for_user(a) if type(v) is Value else a for v, a in zip(values, arrays, strict=True)]
+    outs = sig.traced(*arrays) if has_x64() else sig.in_32_bits(arrays)
     made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
 

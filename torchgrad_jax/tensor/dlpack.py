@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.runtime._jax_compat import x64
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.tensor.conversion import to
 from torchgrad_jax.tensor.creation import from_data
@@ -38,8 +39,18 @@ def __dlpack__(self: Tensor, *, stream: Any = -1, max_version: Any = None, dl_de
         raise BufferError("torchgrad_jax cannot export a tensor without copying it: its arrays never change")
     content = self._concrete()
     if self.device.type != "cpu" or self.dtype is dtypes.bfloat16:
-        return jax.numpy.array(for_user(content), copy=True).__dlpack__()
+        return _copied(content).__dlpack__()
     return np.array(content).__dlpack__()
+
+
+@x64
+def _copied(content: Any) -> jax.Array:
+    return jax.numpy.array(for_user(content), copy=True)
+
+
+@x64  # without it JAX makes float32 of float64 and says nothing
+def _by_jax(ext_tensor: Any) -> np.ndarray:
+    return np.asarray(jax.dlpack.from_dlpack(ext_tensor))
 
 
 def __dlpack_device__(self: Tensor) -> tuple[DLDeviceType, int]:
@@ -78,9 +89,9 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         raise RuntimeError(INVALID)
     kind, _ = ext_tensor.__dlpack_device__()
     try:
-        array = np.from_dlpack(ext_tensor) if int(kind) == DLDeviceType.kDLCPU else np.asarray(jax.dlpack.from_dlpack(ext_tensor))
+        array = np.from_dlpack(ext_tensor) if int(kind) == DLDeviceType.kDLCPU else _by_jax(ext_tensor)
     except (BufferError, RuntimeError):  # NumPy knows no bfloat16
-        array = np.asarray(jax.dlpack.from_dlpack(ext_tensor))
+        array = _by_jax(ext_tensor)
     made = created(from_data(np.array(array), None, "cpu"))
     return made if device is None else to(made, device)
 
