@@ -28,6 +28,7 @@ Without a program it is an interactive prompt, or standard input where that is n
 environment:
   TORCHGRAD_JAX_EXECUTION=eager     run each operation at once, not whole programs
   TORCHGRAD_JAX_BASELINE=off        never interpret: compile everything
+  TORCHGRAD_JAX_CHECK=now           check values (indices, labels) at the call, not at the look
   TORCHGRAD_JAX_TRACEBACK=full      show all frames of tracebacks
   TORCHGRAD_JAX_NOTICES=off         no notices on the terminal about slow compilations
   TORCHGRAD_JAX_CACHE=directory     keep compiled programs for later processes
