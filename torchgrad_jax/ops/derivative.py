@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, numpy_forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
+from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -105,7 +106,8 @@ class Plan:
             return None
         _, occurs, text = self.once
         known = {**bound.statics, **dict(zip(self.saved_names, saved, strict=True))}
-        return text if occurs(*[known[n] for n in occurs.__code__.co_varnames[: occurs.__code__.co_argcount]]) else None
+        given = [known[n] for n in occurs.__code__.co_varnames[: occurs.__code__.co_argcount]]
+        return text if as_x64(occurs, given) else None
 
     def is_list(self, name: str) -> bool:
         """Whether the argument `name` of the operation is a list of tensors."""

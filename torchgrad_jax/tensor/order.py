@@ -49,6 +49,10 @@ class LaidOut(Storage):
         _VALUE.__set__(self, value)
         self.result = None
 
+    def peek(self) -> Value:
+        """See Storage."""
+        return self.value
+
 
 _VALUE: Any = Storage.value
 
@@ -64,6 +68,8 @@ def _arrangement(shape: Ints, order: Ints) -> tuple[tuple[Link, ...], tuple[Link
 
 def arrange(t: Tensor, order: Ints) -> Tensor:
     """Give a new tensor, whose memory nobody has asked for, the strides of `order`. Returns it."""
+    if per_thread.recorder.inference:  # its memory counts no versions; it stays row-major
+        return t
     links, into, strides = _arrangement(t._aval.shape, order)
     value = t._value
     if value.counter is not None:  # a Value belongs to one storage

@@ -126,7 +126,7 @@ class Storage:
         version = counter.version + 1
         epoch = value.epoch if value.array is None else per_thread.recorder.epoch
         if epoch is not None and epoch.lines:
-            epoch.note_write(self, _VALUE.__get__(self), version - 1)
+            epoch.note_write(self, self.peek(), version - 1)
         value.version = version
         value.counter, counter.version, self.writes, self.value = counter, version, self.writes + 1, value
         if self.siblings is not None:
