@@ -1,6 +1,10 @@
 """Corners of reductions, shapes, indexing and order that PyTorch's operator database asks for."""
 
+import math
+
 import pytest
+
+import torchgrad_jax as tj
 
 pytest.importorskip("torch")
 
@@ -225,3 +229,13 @@ def test_booleans_of_an_expanded_tensor_are_added_in_place():
         x = (leaf(dtype='bool') == True).expand((2,))
         x.index_put_((torch.tensor([1, 0]),), torch.tensor(True), accumulate=True)
     """)
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+@pytest.mark.parametrize("arriving", [math.inf, math.nan])
+def test_the_loser_of_two_gets_no_part_of_an_infinite_gradient(name, arriving):
+    x, y = tj.tensor([1.0, 2.0, 5.0], requires_grad=True), tj.tensor([3.0, 2.0, 2.0], requires_grad=True)
+    getattr(tj, name)(x, y).backward(tj.full((3,), arriving))
+    lost = (0, 2) if name == "maximum" else (2, 0)
+    assert x.grad[lost[0]].item() == 0 == y.grad[lost[1]].item()
+    assert not x.grad[[1, lost[1]]].isfinite().any() and not y.grad[[1, lost[0]]].isfinite().any()
