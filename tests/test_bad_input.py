@@ -77,6 +77,8 @@ CASES = {
     "invert_float": (A, "~a"),
     "pow_negative_int": ("a = m.arange(3)", "a ** -1"),
     "softmax_int": ("a = m.arange(3)", "m.softmax(a, 0)"),
+    "copy_leaf_number": ("a = m.ones(2, requires_grad=True)", "a.copy_(2)"),
+    "copy_list": (A, "a.copy_([1.0])"),
     "masked_select_dtype": (A, "m.masked_select(a, a)"),
     "where_condition": (A, "m.where(a, a, a)"),
     "gather_index_dtype": (A, "a.gather(0, a)"),

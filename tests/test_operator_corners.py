@@ -239,3 +239,9 @@ def test_the_loser_of_two_gets_no_part_of_an_infinite_gradient(name, arriving):
     lost = (0, 2) if name == "maximum" else (2, 0)
     assert x.grad[lost[0]].item() == 0 == y.grad[lost[1]].item()
     assert not x.grad[[1, lost[1]]].isfinite().any() and not y.grad[[1, lost[0]]].isfinite().any()
+
+
+def test_copy_takes_numbers_and_converts_them_as_elements():
+    assert tj.zeros(2).copy_(3).tolist() == [3, 3]
+    assert tj.zeros(2, dtype=tj.int64).copy_(2.7).tolist() == [2, 2]
+    assert tj.zeros(2, dtype=tj.uint8).copy_(300).tolist() == [44, 44]
