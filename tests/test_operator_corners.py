@@ -245,3 +245,8 @@ def test_copy_takes_numbers_and_converts_them_as_elements():
     assert tj.zeros(2).copy_(3).tolist() == [3, 3]
     assert tj.zeros(2, dtype=tj.int64).copy_(2.7).tolist() == [2, 2]
     assert tj.zeros(2, dtype=tj.uint8).copy_(300).tolist() == [44, 44]
+
+
+def test_softmax_of_nothing_is_of_any_dtype():
+    assert tj.zeros(0, dtype=tj.int64).softmax(0).dtype is tj.int64
+    assert tj.zeros(2, 0, dtype=tj.bool).log_softmax(0).shape == (2, 0)

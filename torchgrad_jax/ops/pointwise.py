@@ -366,7 +366,7 @@ def sign(x: Any) -> Any:
 def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
     def round_array(x: Any) -> Any:
         if x.dtype == np.bool_:
-            raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+            raise NotImplementedError(f"\"{name}_vml_cpu\" not implemented for 'Bool'")
         if x.dtype.kind == "c":
             raise NotImplementedError(f"{name} is not supported for complex inputs")
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
