@@ -1,6 +1,10 @@
 """Corners of reductions, shapes, indexing and order that PyTorch's operator database asks for."""
 
+import math
+
 import pytest
+
+import torchgrad_jax as tj
 
 pytest.importorskip("torch")
 
@@ -225,3 +229,24 @@ def test_booleans_of_an_expanded_tensor_are_added_in_place():
         x = (leaf(dtype='bool') == True).expand((2,))
         x.index_put_((torch.tensor([1, 0]),), torch.tensor(True), accumulate=True)
     """)
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+@pytest.mark.parametrize("arriving", [math.inf, math.nan])
+def test_the_loser_of_two_gets_no_part_of_an_infinite_gradient(name, arriving):
+    x, y = tj.tensor([1.0, 2.0, 5.0], requires_grad=True), tj.tensor([3.0, 2.0, 2.0], requires_grad=True)
+    getattr(tj, name)(x, y).backward(tj.full((3,), arriving))
+    lost = (0, 2) if name == "maximum" else (2, 0)
+    assert x.grad[lost[0]].item() == 0 == y.grad[lost[1]].item()
+    assert not x.grad[[1, lost[1]]].isfinite().any() and not y.grad[[1, lost[0]]].isfinite().any()
+
+
+def test_copy_takes_numbers_and_converts_them_as_elements():
+    assert tj.zeros(2).copy_(3).tolist() == [3, 3]
+    assert tj.zeros(2, dtype=tj.int64).copy_(2.7).tolist() == [2, 2]
+    assert tj.zeros(2, dtype=tj.uint8).copy_(300).tolist() == [44, 44]
+
+
+def test_softmax_of_nothing_is_of_any_dtype():
+    assert tj.zeros(0, dtype=tj.int64).softmax(0).dtype is tj.int64
+    assert tj.zeros(2, 0, dtype=tj.bool).log_softmax(0).shape == (2, 0)

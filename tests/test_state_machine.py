@@ -63,7 +63,7 @@ class SideBySide(RuleBasedStateMachine):
     def compare(self, ours, theirs, values):
         """Assert that both libraries raised the same and have the same to show."""
         calls = [Seen(ours[0], run.calls, run.observe(values)) for run in (self.ours, self.author.run)]
-        found = difference([Seen(*ours, None), calls[0]], [Seen(*theirs, None), calls[1]], 1e-4, texts=False)
+        found = difference([Seen(*ours, None), calls[0]], [Seen(*theirs, None), calls[1]], 1e-4, second=True)
         when = "at each step" if self.values else "at the end"
         assert found is None, "\n".join(["", *self.author.lines, str(found), f"({self.mode}, values looked at {when})"])
 

@@ -52,7 +52,7 @@ _NOT_ASKED = re.compile(r"^(set_|_|manual_seed|seed$|save$|load$|cuda$|xpu$|ipu$
 
 
 # Functions whose tensors may be numbers.
-_NUMBERS = re.compile(r"^(add|sub|mul|div|multiply|divide|subtract|true_divide|floor_divide)_?$")
+_NUMBERS = re.compile(r"^(add|sub|mul|div|multiply|divide|subtract|true_divide|floor_divide)_?$|^copy_$")
 # What PyTorch still takes, with a warning, and does not list.
 _DEPRECATED = """
 add(Tensor input, Scalar alpha, Tensor other)

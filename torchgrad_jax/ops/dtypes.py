@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 BOOL, INT, FLOAT, COMPLEX = range(4)
+_WITH_CLASSES = frozenset(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))  # torch.FloatTensor and the like
 
 
 class dtype:
@@ -33,6 +34,11 @@ class dtype:
     def is_complex(self) -> bool:
         """Whether this is a complex type."""
         return self.category == COMPLEX
+
+    @property
+    def tensor_type(self) -> str:
+        """What PyTorch calls a CPU tensor of this type in messages: `torch.FloatTensor` where Python has such a class, else `CPUBoolType`."""
+        return f"torch.{self.title}Tensor" if self.name in _WITH_CLASSES else f"CPU{self.title}Type"
 
     @property
     def is_signed(self) -> bool:

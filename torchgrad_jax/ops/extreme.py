@@ -169,9 +169,9 @@ def _declare_places(kind: str) -> None:
     def validate_place(x: Any, dim: Any, keepdim: bool) -> None:
         if 0 in x.shape and dim is None:
             raise IndexError(f"arg{kind}(): Expected reduction dim to be specified for input.numel() == 0.")
-        refuse_empty(f"arg{kind}", x, dim)
         if x.dtype.kind in "cb":
             raise RuntimeError(f"arg{kind}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
+        refuse_empty(f"arg{kind}", x, dim)
 
     extreme.__doc__ = f"The {kind} over one dimension and the first place where it is."
     place_of.__doc__ = f"The first place of the {kind} over `dim`, counted in the flattened tensor where None."

@@ -152,7 +152,7 @@ def _rounded_once(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
 def _fits(a: Aval, shape: tuple[int, ...]) -> None:
     if len(a.shape) > len(shape):
         raise RuntimeError(
-            f"expand(torch.{dtypes.of(a.dtype).title}Tensor{{{list(a.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) "
+            f"expand({dtypes.of(a.dtype).tensor_type}{{{list(a.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) "
             f"must be greater or equal to the number of dimensions in the tensor ({a.ndim})"
         )
     for i in range(1, len(a.shape) + 1):

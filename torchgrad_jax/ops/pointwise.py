@@ -367,7 +367,7 @@ def sign(x: Any) -> Any:
 def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
     def round_array(x: Any) -> Any:
         if x.dtype == np.bool_:
-            raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+            raise NotImplementedError(f"\"{name}_vml_cpu\" not implemented for 'Bool'")
         if x.dtype.kind == "c":
             raise NotImplementedError(f"{name} is not supported for complex inputs")
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -424,7 +424,8 @@ def refuse_complex(name: str) -> Any:
 
 def _share(grad: Any, lost: Any, tied: Any) -> Any:
     """What does not lose gets the gradient, nan too; ties share it."""
-    return grad * jnp.where(tied, 0.5, jnp.where(lost, 0.0, 1.0)).astype(grad.dtype)
+    none = jnp.zeros_like(grad)  # and not 0 times the gradient, which may be infinite or nan
+    return jnp.where(lost, none, jnp.where(tied, grad * jnp.asarray(0.5, grad.dtype), grad))
 
 
 @op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"), keeps=("self", "other"),

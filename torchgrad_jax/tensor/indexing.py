@@ -107,7 +107,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     from torchgrad_jax.tensor.conversion import move
 
     if not isinstance(src, Tensor):
-        src = created(from_data(src, self.dtype, self.device))
+        # A number is converted as a tensor's elements are.
+        kept = dtypes.float64 if type(src) is float else dtypes.int64 if type(src) is int else self.dtype
+        src = created(from_data(src, kept, self.device))
     if src.device is not self.device:
         src = move(src, self.device)
     shape = self._aval.shape

@@ -268,7 +268,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     expanded = target._storage is not None and check_memory(bound.operator.name, operands)
     out, sig = run(rec, bound, values)
     if out.aval is not values[0].aval:
-        out = fit(rec, out, values[0].aval)
+        out = fit(rec, out, values[0].aval, bound.operator.name)
     if expanded:
         out = _expanded_alike(rec, target, bound, values[0], out)
     node = None
@@ -292,16 +292,20 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     return target
 
 
-def fit(rec: Recorder, value: Value, aval: Aval) -> Value:
+def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
     """The result as the target holds it. RuntimeError with PyTorch's text where it cannot."""
     if value.aval.shape != aval.shape:
         raise RuntimeError(
             f"output with shape {list(aval.shape)} doesn't match the broadcast shape {list(value.aval.shape)}"
         )  # fmt: skip
     if not promotion.can_cast(value.aval.dtype, aval.dtype):
-        a, b = dtypes.of(value.aval.dtype).title, dtypes.of(aval.dtype).title
+        a, wanted = dtypes.of(value.aval.dtype).title, dtypes.of(aval.dtype)
+        b = wanted.word if name in _LIMITED_BY_NUMBERS else wanted.title  # PyTorch's own check there has C's names
         raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
     return run(rec, cast_to(aval.dtype), (value,))[0]
+
+
+_LIMITED_BY_NUMBERS = frozenset(("clamp_number", "clamp_min_number", "clamp_max_number"))
 
 
 def cast_to(array_type: Any) -> Any:

@@ -258,7 +258,7 @@ def by_probabilities(g: host.Generator, p: Tensor, shape: tuple[int, ...], strid
     """Bernoulli numbers for a target of this shape and these strides. RuntimeError where p does not expand to it."""
     if p._aval.ndim > len(shape):
         raise RuntimeError(
-            f"expand(torch.{p.dtype.title}Tensor{{{list(p._aval.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
+            f"expand({p.dtype.tensor_type}{{{list(p._aval.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
             f"greater or equal to the number of dimensions in the tensor ({p._aval.ndim})"
         )
     for d, (own, wanted) in enumerate(zip(reversed(p._aval.shape), reversed(shape), strict=False)):

@@ -313,8 +313,8 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     new = len(wanted) - len(shape)
     if new < 0:
         raise RuntimeError(
-            f"expand({_type_text(input)}{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be greater or "
-            f"equal to the number of dimensions in the tensor ({len(shape)})"
+            f"expand({input.dtype.tensor_type}{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     full: list[int] = []
     for i, n in reversed(list(enumerate(wanted))):
@@ -332,11 +332,6 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             )
         full.insert(0, n)
     return _view("expand", input, tuple(full))
-
-
-def _type_text(t: Tensor) -> str:
-    title = t.dtype.title
-    return f"CPU{title}Type" if title.startswith(("Complex", "BFloat")) else f"torch.{title}Tensor"
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
