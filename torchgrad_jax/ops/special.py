@@ -250,11 +250,12 @@ def _trigamma(x: Any) -> Any:
 
 
 def _zeta(x: Any, q: Any) -> Any:
-    """The Hurwitz zeta function, infinite at its poles; below 1 it has no value."""
+    """The Hurwitz zeta function, infinite at its poles; below 1 it has no value, nor, as in PyTorch, at an infinite q."""
     pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)
     found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
     found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
-    return jnp.where(x < 1, jnp.nan, jnp.where(pole, jnp.inf, found)).astype(x.dtype)
+    none = (x < 1) | ((q == jnp.inf) & (x != 1))
+    return jnp.where(none, jnp.nan, jnp.where(pole, jnp.inf, found)).astype(x.dtype)
 
 
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
