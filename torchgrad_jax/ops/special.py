@@ -255,7 +255,7 @@ def _zeta(x: Any, q: Any) -> Any:
     found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
     found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
     none = (x < 1) | ((q == jnp.inf) & (x != 1))
-    return jnp.where(none, jnp.nan, jnp.where(pole, jnp.inf, found)).astype(x.dtype)
+    return jnp.where(none, jnp.nan, jnp.where(pole | (x == 1), jnp.inf, found)).astype(x.dtype)
 
 
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
