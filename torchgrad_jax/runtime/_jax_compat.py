@@ -29,6 +29,16 @@ def call_x64(function: Callable[..., Any], *arguments: Any) -> Any:
         _set(before)
 
 
+def trace_x64(function: Callable[..., Any], *arguments: Any) -> Any:
+    """As `call_x64`, for a function that traces: what it computes belongs to its own trace, and computed at once would be compiled by itself."""
+    before = _own_setting()
+    try:
+        _set(True)
+        return function(*arguments)
+    finally:
+        _set(before)
+
+
 def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
     with jax.ensure_compile_time_eval():
         return function(*arguments)
@@ -61,6 +71,11 @@ def _call_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
         return _at_once(function, *arguments)
 
 
+def _trace_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
+    with jax.enable_x64(True):
+        return function(*arguments)
+
+
 try:
     from jax._src.core import trace_state_clean as _is_outside
 
@@ -68,7 +83,7 @@ try:
     _own_setting, _set = _state.get_local, _state.set_local
     _set(_own_setting())
 except (ImportError, AttributeError, TypeError):
-    call_x64 = _call_in_context
+    call_x64, trace_x64 = _call_in_context, _trace_in_context
 
 
 def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
@@ -79,7 +94,7 @@ def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[
     Functions of JAX's that it calls are traced in place: by themselves under `jit`, as most of jax.numpy is, they take two to four times as long.
     """
     with jax.disable_jit():
-        return call_x64(_traced, function, name, inputs)
+        return trace_x64(_traced, function, name, inputs)
 
 
 def _traced(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
