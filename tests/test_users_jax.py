@@ -42,7 +42,7 @@ print(torch.runtime.counters.compiled)
 @pytest.mark.parametrize("baseline", ["on", "off"])
 @pytest.mark.parametrize("setting", ["0", "1"])
 def test_importing_and_running_leave_the_setting_of_the_process(setting, baseline):
-    env = {**os.environ, "JAX_ENABLE_X64": setting, "TORCHGRAD_JAX_BASELINE": baseline}
+    env = {**os.environ, "JAX_ENABLE_X64": setting, "TORCHGRAD_JAX_BASELINE": baseline, "TORCHGRAD_JAX_EXECUTION": "fused"}
     width = "float64" if setting == "1" else "float32"
     found = subprocess.run([sys.executable, "-c", FRESH, width], env=env, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
