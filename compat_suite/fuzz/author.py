@@ -47,16 +47,21 @@ def under(mode: str | None, statement: str) -> str:
 
 
 class Author:
-    """Writes a program. pick: chooses from a sequence. excluded: the rules that apply. shapes: those to keep to."""
+    """Writes a program. pick: chooses from a sequence. excluded: the rules that apply. shapes: those to keep to. dtypes: of the
+    leaves; None: one of `DTYPES`."""
 
     def __init__(
-        self, pick: Callable[[Any], Any], excluded: Iterable[str] = tuple(EXCLUDED), shapes: frozenset[tuple[int, ...]] | None = None
+        self,
+        pick: Callable[[Any], Any],
+        excluded: Iterable[str] = tuple(EXCLUDED),
+        shapes: frozenset[tuple[int, ...]] | None = None,
+        dtypes: list[str] | None = None,
     ) -> None:
         self.pick = pick
         self.excluded, self.shapes = frozenset(excluded), shapes
         self.run = Run(torch)
         self.count = 0
-        self.dtypes: list[str] | None = None
+        self.dtypes = dtypes
         self.viewed: set[int] = set()
         self.twinned: set[int] = set()
         self.lines: list[str] = []
@@ -95,7 +100,7 @@ class Author:
 
     def named(self, kind: type, wanted: Callable[[Any], bool] = lambda x: True) -> Any:
         """The name of an object of the program, often a late one; None where there is none such."""
-        names = [n for n, x in self.run.space.items() if isinstance(x, kind) and wanted(x) and n not in ("torch",)]
+        names = [n for n, x in self.run.own() if isinstance(x, kind) and wanted(x)]
         return self.pick(names + names[-3:] + names[-1:]) if names else None
 
     def some(self, wanted: Callable[[Any], bool] = lambda x: True) -> Any:

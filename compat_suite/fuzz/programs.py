@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import textwrap
 import warnings
+from collections.abc import Iterable
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -45,6 +47,7 @@ class Run:
         self.counts = True  # PyTorch counts what it does itself to results of inference tensors
         self.space: dict[str, Any] = {"torch": library}
         exec(_helpers(), self.space)
+        self.helpers = len(self.space)
         self.calls: list[Any] = self.space["calls"]
         if nudges is not None:
             exact = self.space["leaf"]
@@ -65,7 +68,12 @@ class Run:
 
     def tensors(self) -> dict[str, Any]:
         """The program's tensors by name."""
-        return {name: x for name, x in self.space.items() if isinstance(x, self.library.Tensor)}
+        kind = self.library.Tensor
+        return {name: x for name, x in self.own() if isinstance(x, kind)}
+
+    def own(self) -> Iterable[tuple[str, Any]]:
+        """What the program has made, by name."""
+        return islice(self.space.items(), self.helpers, None)
 
     def observe(self, values: bool = True) -> State:
         """All that can be seen of all tensors."""

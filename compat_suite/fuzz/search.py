@@ -60,16 +60,23 @@ class Pair:
         """What differs in the end."""
         return self.compare("the end", None, None, Look.VALUES)
 
+    def close(self) -> None:
+        """Let go of the program's tensors: its functions and its namespace refer to each other."""
+        for run in (self.ours, self.theirs):
+            run.space.clear()
+
 
 def senseless(expected: Raised) -> bool:
     """Whether PyTorch met a bug of its own, after which its tensors are not to be relied on; or a name that there is not."""
     return expected is not None and (expected[0] in ("NameError", "UnboundLocalError") or "INTERNAL ASSERT" in expected[1])
 
 
-def generate(seed: int, excluded: Iterable[str], shapes: frozenset[tuple[int, ...]] = FEW) -> tuple[list[Step], Difference | None]:
-    """A random program, up to what differs first."""
+def generate(
+    seed: int, excluded: Iterable[str], shapes: frozenset[tuple[int, ...]] = FEW, dtypes: list[str] | None = None
+) -> tuple[list[Step], Difference | None]:
+    """A random program, up to what differs first. For the rest see `Author`."""
     chance = random.Random(seed)
-    author = Author(lambda choices: chance.choice(list(choices)), excluded, shapes)
+    author = Author(lambda choices: chance.choice(list(choices)), excluded, shapes, dtypes)
     looks = chance.choice([[Look.NOTHING], [Look.GRAPH], [Look.VALUES], [Look.NOTHING, Look.NOTHING, Look.GRAPH, Look.VALUES]])
     pair, steps = Pair(excluded, author.run), []
     length = chance.randint(5, 30)
@@ -87,7 +94,9 @@ def generate(seed: int, excluded: Iterable[str], shapes: frozenset[tuple[int, ..
         found = pair.compare(statement, pair.ours.do(statement), expected, steps[-1].look)
         if found:
             return steps, found
-    return steps, pair.end()
+    found = pair.end()
+    pair.close()
+    return steps, found
 
 
 def replay(steps: list[Step], excluded: Iterable[str]) -> Difference | None:

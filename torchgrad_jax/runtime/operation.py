@@ -170,7 +170,8 @@ class Signature:
     def _for_xla(self) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun
 
-        run = jaxpr_as_fun(with_masks_selected(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
+        traced, self._jaxpr = self._jaxpr, None  # what is compiled by itself is seldom interpreted too
+        run = jaxpr_as_fun(with_masks_selected(traced or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
 
         def function(*arrays: Any) -> Any:
             return run(*arrays)

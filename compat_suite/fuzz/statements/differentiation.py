@@ -54,7 +54,7 @@ def backward(author: Author) -> str | None:
     return f"{scalar(author, root)}.backward({author.pick(options + second_order(author, 'create_graph=True'))})"
 
 
-def second_order(author: Author, option: str) -> str | None:
+def second_order(author: Author, option: str) -> list[str]:
     """`option`, once in a program: which gradients of gradients require a gradient is not compared."""
     return [] if any("create_graph" in line for line in author.lines) else [option]
 
