@@ -77,6 +77,9 @@ class Operator:
         self.node: str | Callable[..., str] = options.get("node") or _camel(self.name) + "Backward0"
         self.constants: dict[str, str] = options.get("constants", {})
         self.keeps: tuple[str, ...] = options.get("keeps", ())
+        self.shows: tuple[str, ...] = options.get("shows", ())
+        self.skips: Callable[..., bool] | None = options.get("skips")
+        self.again: tuple[str, ...] = options.get("again", ())
         self.real: str | None = options.get("real")
         self.number_node: str | None = options.get("number_node")
         self.edges: tuple[str, ...] | None = options.get("edges")
@@ -354,6 +357,9 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         it is linear in, the others being saved.
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
+    shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
+    skips: of an operand, whether the function leaves it out: its gradient is zeros that no graph leads to.
+    again: what was saved, by name, that the node of the gradient saves again though the gradient's own derivative may do without.
     multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.
     constants: tensors that may not need a gradient, each with the name that PyTorch's error gives the function.
     real: its name in PyTorch's refusal, where complex results have no derivative.

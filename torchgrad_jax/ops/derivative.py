@@ -12,7 +12,7 @@ from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bou
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read
 from torchgrad_jax.runtime.value import Aval
 
 RESULT = -1
@@ -32,7 +32,7 @@ class Plan:
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
-        "_made", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
+        "_made", "_declared", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -50,14 +50,16 @@ class Plan:
         self._unpacking: list[int] | None = None
         self.jvp: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+        self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)
         if formulas is not None:
             self._from_formulas(sig, bound, formulas)
         else:
             self._without_formulas(sig, bound)
         self.constant: tuple[int, ...] = ()
-        if isinstance(bound, BoundOperator) and bound.operator.keeps:
-            self._keep(bound, bound.operator.keeps)
-            self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in bound.operator.keeps)
+        if isinstance(bound, BoundOperator) and (bound.operator.keeps or bound.operator.shows):
+            constant = {*bound.operator.keeps, *(name for name in bound.operator.shows if name not in self.saved_names)}
+            self._keep(bound, constant)
+            self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in constant)
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
@@ -85,7 +87,7 @@ class Plan:
             found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
             return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
         more = names_shown(bound)
-        names: set[str] = {*more, *bound.operator.keeps}
+        names: set[str] = {*more, *bound.operator.keeps, *bound.operator.shows}
         for f in bound.operator.grads.values():
             if f is not None and f is not SAME:
                 names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
@@ -128,6 +130,8 @@ class Plan:
         self._made = lambda defined: _from_jax(sig, self.inputs, defined)
         if isinstance(bound, BoundOperator):
             linear = bound.operator.linear
+            skips = bound.operator.skips
+            self.zeros = skips is not None and all(skips(sig.specs[i]) for i in self.inputs)
             if linear:
                 free = bound.names if linear is True else linear
                 self.saves = tuple([i for i, s in enumerate(sig.specs) if isinstance(s, type) or bound.names[i] not in free])
@@ -154,7 +158,7 @@ class Plan:
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
 
-    def _keep(self, bound: BoundOperator, more: tuple[str, ...]) -> None:
+    def _keep(self, bound: BoundOperator, more: set[str]) -> None:
         results = bound.operator.results or ("result",)
         names = {**{i: n for i, n in enumerate(bound.names) if n in more}, **{RESULT - i: n for i, n in enumerate(results) if n in more}}
         names.update(zip(self.saves, self.saved_names, strict=True))
@@ -167,6 +171,20 @@ class Plan:
             plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
             self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
         return self._apart
+
+    def reads(self, place: int, wanted: Sequence[bool]) -> bool:
+        """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
+        where something is wrong already: what the declaration does not say, a trace does."""
+        alone = zip(self.apart(), wanted, strict=True)
+        return any(there and place in places and p._reads(places.index(place)) for (p, places), there in alone)
+
+    def _reads(self, place: int) -> bool:
+        bound: Any = self._sig.bop
+        if self._declared or place in self.constant or (isinstance(bound, Vjp) and self.saves[place] in bound.again):
+            return True
+        count, given = len(self.avals), self._sig.specs
+        specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]
+        return count + place in operands_read(self._made((True,) * count)(specs), specs)
 
     def vjp_of(self, defined: tuple[bool, ...]) -> Vjp:
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
@@ -187,9 +205,9 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 
 class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan."""
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand."""
 
-    __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
+    __slots__ = ("again", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
     keeps_order, order = False, None
 
     def __init__(
@@ -199,6 +217,8 @@ class Vjp:
         self.name, self.device, self.differentiable = plan.name, None, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
+        names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
+        self.again = {sum(which) + i for i, name in enumerate(plan.saved_names) if name in names}
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
         _bound.append(self)

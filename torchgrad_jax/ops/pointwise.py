@@ -124,7 +124,8 @@ def reciprocal(x: Any) -> Any:
     return lax.div(jnp.ones_like(x), x)
 
 
-@op("square(Tensor self)", keeps_order=True, inplace=True, node="PowBackward0", grads={"self": lambda grad, self: grad * (2 * self).conj()})
+@op("square(Tensor self)", keeps_order=True, inplace=True, node="PowBackward0", again=("self",),
+    grads={"self": lambda grad, self: grad * (2 * self).conj()})  # fmt: skip
 def square(x: Any) -> Any:
     """self ** 2."""
     x = convert(x, np.dtype(np.int64)) if x.dtype == np.bool_ else x
@@ -194,7 +195,7 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 # ---------------------------------------------------------------------- powers
 
 
-@op("pow_scalar(Tensor self, any exponent)", keeps_order=True, inplace=True, method=False, toplevel=False, node="PowBackward0",
+@op("pow_scalar(Tensor self, any exponent)", keeps_order=True, inplace=True, method=False, toplevel=False, node="PowBackward0", again=("self",),
     grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * power(self, exponent - 1)).conj())})  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
@@ -212,7 +213,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
 
 @op(
     "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False,
-    node="PowBackward1", number_node="PowBackward2",
+    node="PowBackward1", number_node="PowBackward2", shows=("result",),
     grads={
         "self": lambda grad, self, exponent: grad
         * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),

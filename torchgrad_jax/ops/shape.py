@@ -117,7 +117,8 @@ def _cat_shapes(tensors: list[Any], dim: int) -> None:
                 )
 
 
-@op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes, numpy=forms.cat, numpy_vjp=forms.cat_vjp)
+@op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes, numpy=forms.cat, numpy_vjp=forms.cat_vjp,
+    skips=_is_skipped)  # fmt: skip
 def cat(tensors: list[Any], dim: int) -> Any:
     """The tensors one after another along `dim`, in their common dtype."""
     dtype = promotion.result_type([aval_of((1,) * max(t.ndim, 1), np.dtype(t.dtype)) for t in tensors])

@@ -301,6 +301,16 @@ def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec])
     return trace(function, name, [((), NUMBER_DTYPES[s]) if isinstance(s, type) else (s.shape, s.dtype) for s in specs])
 
 
+def operands_read(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> set[int]:
+    """Which of its operands the results of a function are computed from. It takes a trace."""
+    jaxpr = _jaxpr_of(_as_tuple(function, "read"), "read", specs).jaxpr
+    read = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    for equation in reversed(jaxpr.eqns):
+        if not read.isdisjoint(equation.outvars):
+            read.update([v for v in equation.invars if not hasattr(v, "val")])
+    return {i for i, v in enumerate(jaxpr.invars) if v in read}
+
+
 def _moved(given: Sequence[Any], outs: Sequence[np.ndarray], copies: bool) -> int:
     """How many bytes a form copies: nothing where it gives views."""
     if copies:

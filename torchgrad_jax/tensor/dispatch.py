@@ -328,6 +328,8 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     node.plan = p
     if rec.turned & LOOK:
         rec.turned &= ~LOOK
+        if _for_inference(sig, operands):
+            return None
         if any(type(operands[i]._edge()[0]) is not Nowhere for i in p.inputs):  # else PyTorch saves nothing
             refuse_inference([operands[i] for i in p.saves if i >= 0])
     if p.saves:
@@ -340,6 +342,13 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     rec.sequence += 1
     node.hooks = None
     return node
+
+
+def _for_inference(sig: Signature, operands: Sequence[Any]) -> bool:
+    """Whether an operation has none but inference tensors, of which autograd takes no notice. A number that stands for a tensor is an ordinary one."""
+    roles = sig.bop.number_roles() if isinstance(sig.bop, BoundOperator) else (True,) * len(operands)
+    given = zip(operands, roles, strict=True)
+    return all(o._storage is not None and o._storage.inference if isinstance(o, Tensor) else not tensor for o, tensor in given)
 
 
 def refuse_inference(saved: Sequence[Any]) -> None:

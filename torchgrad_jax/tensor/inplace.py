@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import BeforeWrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, operation_name, shown
+from torchgrad_jax.tensor.node import FREED_MESSAGE, ONE_OF_SEVERAL, Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
@@ -230,10 +230,7 @@ def raise_by_origin(t: Tensor, view: View, how: str) -> None:
             "You can fix this by cloning the output of the custom Function."
         )
     else:
-        why = (
-            "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
-            "inplace. You should replace the inplace operation by an out-of-place one."
-        )
+        why = ONE_OF_SEVERAL
     raise RuntimeError(f"{what} and {how}{where}. {why}")
 
 

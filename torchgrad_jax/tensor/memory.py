@@ -90,6 +90,9 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
         t._node.own_hooks().tensor.setdefault(t._nr, HookList()).add(_shape_check(value.aval.shape))
     node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
     _place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
+    counter = t._shared().counter
+    if not t._is_view():
+        counter.relaid = getattr(counter, "relaid", (value.aval.shape,))[0], out.aval.shape
     if node is not None:
         t._node, t._nr, t._rg = node, 0, True
         view, storage = t._view, t._storage

@@ -438,7 +438,8 @@ def unchanged(node: OpNode, i: int) -> Any:
     value = node.saved[i]
     if type(value) is Value and outdated(value):
         value = present(value, edge_of_saved(node, i))
-        if outdated(value):
+        # What no gradient needs that goes anywhere, PyTorch has not saved.
+        if outdated(value) and node.plan.reads(i, [not target.hidden for target, _ in node.next]):
             raise_modified(node, i, value)
     return value
 
@@ -458,8 +459,13 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now
         name, nr = writer[1], 0
     if operand >= 0 and origin is not None and origin[0].is_view:
+        if len(origin[0].output_avals) > 1:  # to name the tensor, PyTorch asks for its present node
+            raise RuntimeError(f"Output {nr} of {operation_name(name)} is a view and {MODIFIED_INDIRECTLY}. {ONE_OF_SEVERAL}")
         name, nr = "AsStridedBackward0", 0
     shape = origin[0].output_avals[0].shape if operand >= 0 and origin is not None and not origin[0].next else value.aval.shape
+    before, now = getattr(value.counter, "relaid", ((), ()))
+    if shape == before and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
+        shape = now
     raise RuntimeError(modified_message(value, name, nr, shape))
 
 
@@ -478,6 +484,11 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
     )
 
 
+MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
+ONE_OF_SEVERAL = (
+    "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You "
+    "should replace the inplace operation by an out-of-place one."
+)
 VIEW_NODES = {
     f"{name}Backward0"
     for name in ("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Squeeze", "T", "Transpose", "Unfold",

@@ -383,8 +383,11 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved.
-    return with_history(wrap(per_thread.recorder.alias(value)), source, nr)
+    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved. Its versions count for whoever saves it again.
+    again = per_thread.recorder.alias(value)
+    if value.counter is not None:
+        again.counter, again.version = value.counter, value.version
+    return with_history(wrap(again), source, nr)
 
 
 def unpack_all(node: OpNode) -> tuple[Any, ...]:

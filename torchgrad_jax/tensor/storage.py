@@ -15,9 +15,9 @@ from torchgrad_jax.runtime.value import Value, is_tracer
 
 class VersionCounter:
     """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
-    where autograd followed a write."""
+    where autograd followed a write. `relaid`: the shapes before and after the tensor itself was given other layouts; not there if it was not."""
 
-    __slots__ = ("version", "writer")
+    __slots__ = ("version", "writer", "relaid")
 
     def __init__(self) -> None:
         self.version = 0

@@ -11,7 +11,7 @@ from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
+from torchgrad_jax.tensor.node import MODIFIED_INDIRECTLY, Edge, HookList, Node, kind_of
 from torchgrad_jax.tensor.storage import InferenceStorage, Link, Storage, View, links_between, read_through, with_numbers
 
 if TYPE_CHECKING:
@@ -475,9 +475,6 @@ def replayed(links: tuple[Link, ...], base: Tensor) -> Any:
     finally:
         rec.grad_enabled, rec.inference = before
     return t._node
-
-
-MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
 
 
 # No strides lead from a base to such a view: PyTorch does the view operations again.
