@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.dtypes import BOOL, COMPLEX, FLOAT, INT
 from torchgrad_jax.runtime.operation import ArgSpec
+from torchgrad_jax.runtime.recorder import large_int
 
 _NUMBER_CATEGORY = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
 
@@ -93,8 +94,10 @@ _WORDS = {"int32": "int", "float16": "double", "bfloat16": "double", "float32": 
 
 
 def fitting(number: Any, array_type: np.dtype) -> Any:
-    """The number, if the dtype holds it: what a tensor is filled with. RuntimeError with PyTorch's text if not."""
+    """The number, if the dtype holds it: what a tensor is filled with. RuntimeError with PyTorch's text if not, OverflowError beyond 64 bits."""
     kind = array_type.kind
+    if isinstance(number, int):
+        large_int(number, kind)
     if kind == "b" or not (isinstance(number, complex) or abs(number) > 127 or number != number or (number < 0 and kind == "u")):
         return number
     real, imag = (number.real, number.imag) if isinstance(number, complex) else (number, 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.ops import promotion
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.ops.derivative import refuse_complex
 from torchgrad_jax.ops.indexing import BOUNDS
@@ -250,7 +251,7 @@ def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
         if value._aval.ndim:
             raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
         return _choose("index_fill_tensor", index, _size(self, dim), dim), (self, dim, index, value)
-    return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(value))
+    return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(promotion.fitting(value, self._aval.dtype)))
 
 
 index_add, index_add_ = _two_ways(_index_add, "index_add", "`alpha` times the slices of source added to those of `dim` at index.")

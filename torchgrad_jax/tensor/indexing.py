@@ -9,7 +9,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
@@ -49,6 +49,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
             raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")
+        if isinstance(value, int) and not LEAST_INT <= value <= MOST_INT:
+            raise ValueError("Overflow when unpacking long long")
         value = created(from_data(promotion.fitting(value, self._aval.dtype), self.dtype, self.device))
     if not indices:
         assign(target, value)
@@ -108,6 +110,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
     if not isinstance(src, Tensor):
         # A number is converted as a tensor's elements are.
+        src = large_int(src, self._aval.dtype.kind) if type(src) is int else src
         kept = dtypes.float64 if type(src) is float else dtypes.int64 if type(src) is int else self.dtype
         src = created(from_data(src, kept, self.device))
     if src.device is not self.device:
@@ -133,7 +136,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
         except RuntimeError:
             check_writable(per_thread.recorder, self)
             raise
-    return _masked_fill_(self, mask, value)
+    return _masked_fill_(self, mask, value if isinstance(value, Tensor) else promotion.fitting(value, self._aval.dtype))
 
 
 _masked_fill_ = inplace_of(registry["masked_fill"], "torch.Tensor.masked_fill_")

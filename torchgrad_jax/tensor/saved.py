@@ -383,7 +383,7 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved. Its versions count for whoever saves it again.
+    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved. It counts that tensor's versions.
     again = per_thread.recorder.alias(value)
     if value.counter is not None:
         again.counter, again.version = value.counter, value.version
