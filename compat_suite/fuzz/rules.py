@@ -6,12 +6,17 @@ EXCLUDED = {
     "layouts": "results are row-major where PyTorch's follow the memory order of the operands: such results are copied",
     "second faults": "a call that is wrong in two ways may be refused for either: see FAULTS",
 }
-# How PyTorch or torchgrad_jax begins where a call may have a second fault, which the other library tells.
-FAULTS = (
-    "unsupported operation: more than one element of the written-to tensor",  # the other told of dtypes
-    "Inference tensors cannot be saved",  # of shapes
-    "Output 0 of Alias is a view of a view which was created in no_grad mode",  # of shapes: PyTorch asks the operands first
-    "output with shape",  # of dtypes
+_OF_DTYPES = (
+    r"result type \w+ can't be cast|Subtraction, the|Negation, the|\"\w+\" not implemented for|masked_scatter: expected self and source to have"
+    r"|expected m1 and m2 to have the same dtype"
 )
+_OF_SHAPES = r"The size of tensor a|output with shape|zero-dimensional tensor|Sizes of tensors must match|stack expects each tensor|mat1 and mat2 shapes"
+# Patterns of how PyTorch or torchgrad_jax begins where a call may have a second fault, and of how the other library begins then.
+FAULTS = {
+    r"unsupported operation: more than one element of the written-to tensor": _OF_DTYPES,
+    r"Inference tensors cannot be saved": f"{_OF_SHAPES}|{_OF_DTYPES}",
+    r"Output \d+ of \w+ is a view|A view was created in": f"{_OF_SHAPES}|{_OF_DTYPES}",  # PyTorch asks the operands first
+    r"output with shape": _OF_DTYPES,
+}
 # Attributes of nodes that are not asked for.
 UNSHOWN = {"_saved_mask"}  # a mask is turned into indices before anything is recorded

@@ -175,8 +175,18 @@ class Plan:
     def reads(self, place: int, wanted: Sequence[bool]) -> bool:
         """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
         where something is wrong already: what the declaration does not say, a trace does."""
-        alone = zip(self.apart(), wanted, strict=True)
+        alone = zip(self.apart(), wanted if self._may_leave_out(place) else (True,) * len(wanted), strict=True)
         return any(there and place in places and p._reads(places.index(place)) for (p, places), there in alone)
+
+    def _may_leave_out(self, place: int) -> bool:
+        """Whether PyTorch asks whether the gradient that this is for is wanted: it does if that is one of several, and the only one made of this."""
+        bound: Any = self._sig.bop
+        formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+        if formulas is None:
+            return sum([isinstance(s, Aval) and dtypes.is_float(s.dtype) for s in self._sig.specs]) > 1
+        given = [f.__code__.co_varnames[: f.__code__.co_argcount] for f in formulas if f is not None and f is not SAME]
+        several = sum(f is not None for f in formulas) > 1
+        return several and sum(self.saved_names[place] in names for names in given) == 1
 
     def _reads(self, place: int) -> bool:
         bound: Any = self._sig.bop

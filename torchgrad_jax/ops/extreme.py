@@ -16,17 +16,18 @@ from torchgrad_jax.ops.reduction import keep, spread, title, unreduced, wrap_dim
 from torchgrad_jax.runtime.value import Aval
 
 
-def refuse_empty(name: str, x: Any, dim: Any) -> None:
-    """PyTorch's errors for the extreme of nothing. RuntimeError without a dimension, IndexError with one."""
+def refuse_empty(name: str, x: Any, dim: Any, as_given: bool = False) -> None:
+    """PyTorch's errors for the extreme of nothing. RuntimeError without a dimension, IndexError with one. as_given: which is told as it was given."""
     if 0 not in x.shape:
         return
     if dim is None or dim == ():
         raise RuntimeError(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+            f"{name}: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
         )
-    for d in wrap_dims(dim, len(x.shape)):
+    dims = (dim,) if isinstance(dim, int) else dim
+    for d, given in zip(wrap_dims(dim, len(x.shape)), dims, strict=True):
         if x.shape[d] == 0:
-            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+            raise IndexError(f"{name}: Expected reduction dim {given if as_given else d} to have non-zero size.")
 
 
 def _refuse_complex(name: str, x: Any) -> None:
@@ -73,7 +74,7 @@ def _declare_values(kind: str) -> None:
         return _REDUCE[kind](x, tuple(range(x.ndim)))
 
     def validate_dims(x: Any, dim: Any, keepdim: bool) -> None:
-        refuse_empty(f"a{kind}", x, dim)
+        refuse_empty(f"a{kind}()", x, dim, as_given=True)
         _refuse_complex(f"{kind}_values_cpu", x)
 
     def validate_all(x: Any) -> None:
@@ -162,7 +163,7 @@ def _declare_places(kind: str) -> None:
         return found.reshape((1,) * len(shape)) if dim is None and keepdim else found
 
     def validate_dim(x: Any, dim: int, keepdim: bool) -> None:
-        refuse_empty(kind, x, dim)
+        refuse_empty(f"{kind}()", x, dim)
         if x.dtype.kind == "c":
             raise RuntimeError(f"{kind}(): does not support complex input")
 
@@ -171,7 +172,7 @@ def _declare_places(kind: str) -> None:
             raise IndexError(f"arg{kind}(): Expected reduction dim to be specified for input.numel() == 0.")
         if x.dtype.kind in "cb":
             raise RuntimeError(f"arg{kind}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
-        refuse_empty(f"arg{kind}", x, dim)
+        refuse_empty(f"arg{kind}()", x, dim)
 
     extreme.__doc__ = f"The {kind} over one dimension and the first place where it is."
     place_of.__doc__ = f"The first place of the {kind} over `dim`, counted in the flattened tensor where None."

@@ -185,32 +185,26 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     out = self
     dim = 0
-    consumed = 0
     indices: dict[int, Tensor] = {}
-    for k in keys:
+    for place, k in enumerate(keys):
         if k is None:
             out = unsqueeze(out, dim)
             dim += 1
         elif k is Ellipsis:
-            skip = len(shape) - used
-            dim += skip
-            consumed += skip
+            dim += len(shape) - used
         elif isinstance(k, slice):
             out = _sliced(out, dim, k)
             dim += 1
-            consumed += 1
         elif isinstance(k, bool) or _is_truth(k):
             out = unsqueeze(out, dim)
             indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
             dim += 1
         elif _is_integer(k):
-            out = _selected(out, dim, int(k), consumed)
-            consumed += 1
+            out = _selected(out, dim, int(k), place)
         else:
             for index in _index_tensors(k, out, dim):
                 indices[dim] = index
                 dim += 1
-                consumed += 1
     if alias and out is self and not indices:
         out = _view("alias", self)
     return out, indices
@@ -235,10 +229,11 @@ def _outside(index: int, dim: int, n: int) -> Exception:
     return IndexError(f"index {index} is out of bounds for dimension {dim} with size {n}")
 
 
-def _selected(t: Tensor, dim: int, index: int, original: int) -> Tensor:
+def _selected(t: Tensor, dim: int, index: int, place: int) -> Tensor:
+    """place: which of the indices this is, which PyTorch tells as the dimension."""
     n = t._aval.shape[dim]
     if not -n <= index < n:
-        raise _outside(index, original, n)
+        raise _outside(index, place, n)
     return _view("select", t, dim, index + n if index < 0 else index)
 
 

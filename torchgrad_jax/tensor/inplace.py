@@ -16,10 +16,10 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import BeforeWrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
-from torchgrad_jax.tensor.node import FREED_MESSAGE, ONE_OF_SEVERAL, Calculus, Edge, Node, OpNode, operation_name, shown
+from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, WITHOUT_HISTORY, Tensor, ViewOfBase, regenerate_node
+from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
@@ -208,30 +208,7 @@ def overlaps(a: Tensor, b: Tensor) -> bool:
 
 def raise_by_origin(t: Tensor, view: View, how: str) -> None:
     """Refuse a write that reaches a view which autograd cannot follow. RuntimeError with PyTorch's text."""
-    mode = "inference" if view.made_in == "inference" else "no_grad"
-    without_history = view.made_in in WITHOUT_HISTORY
-    if t._node is None:
-        what = f"A view was created in {mode} mode"
-    else:
-        name = operation_name(t._node.name())
-        what = f"Output {t._nr} of {name} is a view" + (f" of a view which was created in {mode} mode" if without_history else "")
-    where = "" if not without_history and t._node is not None else " in normal mode" if mode == "inference" else " with grad mode enabled"
-    if without_history:
-        block = "inference_mode" if mode == "inference" else "no_grad"
-        why = (
-            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-            f"inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
-            "be tracked)."
-        )
-    elif view.made_in == "custom":
-        why = (
-            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace "
-            "would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. "
-            "You can fix this by cloning the output of the custom Function."
-        )
-    else:
-        why = ONE_OF_SEVERAL
-    raise RuntimeError(f"{what} and {how}{where}. {why}")
+    raise RuntimeError(untracked(view.made_in, t._node, t._nr, how))
 
 
 def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:

@@ -98,8 +98,8 @@ class Node:
     skips_unneeded = False
     # Whether its outputs share memory with its input.
     is_view = False
-    # Whether PyTorch has no such node: the edge to it is shown as none.
-    hidden = False
+    # Whether PyTorch has no such node: the edge to it is shown as none. How the view was made at which it ends the graph: see `View`.
+    hidden, made_in = False, "default"
 
     def name(self) -> str:
         """The node's name, such as ``MulBackward0``."""
@@ -458,11 +458,18 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     writer = value.counter.writer
     if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now
         name, nr = writer[1], 0
-    if operand >= 0 and origin is not None and origin[0].is_view:
+    if operand >= 0 and origin is not None and origin[0].hidden:
+        if origin[0].made_in in WITHOUT_HISTORY:
+            raise RuntimeError(untracked(origin[0].made_in, None, 0, MODIFIED_INDIRECTLY))
+        name, nr, origin = "AsStridedBackward0", 0, None
+    elif operand >= 0 and origin is not None and origin[0].is_view:
         if len(origin[0].output_avals) > 1:  # to name the tensor, PyTorch asks for its present node
-            raise RuntimeError(f"Output {nr} of {operation_name(name)} is a view and {MODIFIED_INDIRECTLY}. {ONE_OF_SEVERAL}")
+            raise RuntimeError(untracked("several", origin[0], nr, MODIFIED_INDIRECTLY))
         name, nr = "AsStridedBackward0", 0
-    shape = origin[0].output_avals[0].shape if operand >= 0 and origin is not None and not origin[0].next else value.aval.shape
+    shape = value.aval.shape
+    if operand >= 0 and origin is not None and not origin[0].next:
+        avals: Any = origin[0].output_avals
+        shape = avals[0].shape
     before, now = getattr(value.counter, "relaid", ((), ()))
     if shape == before and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = now
@@ -475,7 +482,8 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
 
     by = f", which is output {nr} of {operation_name(name)}," if name else ""
     sizes = list(value.aval.shape if shape is None else shape)
-    kind = f"torch.{'cuda.' if value.aval.device.type == 'cuda' else ''}{dtypes.of(value.aval.dtype).title}Tensor"
+    word, gpu = dtypes.of(value.aval.dtype).title, value.aval.device.type == "cuda"
+    kind = f"{'CUDA' if gpu else 'CPU'}BoolType" if word == "Bool" else f"torch.{'cuda.' if gpu else ''}{word}Tensor"
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
@@ -485,10 +493,40 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
 
 
 MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
-ONE_OF_SEVERAL = (
-    "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You "
-    "should replace the inplace operation by an out-of-place one."
-)
+# How a view was made that has no node though its base may require a gradient.
+WITHOUT_HISTORY = ("no_grad", "inference")
+
+
+def untracked(made_in: str, node: Node | None, nr: int, how: str) -> str:
+    """PyTorch's refusal of a write that reaches a view which autograd cannot follow. made_in: see `View`. node, nr: what made it, if there is such."""
+    mode = "inference" if made_in == "inference" else "no_grad"
+    without_history = made_in in WITHOUT_HISTORY
+    if node is None:
+        what = f"A view was created in {mode} mode"
+    else:
+        what = f"Output {nr} of {operation_name(node.name())} is a view" + (f" of a view which was created in {mode} mode" if without_history else "")
+    where = "" if not without_history and node is not None else " in normal mode" if mode == "inference" else " with grad mode enabled"
+    if without_history:
+        block = "inference_mode" if mode == "inference" else "no_grad"
+        why = (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
+            f"inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
+            "be tracked)."
+        )
+    elif made_in == "custom":
+        why = (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace "
+            "would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. "
+            "You can fix this by cloning the output of the custom Function."
+        )
+    else:
+        why = (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
+            "inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    return f"{what} and {how}{where}. {why}"
+
+
 VIEW_NODES = {
     f"{name}Backward0"
     for name in ("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Squeeze", "T", "Transpose", "Unfold",

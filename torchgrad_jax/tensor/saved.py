@@ -401,6 +401,8 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
                 return _unpack_in_order(node, node.saved)
             found.append(kept)
         elif kept.counter is not None:
+            if outdated(kept):  # which of several is told first depends on the order
+                return _unpack_in_order(node, node.saved)
             if type(kept.counter) is Detached and origin is not None and origin >= 0:
                 raise RuntimeError(DETACHED_MESSAGE)
             found.append(unpack_saved(node, i))

@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_once
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import creation, gathering, views
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data, zeros
@@ -61,7 +62,11 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     found = _tensors("stack", tensors)
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
-    return with_out("stack", out, call("_stack", found, wrap_dim(dim, found[0]._aval.ndim + 1)), found)
+    dim = wrap_dim(dim, found[0]._aval.ndim + 1)
+    made = call("_stack", found, dim)
+    if out is None and dim < found[0]._aval.ndim and not per_thread.recorder.inference and all([t.is_inference() for t in found]):
+        made = views.view(views.view(made, -1), made._aval.shape)  # PyTorch joins them along `dim` and views that
+    return with_out("stack", out, made, found)
 
 
 def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:

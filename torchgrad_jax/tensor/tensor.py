@@ -20,8 +20,6 @@ else:
     _Base = object
 
 _new = object.__new__
-# Where a view was made that has no node though its base may require a gradient.
-WITHOUT_HISTORY = ("no_grad", "inference")
 
 
 class Size(tuple[int, ...]):
@@ -361,7 +359,7 @@ class Tensor(_Base):
         if node is not None:
             return node, self._nr
         if view is not None and view.base is not None and not view.asked:
-            return Nowhere(), 0
+            return Nowhere(view.made_in), 0
         extra = self._extra or self._own_extra()
         found = None if extra.accumulator is None else extra.accumulator()
         if found is None:
@@ -482,12 +480,13 @@ NOT_BY_STRIDES = ("view_as_real", "view_as_complex", "_conj")
 
 
 class Nowhere(Node):
-    """The end of the graph at a view that requires a gradient only because its base does: nobody keeps it."""
+    """The end of the graph at a view that requires a gradient only because its base does: nobody keeps it. made_in: see `View`."""
 
-    __slots__ = ()
+    __slots__ = ("made_in",)
     hidden = True
 
-    def __init__(self) -> None:
+    def __init__(self, made_in: str = "default") -> None:
+        self.made_in = made_in
         self.next, self.seq, self.hooks = (), -1, None
 
     def describe(self) -> tuple[list[Any], list[Any]]:

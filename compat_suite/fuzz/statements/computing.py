@@ -71,8 +71,10 @@ def chosen(author: Author) -> str | None:
     b = author.some(lambda x: x.shape == author.of(a).shape)
     kinds = [f"where({a} > 0, {a}, {b})", f"where({a} > {author.number()}, {b}, {author.number()})", f"maximum({a}, {b})", f"minimum({a}, {b})",
              f"addcmul({a}, {a}, {b}, value=0.5)",
-             f"lerp({a}, {b}, 0.25)", f"pow({a}, 2)", f"pow({a}, {b})"]
-    if author.of(a).is_floating_point() and author.of(b).is_floating_point():  # of booleans, PyTorch has no derivative
+             f"lerp({a}, {b}, 0.25)", f"pow({a}, 2)"]
+    if author.of(b).dtype != torch.bool:  # of booleans, PyTorch has no derivative
+        kinds.append(f"pow({a}, {b})")
+    if author.of(a).is_floating_point() and author.of(b).is_floating_point():
         kinds.append(f"atan2({a}, {b})")
     return f"{author.fresh()} = torch.{author.pick(kinds)}"
 
@@ -135,7 +137,7 @@ def integers(author: Author) -> str | None:
 
 def twin(author: Author) -> str | None:
     made = author.pick(["detach()", "detach()", "data", "contiguous()", "clone()"])
-    a = author.twinnable() if made == "data" else author.some()
+    a = author.twinnable(lambda x: x.is_floating_point()) if made == "data" else author.some()  # integers may be indices that a node has saved
     return a and f"{author.fresh()} = {a}.{made}"
 
 
