@@ -221,3 +221,13 @@ def test_a_list_of_indices_counts_as_a_tuple_with_a_warning(key):
 
 def test_a_range_indexes_as_a_list_of_numbers():
     assert tj.arange(4.0)[range(1, 3)].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("key", ["..., 1", ":, ..., 1", "0, None, 0, 1", "None, ..., 1", ":, 0, 1", "0, :, 1", "0, 5", "torch.tensor([0]), :, 1"])
+def test_what_is_out_of_bounds_is_told_by_its_place(key):
+    same([f"y = leaf(2, 3, 1)[{key}]", f"leaf(2, 3, 1, requires_grad=False)[{key}] = 1.0"])
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin", "aminmax", "max", "min"])
+def test_the_extreme_of_nothing_is_told_with_its_dimension(name):
+    same([f"y = leaf(2, 0).{name}(dim={dim})" for dim in ((-1, 1) if name not in ("amax", "amin") else (-1, 1, (-1,), (1, 0)))])

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 
 from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
 
+from compat_suite.fuzz.programs import same  # noqa: E402
+
 
 def inference(m, *values):
     """An inference tensor."""
@@ -463,3 +465,32 @@ def test_a_view_without_history_saves_nothing_of_an_inference_tensor(m):
     with m.no_grad():
         view = leaf(m, 1.0, 2.0)[:1]
     return error_of(lambda: view * inference(m, 3.0)), error_of(lambda: leaf(m, 1.0) * inference(m, 3.0))
+
+
+# ---------------------------------------------------------------------- autograd and inference tensors
+
+
+OPERATIONS = ["t / t", "t * 2", "t + t", "t * torch.ones(2)", "t * x", "t + x", "t.view(2).sin()", "torch.cat([t, t])", "t.sum()", "t ** 2", "2 ** t",
+              "t.clamp(0)", "torch.lerp(t, t, 0.5)", "torch.where(t > 0, t, 0.0)", "t.pow(t)", "torch.stack([t, t], 1)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_autograd_takes_no_notice_of_what_is_made_of_inference_tensors_alone(operation):
+    same(f"""
+        x = leaf(2)
+        with torch.inference_mode(): t = x * 1
+        with torch.inference_mode(): t.requires_grad_()
+        y = {operation}
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+def test_stacked_inference_tensors_have_a_base(dim):
+    same(f"""
+        with torch.inference_mode(): t = leaf(2, 3, requires_grad=False)
+        y = torch.stack([t, t], {dim})
+        z = torch.stack([t, leaf(2, 3, requires_grad=False)], {dim})
+        with torch.inference_mode(): w = torch.stack([t], {dim})
+        assert (y._base is None) == ({dim} in (2, -1)) and z._base is w._base is None
+    """)

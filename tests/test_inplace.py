@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 import torchgrad_jax
 from compat_suite.fuzz.programs import Run, lines, same
 
@@ -448,3 +450,14 @@ def test_a_graph_with_a_write_to_a_view_is_run_once():
         y.sum().backward()
         y.sum().backward()
     """)
+
+
+WRITES = ["copy_({0})", "fill_({0})", "__setitem__(0, {0})", "__setitem__(..., {0})", "__setitem__(torch.tensor([0]), {0})",
+          "__setitem__(torch.tensor([True, False]), {0})", "masked_fill_(torch.tensor([True, False]), {0})", "index_fill_(0, torch.tensor([0]), {0})"]
+
+
+@pytest.mark.parametrize("number", ["2**63 - 1", "2**63", "2**64 - 1", "2**64", "-2**63", "-2**63 - 1", "300", "-1"])
+@pytest.mark.parametrize("write", WRITES)
+def test_numbers_that_a_dtype_does_not_hold(write, number):
+    kinds = ["float32", "int64", "uint8", "int8", "bool", "complex64"]
+    same([f"x = torch.zeros(2, dtype=torch.{kind}); x.{write.format(number)}" for kind in kinds])

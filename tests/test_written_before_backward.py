@@ -8,10 +8,16 @@ from tests.side_by_side import error_of, like_pytorch
 
 torch = pytest.importorskip("torch")
 
+from compat_suite.fuzz.programs import same  # noqa: E402 - needs torch
+
 MATRIX = [[1.0, 2.0, 0.5], [0.25, 3.0, 1.5], [2.0, 0.75, 1.25]]
 PICTURE = [[[[float(i * 4 + j) for j in range(4)] for i in range(4)]]]
 # By name: a function of the library, the tensors that require a gradient, and one that does not.
 OPERATIONS = {
+    "addcdiv_self": lambda m, x, y: m.addcdiv(x, y, m.tensor(MATRIX)),
+    "addcdiv": lambda m, x, y: m.addcdiv(m.tensor(MATRIX), x, y),
+    "addcmul": lambda m, x, y: m.addcmul(m.tensor(MATRIX), x, y),
+    "atan2": lambda m, x, y: m.atan2(x, y),
     "avg_pool1d": lambda m, x, y: m.nn.functional.avg_pool1d(x, 2),
     "adaptive_avg_pool1d": lambda m, x, y: m.nn.functional.adaptive_avg_pool1d(x, 2),
     "cholesky_solve": lambda m, x, y: m.cholesky_solve(x, y),
@@ -26,6 +32,15 @@ OPERATIONS = {
     "i0e": lambda m, x, y: m.special.i0e(x),
     "i1": lambda m, x, y: m.special.i1(x),
     "i1e": lambda m, x, y: m.special.i1e(x),
+    "layer_norm_bias": lambda m, x, y: m.nn.functional.layer_norm(x, (3,), None, y[0]),
+    "lerp": lambda m, x, y: m.lerp(x, y, 0.25),
+    "lerp_tensor": lambda m, x, y: m.lerp(x, y, m.tensor(MATRIX)),
+    "lerp_weight": lambda m, x, y: m.lerp(x, m.tensor(MATRIX), y),
+    "max_pool1d": lambda m, x, y: m.nn.functional.max_pool1d(x, 2),
+    "pow": lambda m, x, y: x.pow(y),
+    "pow_base": lambda m, x, y: x.pow(m.tensor(MATRIX)),
+    "pow_exponent": lambda m, x, y: m.tensor(MATRIX).pow(x),
+    "pow_number": lambda m, x, y: 2.0**x,
     "layer_norm": lambda m, x, y: m.nn.functional.layer_norm(x, (3,), y[0], x[0]),
     "logcumsumexp": lambda m, x, y: x.logcumsumexp(0),
     "masked_select": lambda m, x, y: m.masked_select(x, m.tensor([True, False, True])),
@@ -33,6 +48,8 @@ OPERATIONS = {
     "polar": lambda m, x, y: m.view_as_real(m.polar(x, y)),
     "prod": lambda m, x, y: x.prod(),
     "prod_dim": lambda m, x, y: x.prod(1),
+    "constant_pad": lambda m, x, y: m.nn.functional.pad(x, (1, 1)),
+    "circular_pad": lambda m, x, y: m.nn.functional.pad(x, (1, 1), "circular"),
     "reflection_pad": lambda m, x, y: m.nn.functional.pad(x, (1, 1), "reflect"),
     "replication_pad": lambda m, x, y: m.nn.functional.pad(x, (1, 1), "replicate"),
     "scatter": lambda m, x, y: m.scatter(x, 0, m.tensor([[0, 1, 2]] * 3), y),
@@ -151,3 +168,115 @@ def test_an_index_must_fit_the_tensor_and_the_source(name, shape):
     for source in SHAPES:
         for count in ((), (0,), (1,), (2,)):
             assert attempt(tj, source, count) == attempt(torch, source, count), (source, count)
+
+
+# ---------------------------------------------------------------------- gradients of gradients
+
+
+GRADIENTS = ["x.sin()", "x * x", "x * 2", "x.exp()", "x.pow(2)", "x.square()", "x.pow(3)", "x / (x + 1)", "x.sigmoid()", "x.log()", "x.pow(0.5)"]
+
+
+@pytest.mark.parametrize("origin", ["y", "y.view(2)", "y * 1"])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_a_gradient_goes_on_counting_the_versions_of_what_it_is_made_of(gradient, origin):
+    same(f"""
+        y = leaf(2, seed=2)
+        x = {origin}
+        g = second(*grad(({gradient}).sum(), x, create_graph=True))
+        with torch.no_grad(): y.sub_(1)
+        h = second(*grad((g * g).sum(), y, retain_graph=True, allow_unused=True))
+    """)
+
+
+def test_errors_are_told_in_order_where_gradients_are_differentiated():
+    same("""
+        x = leaf(2, 3)
+        y = torch.pow(x[:, :], x)
+        with torch.no_grad(): x -= 0.1
+        y.sum().backward(create_graph=True)
+    """)
+
+
+def test_gradients_of_gradients_lead_to_a_power():
+    same("""
+        x = leaf(2, seed=1)
+        y = leaf(2, seed=4)
+        z = x.square().pow(y)
+        a, b = second(*grad(z.sum(), [x, y], create_graph=True))
+        (a + b).sum().backward()
+        c = second(*grad(x.square().pow(leaf(2, requires_grad=False)).sum(), x, create_graph=True))
+        c.sum().backward()
+    """)
+
+
+def test_an_empty_vector_joined_has_a_gradient_without_a_graph():
+    same("""
+        x = leaf(2)[0:0]
+        y = leaf(2)
+        g = second(*grad(torch.cat([x, x], -1).sin().sum(), x, create_graph=True))
+        a, b = second(*grad(torch.cat([x, y]).sin().sum(), [x, y], create_graph=True))
+    """)
+
+
+# ---------------------------------------------------------------------- views
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("operation", ["v.sin()", "v.exp()", "v * v", "v / v", "v.pow(v)", "v.masked_select(v > 0.25)", "v + v", "v @ v"])
+def test_a_view_without_a_history_is_refused_when_it_is_out_of_date(operation, mode):
+    same(f"""
+        x = leaf(4, seed=1)
+        with torch.{mode}(): v = x.view(4)
+        y = {operation}
+        with torch.no_grad(): x.add_(1)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("operation", ["v.sin()", "v * v"])
+def test_a_view_older_than_the_flag_of_its_base(operation):
+    same(f"""
+        x = leaf(4, requires_grad=False)
+        v = x.view(4)
+        x.requires_grad_()
+        y = {operation}
+        with torch.no_grad(): x.add_(1)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("views", ["x.unbind(-1)", "x.split(1, -1)", "x.split([1, 1, 1], -1)", "x.chunk(3, -1)"])
+def test_one_of_several_views_is_refused_by_its_node(views):
+    same(f"""
+        x = leaf(2, 3)
+        a, b, c = {views}
+        y = a.sin() * b
+        with torch.no_grad(): x.add_(1)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("change", ["unsqueeze_(1)", "unsqueeze_(0).unsqueeze_(0)", "squeeze_()", "t_()", "transpose_(0, 1).add_(1)"])
+@pytest.mark.parametrize("made", ["y.sin()", "y.sin() + y.exp()", "y[0].sin()", "y * x"])
+def test_messages_tell_the_present_sizes_of_what_is_kept(made, change):
+    same(f"""
+        x = leaf(1, 3)
+        y = x.exp()
+        z = {made}
+        y.{change}
+        z.sum().backward()
+        y.sum().backward()
+    """)
+
+
+def test_messages_about_indices_and_booleans():
+    same("""
+        x = leaf(2, 3)
+        a, i = x.max(-1)
+        i.unsqueeze_(1)
+        a.sum().backward()
+        b = leaf(2, dtype='bool')
+        y = leaf(2) * b
+        b.logical_not_()
+        y.sum().backward()
+    """)

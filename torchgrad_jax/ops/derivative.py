@@ -190,7 +190,9 @@ class Plan:
 
     def _reads(self, place: int) -> bool:
         bound: Any = self._sig.bop
-        if self._declared or place in self.constant or (isinstance(bound, Vjp) and self.saves[place] in bound.again):
+        if self._declared or (isinstance(bound, Vjp) and self.saves[place] in bound.again):
+            return True
+        if isinstance(bound, BoundOperator) and self.saved_names[place] in bound.operator.keeps + bound.operator.shows:
             return True
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]

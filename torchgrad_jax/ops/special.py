@@ -531,7 +531,7 @@ _whole("bitwise_right_shift",
 # ---------------------------------------------------------------------- complex numbers
 
 
-@op("sgn(Tensor self)", keeps_order=True, inplace=True, out="same", keeps=("result",))
+@op("sgn(Tensor self)", keeps_order=True, inplace=True, out="same", keeps=("result",), shows=("self",))
 def sgn(x: Any) -> Any:
     """The sign; for complex numbers the number divided by its magnitude, 0 at 0."""
     if x.dtype.kind != "c":

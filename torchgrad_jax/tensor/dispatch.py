@@ -346,7 +346,9 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
 
 def _for_inference(sig: Signature, operands: Sequence[Any]) -> bool:
     """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one."""
-    roles = sig.bop.number_roles() if isinstance(sig.bop, BoundOperator) else (True,) * len(operands)
+    bound: Any = sig.bop
+    declared = isinstance(bound, BoundOperator)
+    roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
     given = zip(operands, roles, strict=True)
     return all(o._storage is not None and o._storage.inference if isinstance(o, Tensor) else not tensor for o, tensor in given)
 

@@ -498,7 +498,7 @@ WITHOUT_HISTORY = ("no_grad", "inference")
 
 
 def untracked(made_in: str, node: Node | None, nr: int, how: str) -> str:
-    """PyTorch's refusal of a write that reaches a view which autograd cannot follow. made_in: see `View`. node, nr: what made it, if there is such."""
+    """PyTorch's refusal of a write that reaches a view which autograd cannot follow. made_in: see `View`. node, nr: what made it, if known."""
     mode = "inference" if made_in == "inference" else "no_grad"
     without_history = made_in in WITHOUT_HISTORY
     if node is None:
