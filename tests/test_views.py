@@ -529,3 +529,15 @@ def test_a_write_to_no_elements_writes_nothing():
         v.mul_(3)
         w.sum().backward()
     """)
+
+
+def test_a_view_of_what_requires_no_gradient_any_more_may_be_written_to():
+    same("""
+        x = leaf(2, 2)
+        with torch.no_grad(): v, w = x.unbind(0)
+        y = v.view(-1)
+        x.detach_()
+        v.clamp_(min=0.0)
+        w.mul_(2)
+        y.add_(1)
+    """)

@@ -280,3 +280,13 @@ def test_messages_about_indices_and_booleans():
         b.logical_not_()
         y.sum().backward()
     """)
+
+
+def test_a_leaf_that_was_written_to_by_way_of_a_twin_has_no_node():
+    same("""
+        x = leaf(2, seed=1)
+        t = x.detach()
+        y = x.sin()
+        t.sub_(leaf(2))
+        y.sum().backward()
+    """)

@@ -226,7 +226,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     written = bound.operator.written
     if rec.grad_enabled and (bound.differentiable or written):  # logical_and_ and the like go unnoticed
         for i, o in enumerate(operands):
-            if isinstance(o, Tensor) and (o._rg or o.requires_grad):
+            if isinstance(o, Tensor) and (o._rg if o._view is None else o.requires_grad):
                 mask |= 1 << i
         if mask and written:
             layout = tuple(ARRAY for _ in range(len(operands) + 1))

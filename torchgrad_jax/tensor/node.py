@@ -456,7 +456,8 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     writer = value.counter.writer
-    if operand >= 0 and writer is not None and writer[0] > value.version:  # PyTorch names the node that the tensor has now
+    # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
+    if operand >= 0 and writer is not None and writer[0] > value.version and (origin is None or origin[0].next):
         name, nr = writer[1], 0
     if operand >= 0 and origin is not None and origin[0].hidden:
         if origin[0].made_in in WITHOUT_HISTORY:
