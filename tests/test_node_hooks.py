@@ -8,6 +8,8 @@ pytest.importorskip("torch")
 
 from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
 
+from compat_suite.fuzz.programs import same  # noqa: E402
+
 
 def shown(grads):
     return [None if g is None else g.tolist() for g in grads]
@@ -156,3 +158,14 @@ def test_a_hook_sees_no_gradient_where_the_edge_leads_nowhere(m):
     y.grad_fn.register_hook(lambda inputs, outputs: seen.append([shown(inputs), shown(outputs)]))
     y.backward()
     return seen
+
+
+@pytest.mark.parametrize("operation", ["v.as_strided((4,), (1,), 0)", "v.exp()", "v * x", "v + x", "v[0]", "v.neg() + v"])
+def test_a_hook_sees_no_gradient_that_goes_nowhere(operation):
+    same(f"""
+        x = leaf(2, 2)
+        with torch.no_grad(): v = x.view(2, 2)
+        y = {operation}
+        h = y.grad_fn.register_hook(hook_of_node(1))
+        y.sum().backward()
+    """)

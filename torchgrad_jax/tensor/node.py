@@ -459,14 +459,11 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
     if operand >= 0 and writer is not None and writer[0] > value.version and (origin is None or origin[0].next):
         name, nr = writer[1], 0
-    if operand >= 0 and origin is not None and origin[0].hidden:
-        if origin[0].made_in in WITHOUT_HISTORY:
-            raise RuntimeError(untracked(origin[0].made_in, None, 0, MODIFIED_INDIRECTLY))
-        name, nr, origin = "AsStridedBackward0", 0, None
-    elif operand >= 0 and origin is not None and origin[0].is_view:
-        if len(origin[0].output_avals) > 1:  # to name the tensor, PyTorch asks for its present node
-            raise RuntimeError(untracked("several", origin[0], nr, MODIFIED_INDIRECTLY))
-        name, nr = "AsStridedBackward0", 0
+    if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
+        made_in = _view_made_in(origin[0])
+        if made_in != "default":  # to name the tensor, PyTorch asks for its present node
+            raise RuntimeError(untracked(made_in, None if origin[0].hidden else origin[0], nr, MODIFIED_INDIRECTLY))
+        name, nr, origin = "AsStridedBackward0", 0, None if origin[0].hidden else origin
     shape = value.aval.shape
     if operand >= 0 and origin is not None and not origin[0].next:
         avals: Any = origin[0].output_avals
@@ -475,6 +472,15 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if shape == before and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = now
     raise RuntimeError(modified_message(value, name, nr, shape))
+
+
+def _view_made_in(node: Node) -> str:
+    """How a view was made, as `View` says, told by its node and those of the views that it is a view of."""
+    while node.is_view:
+        if len(node.output_avals) > 1:
+            return "several"
+        node = node.next[0][0]
+    return node.made_in
 
 
 def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | None = None) -> str:

@@ -506,7 +506,7 @@ class ViewOfBase(Node):
     """The grad_fn of a view, made anew after its base was written to: PyTorch shows it as AsStridedBackward0."""
 
     __slots__ = ("links", "aval", "base_aval")
-    is_view = True
+    is_view = skips_unneeded = True
 
     def __init__(self, rec: Any, links: tuple[Link, ...], base: Tensor, aval: Aval) -> None:
         self.links, self.aval, self.base_aval = links, aval, base._aval
