@@ -205,6 +205,7 @@ def test_signal_handlers_that_record_disturb_nothing():
 # ---------------------------------------------------------------------- want of memory, errors of programs
 
 
+@pytest.mark.failing_programs
 def test_only_what_did_not_fit_is_lost():
     x = tj.ones(4)
     small, huge = x * 2, x.expand(1 << 44, 4) + 1
@@ -217,6 +218,7 @@ def test_only_what_did_not_fit_is_lost():
     assert (x + 5).tolist() == [6.0] * 4
 
 
+@pytest.mark.failing_programs
 def test_errors_while_a_program_runs_are_counted(monkeypatch):
     x = tj.ones(3) * 2
     before = counters.failed
