@@ -5,9 +5,20 @@ from __future__ import annotations
 import jax
 import pytest
 
+from torchgrad_jax.runtime.counters import counters
+
 
 @pytest.fixture(scope="module")
 def jax_in_64_bits():
     """Plain JAX with 64-bit types, for tests that hold ours against it: importing torchgrad_jax leaves the user's setting as it is."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def programs_fail_only_where_that_is_tested(request):
+    """A program that fails is computed operation by operation, so that a mistake of ours in running it would show in nothing but the time."""
+    before = counters.failed
+    yield
+    if request.node.get_closest_marker("failing_programs") is None:
+        assert counters.failed <= before, "a program failed and was computed operation by operation"
