@@ -291,3 +291,16 @@ def test_a_leaf_that_was_written_to_by_way_of_a_twin_has_no_node():
         t.sub_(leaf(2))
         y.sum().backward()
     """)
+
+
+@pytest.mark.parametrize("views", ["x.split(9)", "x[:1].unbind(0)", "x.split([2])", "x.chunk(1)", "x.tensor_split(1)"])
+def test_the_only_one_of_several_views_is_refused_too(views):
+    same(f"""
+        x = leaf(2)
+        a, = {views}
+        y = a.sin()
+        z = a.view(-1).exp() * a.view(-1)
+        with torch.no_grad(): x.add_(1)
+        y.sum().backward()
+        z.sum().backward()
+    """)

@@ -477,7 +477,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
 def _view_made_in(node: Node) -> str:
     """How a view was made, as `View` says, told by its node and those of the views that it is a view of."""
     while node.is_view:
-        if len(node.output_avals) > 1:
+        if node.name() in SEVERAL_VIEWS:  # be it that there is but one
             return "several"
         node = node.next[0][0]
     return node.made_in
@@ -500,6 +500,7 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
 
 
 MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
+SEVERAL_VIEWS = ("UnbindBackward0", "SplitBackward0", "SplitWithSizesBackward0")
 # How a view was made that has no node though its base may require a gradient.
 WITHOUT_HISTORY = ("no_grad", "inference")
 
