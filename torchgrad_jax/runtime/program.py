@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.compiled import jitted, replay
+from torchgrad_jax.runtime.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
-from torchgrad_jax.runtime.device import CPU, put
+from torchgrad_jax.runtime.device import CPU, device, put
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
-from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step
+from torchgrad_jax.runtime.pruning import prune
+from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, roots
 from torchgrad_jax.runtime.recovery import CheckFailed, failure_of
 from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
@@ -110,8 +111,8 @@ class Program:
         function = self.form.function
         counters.ran += 1
         if function is None:
-            function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
-            return _first_call, (function, [*numbers, *arrays], len(self.calls))
+            self.form.function = self._compiled([a.dtype.kind for a in numbers])
+            return _first_call, (self.form, [*numbers, *arrays], len(self.calls), self.device)
         return function, [*self.kept(numbers), *arrays] if numbers else arrays
 
     def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
@@ -120,10 +121,11 @@ class Program:
         rolled, form = self.rolled, self.common
         counters.ran += 1
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
-        if form.function is None:
+        form.used, function = keeping.now, form.function
+        if function is None:
             form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
-            return rolled.results(call_x64(_first_call, form.function, given, rolled.compiling))
-        return rolled.results(call_x64(form.function, *given))
+            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device))
+        return rolled.results(call_x64(function, *given))
 
     def _compiled(self, kinds: list[str]) -> Any:
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
@@ -156,10 +158,14 @@ def _common_form(key: Any) -> Form:
     return found
 
 
-def _first_call(function: Any, arguments: list[Any], operations: int) -> Any:
+def _first_call(form: Form, arguments: list[Any], operations: int, where: device) -> Any:
     counters.compiled += 1
+    keeping.compiled(form, operations)
     with compiling(operations):
-        return function(*arguments)
+        if where is not CPU:  # of the user's arrays on accelerators JAX may have to compile it for several shardings
+            return form.function(*arguments)
+        form.function = function = ahead_of_time(form.function, arguments)
+    return function(*arguments)
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -168,6 +174,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
     Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
     KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
     """
+    if keeping.weight > keeping.limit:
+        prune(roots, rec.epoch.step)
     new, epoch = rec.new_epoch(), rec.epoch
     try:
         rec.epoch = new
@@ -207,9 +215,11 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     program = programs.get((alive, donated))
     if program is None:
         program = programs[alive, donated] = Program(step, alive, donated, leaves)
+        keeping.now += 1
         rec.changing.met(program.calls)
     else:
         rec.changing.repeated()
+    program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     epoch.wanted = program.slots
@@ -254,6 +264,10 @@ def _keep(epoch: Epoch, outs: Any) -> None:
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
     """Let the other thread run a program, and its results stand for what it will make."""
+    function = program.form.function
+    if function is None:  # another thread has let go of it
+        _run(program, numbers, epoch, False)
+        return
     values = epoch.values
     promises = [Promised(epoch, slot) for slot in program.slots]
     for slot, promise in zip(program.slots, promises, strict=True):
@@ -261,7 +275,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
     for twin in epoch.aliases:
         twin.array = values[twin.slot].array
     epoch.values, epoch.aliases = {}, []
-    function, checked, arguments = program.form.function, program.checked, [*program.kept(numbers), *arrays]
+    checked, arguments = program.checked, [*program.kept(numbers), *arrays]
 
     def run(*given: Any) -> list[Any]:
         outs = call_x64(function, *given)

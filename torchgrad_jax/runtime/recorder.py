@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.notices import Changing
@@ -26,7 +26,6 @@ from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
-MAX_STEPS = 400_000
 # The Python integers that can be operands.
 LEAST_INT, MOST_INT, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 # Python numbers become arrays of these dtypes, by NumPy's kind.
@@ -88,18 +87,13 @@ class Step:
         self.numbers, self.counts = tuple(places), counts
 
 
-_roots: dict[device, Step] = {}
-_steps = 0
+roots: dict[device, Step] = {}
 
 
 def _root(where: device) -> Step:
-    global _steps
-    if _steps > MAX_STEPS:  # structures that never come back must not pile up
-        _roots.clear()
-        _steps = 0
-    found = _roots.get(where)
+    found = roots.get(where)
     if found is None:
-        found = _roots[where] = Step(None, None, (), None, 0, 0)
+        found = roots[where] = Step(None, None, (), None, 0, 0)
     return found
 
 
@@ -186,8 +180,7 @@ class Recorder:
         return self._add(before, key, Step(before, sig, args, aval, before.end, end))
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
-        global _steps
-        _steps += 1
+        keeping.weight += 1
         return before.next.setdefault(key, step)
 
     def operand(self, operand: Any) -> Any:
