@@ -347,7 +347,9 @@ def forget_signatures() -> None:
     for one in all_bound():
         one.signatures.clear()
         one.kin(())[0].clear()
-    recorder.roots.clear()
+    for root in list(recorder.roots.values()):
+        root.next = {}
+    keeping.weight = 0
     recorder.recorder().begin()
 
 

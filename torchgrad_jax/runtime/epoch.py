@@ -20,10 +20,10 @@ _POLL = 1e-4
 class Epoch:
     """The operations of one program, pending or under way, and afterwards what those who hold its Values may still ask.
 
-    begun, step: where the program begins and ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number. numbers: Python's, by
-    their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another. on_host: inputs that are
-    host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held before they were
-    written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
+    begun, step: where the program begins and ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number.
+    numbers: Python's, by their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another.
+    on_host: inputs that are host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held
+    before they were written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
     wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
     did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
     over, well or not.
