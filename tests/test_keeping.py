@@ -27,8 +27,10 @@ def fused():
 @pytest.fixture
 def few(monkeypatch):
     """A small bound on structures, and what was there before let go."""
-    monkeypatch.setattr(keeping, "MOST", 3_000)
-    monkeypatch.setattr(keeping, "limit", 0)
+    monkeypatch.setattr(keeping, "MOST_STEPS", 3_000)
+    monkeypatch.setattr(keeping, "MOST_SIGNATURES", 400)
+    monkeypatch.setattr(keeping, "signature_limit", 0)
+    monkeypatch.setattr(keeping, "step_limit", 0)
     tj.ones(3).sum().item()
     gc.collect()
     return len(steps())
@@ -79,10 +81,10 @@ def test_steps_and_programs_of_structures_that_never_come_back_stay_few(few):
     for _ in range(400):
         turn(choices_of(generator), w).item()
         most = max(most, len(steps()))
-    assert counters.recorded - recorded > 4 * keeping.MOST
-    assert most <= 1.5 * keeping.MOST + few
+    assert counters.recorded - recorded > 4 * keeping.MOST_STEPS
+    assert most <= 1.5 * keeping.MOST_STEPS + few
     gc.collect()
-    assert alive(Step) <= 2 * keeping.MOST + few
+    assert alive(Step) <= 2 * keeping.MOST_STEPS + few
     assert alive(Program) <= 300
     assert len(tape._tapes) <= 300
 
@@ -124,7 +126,7 @@ def test_results_that_are_held_do_not_hold_the_steps_to_them(few):
         held.append(turn(choices_of(generator), w).detach())
         held[-1].item()
     gc.collect()
-    assert alive(Step) <= 2 * keeping.MOST + few
+    assert alive(Step) <= 2 * keeping.MOST_STEPS + few
 
 
 def test_a_program_that_is_pending_when_others_are_let_go_is_found_again(few):
@@ -132,7 +134,7 @@ def test_a_program_that_is_pending_when_others_are_let_go_is_found_again(few):
         return ((tj.ones(3) * 2.0 + 1.0).sin() * 3.0).sum()
 
     expected = recorded().item()
-    keeping.limit = 0
+    keeping.step_limit = 0
     assert recorded().item() == expected
     met = keeping.now
     assert recorded().item() == expected
@@ -150,7 +152,7 @@ def test_signatures_and_operators_with_their_arguments_stay_few(few, monkeypatch
         assert x.grad[n // 2, 0].item() == n + 2
         most = max(most, signatures())
         bound = max(bound, len(declare.registry["pow_scalar"].bound))
-    assert most <= before + 2 * keeping.MOST / keeping.SIGNATURE
+    assert most <= before + 2 * keeping.MOST_SIGNATURES
     assert bound < 290
     assert operators <= len(declare.registry["select"].bound) + 1
 

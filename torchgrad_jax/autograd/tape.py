@@ -235,7 +235,7 @@ def _forget(used: set[Signature]) -> None:
             _tapes.pop(key, None)
 
 
-keeping.forgetters.append(_forget)
+keeping.after_steps.append(_forget)
 
 
 def keep(print_: Fingerprint, tape: Tape) -> None:

@@ -349,24 +349,26 @@ def forget_signatures() -> None:
         one.kin(())[0].clear()
     for root in list(recorder.roots.values()):
         root.next = {}
-    keeping.weight = 0
+    keeping.steps = keeping.signatures = 0
     recorder.recorder().begin()
 
 
-def _forget(used: set[Signature]) -> None:
-    """Forget the signatures that are not `used`, and what static arguments were bound to that have none left. Signatures and their derivatives refer
-    to each other."""
+def _forget(used: set[Signature]) -> int:
+    """Forget the signatures that are not `used`, and what static arguments were bound to that have none left. Returns how many there are then."""
+    left = 0
     for one in all_bound():
         signatures = one.signatures
         for specs in [specs for specs in list(signatures) if signatures[specs] not in used]:
-            signatures.pop(specs).plans.clear()
+            signatures.pop(specs).plans.clear()  # they refer to each other
+        left += len(signatures)
     for operator in registry.values():
         if len(operator.bound) > FEW:
             for key in [key for key in list(operator.bound) if not operator.bound[key].signatures]:
                 del operator.bound[key]
+    return left
 
 
-keeping.forgetters.append(_forget)
+keeping.after_signatures.append(_forget)
 
 
 def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:

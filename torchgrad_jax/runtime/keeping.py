@@ -1,8 +1,8 @@
 """What is kept of programs, and how much of it: what was not used for long is let go, and made again when it is met again.
 
-Two things pile up where structures never come back: Steps with what is made of them, under a kilobyte each, and executables, a megabyte and more.
-Each has a bound of its own. Time is counted in programs met for the first time, so that a loop which makes nothing new lets nothing go, and no
-clock takes part: the same script lets go of the same.
+Three things pile up where structures never come back: Steps, under a kilobyte each with their programs; Signatures, 4 KB each with their
+derivatives; and executables, a megabyte and more. Each has a bound of its own. Time is counted in programs met for the first time, so that a loop
+which makes nothing new lets nothing go, and no clock takes part: the same script lets go of the same.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-# How much may be kept of structures, in Steps; beyond it the half that was used last stays. A Signature, with its derivative and plan, is as much
-# memory as so many Steps.
-MOST, SIGNATURE = 60_000, 8
+# How many may be kept; beyond it the half that was used last stays.
+MOST_STEPS, MOST_SIGNATURES = 50_000, 10_000
 # How much may be kept of executables, in operations, each of which takes 25 KB; an executable is so many more. Beyond SOFT those are let go that were
 # not used while AGE new programs were met, beyond HARD the one that was not used for longest.
 SOFT, HARD, AGE = 4_000, 20_000, 64
@@ -21,10 +20,13 @@ EXECUTABLE = 16
 
 # How many programs were met for the first time.
 now = 0
-# How much is kept of structures, and at how much it is looked through.
-weight, limit = 0, MOST
-# Called with the Signatures that programs are still made of, when others are let go.
-forgetters: list[Callable[[set[Any]], None]] = []
+# How many there are, and at how many Steps they are looked through: 0 once there are too many Signatures.
+steps, step_limit = 0, MOST_STEPS
+signatures, signature_limit = 0, MOST_SIGNATURES
+# Called with the Signatures that programs are still made of, when Steps were let go, and when the others are to be forgotten. Those return how many
+# there are then.
+after_steps: list[Callable[[set[Any]], object]] = []
+after_signatures: list[Callable[[set[Any]], int]] = []
 
 _owners: list[weakref.ref[Any]] = []
 
@@ -40,6 +42,14 @@ class Memo(dict[Any, Any]):
             self.clear()
         self[key] = value
         return value
+
+
+def new_signature() -> None:
+    """Take note that there is one more Signature."""
+    global signatures, step_limit
+    signatures += 1
+    if signatures > signature_limit:
+        step_limit = 0
 
 
 def executables() -> list[Any]:

@@ -332,7 +332,7 @@ def signature(bop: BoundOp, specs: tuple[ArgSpec, ...]) -> Signature:
     found = bop.signatures.get(specs)
     if found is None:
         found = bop.signatures[specs] = Signature(bop, specs)
-        keeping.weight += keeping.SIGNATURE
+        keeping.new_signature()
     return found
 
 

@@ -174,7 +174,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
     Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
     KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
     """
-    if keeping.weight > keeping.limit:
+    if keeping.steps > keeping.step_limit:
         prune(roots, rec.epoch.step)
     new, epoch = rec.new_epoch(), rec.epoch
     try:

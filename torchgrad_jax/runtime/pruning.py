@@ -21,7 +21,8 @@ def prune(roots: dict[Any, Step], current: Step | None) -> None:
     if not _lock.acquire(blocking=False):  # under way in another thread, or what was let go of has made Python run other code
         return
     try:
-        kept = _Kept(keeping.MOST // 2)
+        forgets = keeping.signatures > keeping.signature_limit
+        kept = _Kept(keeping.MOST_STEPS // 2, keeping.MOST_SIGNATURES // 2 if forgets else keeping.signatures)
         for root in list(roots.values()):
             kept.add(root)
         kept.add(current)
@@ -29,40 +30,43 @@ def prune(roots: dict[Any, Step], current: Step | None) -> None:
             if not kept.add(step):
                 break
         _cut(kept.steps)
-        for forget in keeping.forgetters:
+        for forget in keeping.after_steps:
             forget(kept.signatures)
-        keeping.weight = kept.weight
-        keeping.limit = max(keeping.MOST, kept.weight + keeping.MOST // 2)
+        if forgets:
+            keeping.signatures = sum([forget(kept.signatures) for forget in keeping.after_signatures])
+            keeping.signature_limit = max(keeping.MOST_SIGNATURES, 2 * keeping.signatures)
+        keeping.steps = kept.count
+        keeping.step_limit = max(keeping.MOST_STEPS, 2 * kept.count)
     finally:
         _lock.release()
 
 
 class _Kept:
-    """The Steps that are kept, up to a weight of `most`, and the Signatures that these, and the parts of operations made of others, have."""
+    """The Steps that are kept, and the Signatures that these, and the parts of operations made of others, have. count: of Steps and parts."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.weight = most, 0
+    def __init__(self, most_steps: int, most_signatures: int) -> None:
+        self.most_steps, self.most_signatures = most_steps, most_signatures
+        self.count = 0
         self.steps: set[Step] = set()
         self.signatures: set[Signature] = set()
 
     def add(self, step: Step | None) -> bool:
-        """Keep the program that ends at `step`, whatever its weight. Returns whether there is room for more."""
+        """Keep the program that ends at `step`, however long it is. Returns whether there is room for more."""
         while step is not None and step not in self.steps:
             self.steps.add(step)
-            self.weight += 1
+            self.count += 1
             if step.signature is not None:
                 self._note(step.signature)
             step = step.parent
-        return self.weight < self.most
+        return self.count < self.most_steps and len(self.signatures) <= self.most_signatures
 
     def _note(self, sig: Signature) -> None:
         if sig in self.signatures:
             return
         self.signatures.add(sig)
-        self.weight += keeping.SIGNATURE
         known = expansion(sig.bop, sig.specs)
         for part in () if known is None else known.steps:
-            self.weight += 1
+            self.count += 1
             self._note(part.signature)
 
 

@@ -180,7 +180,7 @@ class Recorder:
         return self._add(before, key, Step(before, sig, args, aval, before.end, end))
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
-        keeping.weight += 1
+        keeping.steps += 1
         return before.next.setdefault(key, step)
 
     def operand(self, operand: Any) -> Any:
