@@ -45,6 +45,10 @@ def steps():
     return found
 
 
+def programs():
+    return [program for step in steps() for program in (step.programs or {}).values()]
+
+
 def alive(kind):
     return sum(type(o) is kind for o in gc.get_objects())
 
@@ -92,9 +96,11 @@ def test_steps_and_programs_of_structures_that_never_come_back_stay_few(few):
 def test_what_was_let_go_comes_back(few):
     generator, w = random.Random(1), weights()
     choices = choices_of(generator)
+    before = {id(program) for program in programs()}
     first = turn(choices, w).item()
     assert turn(choices, w).item() == first
-    forms = [weakref.ref(program.form) for step in steps() for program in (step.programs or {}).values()]
+    forms = [weakref.ref(program.form) for program in programs() if id(program) not in before]
+    assert forms
     for _ in range(300):
         turn(choices_of(generator), w).item()
     gc.collect()
