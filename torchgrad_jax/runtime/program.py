@@ -21,7 +21,6 @@ from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, roots
 from torchgrad_jax.runtime.recovery import CheckFailed, failure_of
-from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
@@ -66,8 +65,13 @@ class Program:
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
         self.form = Form()
-        self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
+        self.rolled = self._rolled() if len(self.calls) >= LEAST_ROLLED else None
         self.common = None if self.rolled is None else _common_form(self.rolled.key)
+
+    def _rolled(self) -> Any:
+        from torchgrad_jax.runtime.rolling import roll
+
+        return roll(self.calls, self.outputs, self.inputs)
 
     def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
