@@ -36,6 +36,50 @@ def fused():
 # ---------------------------------------------------------------------- interrupts
 
 
+def test_a_number_that_an_interrupted_operation_left_is_not_taken():
+    from torchgrad_jax.runtime.recorder import recorder
+
+    x = tj.tensor([1.0, 2.0])
+    tj.zeros(1).tolist()
+    a = x * 0.5
+    recorder().epoch.numbers["i", 0] = 7  # as `x * 7` leaves it between its number and its result
+    b = x + 0.25
+    assert (a.tolist(), b.tolist()) == ([0.5, 1.0], [1.25, 2.25])
+
+
+def test_an_interrupt_right_after_a_program_whose_check_fails_keeps_nothing_of_it(monkeypatch):
+    def interrupted(epoch, outs, keep=program._keep):
+        if not epoch.results:
+            epoch.results.append(outs)
+            raise KeyboardInterrupt
+        keep(epoch, outs)
+
+    def start():
+        return tj.tensor([1.0, 2.0, 3.0])[tj.tensor([1, 2]) * 3]
+
+    bad = start()
+    monkeypatch.setattr(program, "_keep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bad.tolist()
+    monkeypatch.undo()
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 with size 3"):
+            bad.tolist()
+
+
+def test_writes_after_a_failed_check_are_taken_back_when_it_is_told_and_not_before():
+    w = tj.tensor([1.0, 2.0])
+    bad = tj.tensor([1.0, 2.0, 3.0])[tj.tensor([1, 2]) * 3]
+    w.add_(1)
+    other = tj.ones(2) + 1
+    assert other.tolist() == [2.0, 2.0]
+    with pytest.raises(IndexError):
+        w.tolist()
+    assert w.tolist() == [1.0, 2.0] and w._version == 0
+    with pytest.raises(IndexError):
+        bad.tolist()
+
+
 @pytest.mark.parametrize("warm", [0, 2])
 def test_an_interrupt_at_any_line_loses_nothing(warm):
     outcomes = list(search(KeyboardInterrupt, (), 61, warm))

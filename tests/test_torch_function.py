@@ -225,6 +225,30 @@ def test_what_operators_are_called_to_handlers(m):
 
 
 @like_pytorch
+def test_handlers_of_operators_are_given_the_method_that_they_stand_for(m):
+    given = []
+
+    class Asked(m.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            given.append(func)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = m.tensor([1.0, 2.0]).as_subclass(Asked)
+    x.mul_(2)
+    x *= 2
+    x += 1
+    x -= 1
+    x /= 2
+    x //= 2
+    x %= 2
+    x @ x
+    names = ("mul_", "mul_", "add_", "sub_", "div_", "floor_divide_", "remainder_", "matmul")
+    functions = [getattr(m.Tensor, name) for name in names]
+    return [f is g for f, g in zip(given, functions, strict=True)]
+
+
+@like_pytorch
 def test_attributes_and_methods_are_asked_for(m):
     log = []
     x = m.ones(1, 2).as_subclass(logging_subclass(m, log))

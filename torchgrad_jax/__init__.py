@@ -61,6 +61,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     set_num_interop_threads,
     set_num_threads,
 )
+from torchgrad_jax.tensor.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402
 
 globals().update(_public.install())
@@ -69,6 +70,7 @@ globals().update(_lazy.submodules(__name__, (
 )))  # fmt: skip
 _interop.register()
 _guard_methods()
+_install_inplace_operators()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 

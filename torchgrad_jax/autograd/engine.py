@@ -76,16 +76,18 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
         finally:
             _leave(rec, *before)
     finally:
-        _leave(rec, *before)  # an interrupt may have come while it was left
+        if rec.flags.get("task") is task:  # an interrupt has come while it was left
+            _leave(rec, *before)
     if not (task.calculus.tensors or outer is not None):
         rec.turned |= TURNED
     return found
 
 
 def _leave(rec: Recorder, grad_enabled: bool, outer: GraphTask | None, hooks: list[Any]) -> None:
-    rec.grad_enabled, rec.flags["task"] = grad_enabled, outer
+    rec.grad_enabled = grad_enabled
     if hooks or rec.flags.get(HOOKS):
         reset_hooks(rec, hooks)
+    rec.flags["task"] = outer  # last: until then it has not been left
 
 
 def _on_a_fresh_stack(rec: Recorder, call: Callable[[], Any]) -> Any:

@@ -6,19 +6,20 @@ import sys
 import warnings
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.recorder import Recorder, Step
+from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.recorder import Step
 
 _PACKAGE = __name__.partition(".")[0]
 
 
-def note_check(rec: Recorder, step: Step) -> None:
+def note_check(epoch: Epoch, step: Step) -> None:
     """Remember the user's line of an operation that checks values. Where checks are made at once, run it and raise what it finds."""
-    epoch = rec.epoch
-    if epoch.step is not step:  # code that ran in between has looked
-        return
-    epoch.lines[step.slot] = user_line()
+    recorder = epoch.recorder
+    if recorder.epoch is epoch:  # else code that ran in between has looked
+        epoch.lines[step.slot] = user_line()
     if modes.checks == "now" or modes.execution == "eager":
-        rec.flush("check")
+        if recorder.epoch is epoch:
+            recorder.flush("check")
         if epoch.first_failure is not None:
             raise epoch.first_failure.error()
 

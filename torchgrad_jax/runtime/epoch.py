@@ -57,14 +57,14 @@ class Epoch:
     def force(self, value: Any) -> None:
         """Set the array of one of this epoch's Values, whichever thread asks. Raises what became of it if its computation failed."""
         recorder = self.recorder
-        if recorder.epoch is self:
-            if threading.get_ident() == recorder.thread:
+        if threading.get_ident() == recorder.thread:
+            if recorder.epoch is self:
                 recorder.flush("look")
-            else:
-                from torchgrad_jax.runtime.program import run_copy
+        else:
+            if recorder.epoch is self:
+                from torchgrad_jax.runtime.recovery import look_from_outside
 
-                run_copy(self, value)
-        elif threading.get_ident() != recorder.thread:
+                look_from_outside(self, value)
             while value.array is None and not self.ended:
                 time.sleep(_POLL)
         if value.array is None:

@@ -19,8 +19,8 @@ from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.pruning import prune
-from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, roots
-from torchgrad_jax.runtime.recovery import CheckFailed, failure_of
+from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of, roots
+from torchgrad_jax.runtime.recovery import CheckFailed, Failure, recover
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
@@ -191,7 +191,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
         _recover(epoch)
     except BaseException:
         if epoch.results:
-            _keep(epoch, epoch.results[0])
+            with suppress(CheckFailed):  # told at the next look
+                _keep(epoch, epoch.results[0])
         raise
     finally:
         epoch.ended = True
@@ -252,14 +253,15 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         (outs,) = epoch.results
     else:
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
-    if program.checked and np.asarray(outs[-1])[0]:
-        raise CheckFailed
     _keep(epoch, outs)
 
 
 def _keep(epoch: Epoch, outs: Any) -> None:
-    values = epoch.values
-    for slot, out in zip(epoch.wanted or (), outs, strict=False):
+    """Give a program's results to the Values that wait for them. CheckFailed if the one after them says so."""
+    values, wanted = epoch.values, epoch.wanted or ()
+    if len(outs) > len(wanted) and np.asarray(outs[-1])[0]:
+        raise CheckFailed
+    for slot, out in zip(wanted, outs, strict=False):
         values[slot].array = out
     for twin in epoch.aliases:
         twin.array = values[twin.slot].array
@@ -292,29 +294,15 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
 
 
 def _recover(epoch: Epoch) -> None:
-    """Compute what can be computed of a program that failed."""
-    values, aliases = epoch.values, epoch.aliases
-    for value in [*values.values(), *aliases]:
-        if value.array is None and failure_of(value) is None and value.slot in (epoch.wanted or ()):
-            with suppress(Exception):  # told at the next look at this value
-                value.array = epoch.outcome(value.slot)
-
-
-def run_copy(epoch: Epoch, wanted: Value) -> None:
-    """Make one Value of another thread's pending program concrete without touching that thread's recorder: all that is read here only grows."""
+    """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
     with epoch.lock:
-        step, leaves, numbers = epoch.step, dict(epoch.leaves), dict(epoch.numbers)
-        if wanted.array is not None or epoch.ended:
-            return
-        alive = bytes(slot == wanted.slot for slot in range(step.end))
-        program = Program(step, alive, bytes(len(leaves)), leaves)
-        outs = program.interpret(_arrays_of(numbers, step), [leaves[i].concrete() for i in program.inputs])
-        if not (program.checked and np.asarray(outs[-1])[0]):
-            wanted.array = outs[0]
-            return
-    apart = Epoch(epoch.recorder, step)
-    apart.leaves, apart.numbers, apart.lines, apart.wanted = leaves, numbers, dict(epoch.lines), [wanted.slot]
-    wanted.array = apart.outcome(wanted.slot)
+        recover(epoch)
+    outcomes = epoch.outcomes or {}
+    for value in [*epoch.values.values(), *epoch.aliases]:
+        found = outcomes.get(value.slot)
+        if value.array is None and not isinstance(found, Failure):
+            value.array = found
+    epoch.finish()
 
 
 # ---------------------------------------------------------------------- what is wanted, what may be given away
@@ -344,14 +332,13 @@ def _only_ours(leaves: dict[int, Value]) -> bytes:
 
 def numbers_of(epoch: Epoch) -> list[np.ndarray]:
     """A program's Python numbers, one array for each of their dtypes."""
-    return _arrays_of(epoch.numbers, epoch.step)
-
-
-def _arrays_of(numbers: dict[tuple[str, int], Any], step: Step) -> list[np.ndarray]:
-    counts = step.counts
+    counts, numbers = epoch.step.counts, epoch.numbers
     if not counts:
         return []
     if len(counts) == 1:
         ((kind, count),) = counts.items()
-        return [np.fromiter(numbers.values(), KINDS[kind], count)]
-    return [np.array([numbers[kind, i] for i in range(counts[kind])], dtype) for kind, dtype in KINDS.items() if kind in counts]
+        if len(numbers) == count:  # else an operation that was interrupted has left some
+            return [np.fromiter(numbers.values(), KINDS[kind], count)]
+    return [
+        np.fromiter(map(numbers.__getitem__, places_of(kind, counts[kind])), dtype, counts[kind]) for kind, dtype in KINDS.items() if kind in counts
+    ]

@@ -26,10 +26,14 @@ from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
+# More results than any program has, and fewer than where there is no limit.
+BEYOND = 1 << 40
 # The Python integers that can be operands.
 LEAST_INT, MOST_INT, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 # Python numbers become arrays of these dtypes, by NumPy's kind.
 KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
+# The places of numbers: one object for each, which makes looking them up quicker. There are as many as the longest program has had.
+_places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
 # The bits of Recorder.turned.
 TURNED, LOOK = 1, 2
 
@@ -52,10 +56,13 @@ class Step:
     """One operation, or one more input, at one place of a program.
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
-    the operands, its place in the program's numbers of that dtype. inputs, counts, nbytes: of all inputs, numbers and outputs up to here.
+    the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. inputs, counts, nbytes: of all
+    inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a number beyond every limit.
     """
 
-    __slots__ = ("next", "parent", "first", "signature", "args", "aval", "slot", "end", "inputs", "numbers", "counts", "nbytes", "programs")
+    __slots__ = (
+        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "inputs", "numbers", "numbered", "counts", "nbytes", "programs",
+    )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
         self.next: dict[Any, Step] = {}
@@ -66,6 +73,7 @@ class Step:
         self.aval = aval
         self.slot = slot
         self.end = end
+        self.due = end if sig is None or sig.check is None else BEYOND + end
         self.programs: dict[Any, Any] | None = None
         self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
         self.numbers: tuple[tuple[str, int], ...] = ()
@@ -79,12 +87,21 @@ class Step:
     def _place_numbers(self) -> None:
         counts = dict(self.counts)
         places = []
-        for kind in self.args:
+        for i, kind in enumerate(self.args):
             if type(kind) is not int:
+                self.numbered = i
                 array = NUMBER_DTYPES[kind].kind
-                places.append((array, counts.get(array, 0)))
-                counts[array] = counts.get(array, 0) + 1
+                counts[array] = count = counts.get(array, 0) + 1
+                places.append(places_of(array, count)[count - 1])
         self.numbers, self.counts = tuple(places), counts
+
+
+def places_of(kind: str, count: int) -> list[tuple[str, int]]:
+    """The places of numbers of one dtype, at least `count`."""
+    known = _places[kind]
+    if len(known) < count:
+        known = _places[kind] = [*known, *[(kind, i) for i in range(len(known), count + 100)]]
+    return known
 
 
 roots: dict[device, Step] = {}
@@ -161,7 +178,7 @@ class Recorder:
         epoch.leaves[index] = value
         epoch.step = step
         if epoch.bytes > SOFT_BYTES:
-            epoch.limit = min(epoch.limit, len(epoch.values) + 1)
+            epoch.limit = min(epoch.limit, before.end + 1)
         epoch.bytes += aval.nbytes
         # No call in between: two threads may enter one fresh Value at the same time.
         owner = value.epoch
@@ -213,7 +230,7 @@ class Recorder:
         from torchgrad_jax.runtime.recovery import Failure
 
         epoch = self.epoch
-        count = len(epoch.values)
+        count = epoch.step.end
         if modes.execution == "eager":
             run_pending(self, "eager")
             failed = next((f for f in (epoch.outcomes or {}).values() if isinstance(f, Failure)), None)
@@ -291,8 +308,8 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     if epoch.step is not before or rec.epoch is not epoch:
         return record1(rec, bop, a)
     values[slot], epoch.step = value, step
-    if len(values) >= epoch.limit or value.signature.check is not None:
-        _after(rec, step)
+    if step.due >= epoch.limit:
+        _after(rec, epoch, step)
     return value
 
 
@@ -325,8 +342,8 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     if kind is not Value:
         epoch.numbers[step.numbers[0]] = b
     values[slot], epoch.step = value, step
-    if len(values) >= epoch.limit or value.signature.check is not None:
-        _after(rec, step)
+    if step.due >= epoch.limit:
+        _after(rec, epoch, step)
     return value
 
 
@@ -343,37 +360,59 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     step = before.next.get(key)
     if step is None:
         step = rec.extend(before, bop, tuple(slots), key, operands)
-    aval, slot, sig = step.aval, step.slot, step.signature
-    made = []
-    for one in (aval,) if type(aval) is Aval else aval:
-        value = _new(Value)
-        value.aval, value.array, value.slot, value.epoch, value.counter, value.signature = one, None, slot, epoch, None, sig
-        slot += 1
-        made.append(value)
-    result = made[0] if type(aval) is Aval else tuple(made)
-    values, new = epoch.values, dict(zip(range(step.slot, slot), made, strict=True))
-    numbers = dict(zip(step.numbers, [o for o in operands if type(o) is not Value], strict=True)) if step.numbers else None
+    if type(step.aval) is not Aval or len(step.numbers) > 1:
+        return _record_several(rec, epoch, before, step, bop, operands)
+    value = _new(Value)
+    value.aval = step.aval
+    value.array = None
+    value.slot = slot = step.slot
+    value.epoch = epoch
+    value.counter = None
+    value.signature = step.signature
+    values = epoch.values
     if epoch.step is not before or rec.epoch is not epoch:
         return record(rec, bop, operands)
-    if numbers is not None:
+    if step.numbers:
+        epoch.numbers[step.numbers[0]] = operands[step.numbered]
+    values[slot], epoch.step = value, step
+    if step.due >= epoch.limit:
+        _after(rec, epoch, step)
+    return value
+
+
+def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
+    """`record` for an operation of several outputs or numbers. What it leaves where it does not come to its end is overwritten."""
+    numbers = dict(zip(step.numbers, [o for o in operands if type(o) is not Value], strict=True)) if step.numbers else None
+    made = {}
+    slot, sig = step.slot, step.signature
+    for aval in (step.aval,) if type(step.aval) is Aval else step.aval:
+        made[slot] = value = _new(Value)
+        value.aval = aval
+        value.array = None
+        value.slot = slot
+        value.epoch = epoch
+        value.counter = None
+        value.signature = sig
+        slot += 1
+    found = made[step.slot] if type(step.aval) is Aval else tuple(made.values())
+    if numbers is not None and epoch.step is before and rec.epoch is epoch:
         epoch.numbers.update(numbers)
-        if epoch.step is not before or rec.epoch is not epoch:
-            return record(rec, bop, operands)
-    values.update(new)
+    if epoch.step is before and rec.epoch is epoch:
+        epoch.values.update(made)
     if epoch.step is not before or rec.epoch is not epoch:
         return record(rec, bop, operands)
     epoch.step = step
-    if len(values) >= epoch.limit or sig.check is not None:
-        _after(rec, step)
-    return result
+    if step.due >= epoch.limit:
+        _after(rec, epoch, step)
+    return found
 
 
-def _after(rec: Recorder, step: Step) -> None:
+def _after(rec: Recorder, epoch: Epoch, step: Step) -> None:
     if step.signature.check is not None:
         from torchgrad_jax.runtime.checks import note_check
 
-        note_check(rec, step)
-    if len(rec.epoch.values) >= rec.epoch.limit:
+        note_check(epoch, step)
+    if rec.epoch.step.end >= rec.epoch.limit:
         rec.overflow()
 
 

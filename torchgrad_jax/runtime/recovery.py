@@ -57,9 +57,9 @@ def failure_of(value: Value) -> Failure | None:
     return found if isinstance(found, Failure) else None
 
 
-def recover(epoch: Epoch, slot: int) -> None:
-    """Compute the results of an epoch that are wanted, among them that of `slot`, one operation after the other, and keep what became of each."""
-    wanted = dict.fromkeys([slot, *(_held(epoch) if epoch.wanted is None else epoch.wanted), *_written(epoch)])
+def recover(epoch: Epoch, *slots: int) -> None:
+    """Compute the results of an epoch that are wanted, among them those of `slots`, one operation after the other, and keep what became of each."""
+    wanted = dict.fromkeys([*slots, *(_held(epoch) if epoch.wanted is None else epoch.wanted), *_written(epoch)])
     calls, outputs = calls_to(epoch.step, list(wanted))
     inputs = inputs_of(calls, outputs)
     env: dict[int, Any] = {-1 - index: _input(epoch.leaves[index]) for index in inputs}
@@ -79,6 +79,19 @@ def recover(epoch: Epoch, slot: int) -> None:
         _take_back(epoch, outcomes, *first)
         epoch.first_failure = first[1]
     epoch.outcomes, epoch.ended = outcomes, True
+
+
+def look_from_outside(epoch: Epoch, value: Value) -> None:
+    """Compute one Value of another thread's pending program without touching that thread's recorder: all that is read here only grows."""
+    apart = Epoch(epoch.recorder, epoch.step)
+    apart.leaves, apart.numbers, apart.lines, apart.wanted = dict(epoch.leaves), dict(epoch.numbers), dict(epoch.lines), [value.slot]
+    if epoch.ended:  # what was copied may not be all
+        return
+    try:
+        value.array = apart.outcome(value.slot)
+    except Exception:
+        if epoch.recorder.epoch is epoch:  # else it runs by now, and may have been given the memory that was read here
+            raise
 
 
 def _by_kind(numbers: dict[tuple[str, int], Any]) -> dict[str, Any]:

@@ -289,8 +289,8 @@ METHODS: dict[str, Any] = {
     "polygamma": _polygamma_method, "polygamma_": _polygamma_inplace, "real": property(views.real, _part_setter(views.real)),
     "imag": property(views.imag, _part_setter(views.imag)),
     "mH": property(_adjoint),
-    "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True), "__imod__": remainder_,
-    "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True), "__ifloordiv__": floor_divide_,
+    "__mod__": _dunder(remainder), "__rmod__": _dunder(remainder, True),
+    "__floordiv__": _dunder(floor_divide), "__rfloordiv__": _dunder(floor_divide, True),
     "__lshift__": _dunder(_left), "__rlshift__": _dunder(_left, True), "__rshift__": _dunder(_right), "__rrshift__": _dunder(_right, True),
     "__pos__": positive, "__ilshift__": _left_, "__irshift__": _right_,
 }  # fmt: skip

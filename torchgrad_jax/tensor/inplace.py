@@ -15,7 +15,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.before_write import BeforeWrite
+from torchgrad_jax.tensor.before_write import before_write, unwrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, operation_name, shown
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
@@ -281,12 +281,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if node is None:
         overwrite(target, out)
         return target
-    before = BeforeWrite(target)
+    before = before_write(target)
     try:
         overwrite(target, out)
         rebase(target, node)
     except BaseException:
-        before.restore()
+        unwrite(target, before)
         raise
     if rec.rare:
         pack_results(rec, node, target)
@@ -383,6 +383,8 @@ REPEATING = {"expand", "unfold", "as_strided"}
 
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
     """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory."""
+    if len(links) == 1:
+        return links
     names = [link.read.operator.name for link in links]
     if REPEATING.isdisjoint(names[:-1]):
         return links

@@ -181,14 +181,30 @@ def _install_dunders() -> None:
                            "xor": Tensor.bitwise_xor}.items():  # fmt: skip
         setattr(Tensor, f"__r{name}__", _operator(function))
     setattr(Tensor, "__rsub__", _operator(function_of(registry["rsub"])))  # noqa: B010 - see above
-    setattr(Tensor, "__itruediv__", functions.div_)  # noqa: B010 - see above
     setattr(Tensor, "__ipow__", functions.pow_)  # noqa: B010 - see above
-    for name in ("add", "sub", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"):
-        setattr(Tensor, f"__i{name.removeprefix('bitwise_')}__", getattr(Tensor, name + "_"))
+    for name in ("and", "or", "xor"):
+        setattr(Tensor, f"__i{name}__", _as_operator(f"bitwise_{name}_"))
     for name, function in _PROTOCOL.items():
         setattr(Tensor, name, function)
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
-        setattr(Tensor, f"__i{name}__", _inplace_operator(getattr(Tensor, f"__i{name}__")))
+
+
+def _as_operator(name: str) -> Any:
+    """An operator that is a function by itself to handlers, and does what the method `name` does."""
+
+    def write(self: Tensor, other: Any) -> Any:
+        return getattr(Tensor, name)(self, other)
+
+    write.__doc__ = getattr(Tensor, name).__doc__
+    return write
+
+
+def install_inplace_operators() -> None:
+    """Give Tensor `+=` and the like, once its methods have their guards: handlers of `x += y` are given Tensor.add_, those of `x &= y` itself."""
+    for name, method in {
+        "add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
+        **{name: f"__i{name}__" for name in ("pow", "and", "or", "xor", "lshift", "rshift")},
+    }.items():  # fmt: skip
+        setattr(Tensor, f"__i{name}__", _inplace_operator(getattr(Tensor, method)))
 
 
 def _inplace_operator(function: Any) -> Any:
@@ -203,8 +219,9 @@ def _inplace_operator(function: Any) -> Any:
             return NotImplemented
 
     functools.update_wrapper(dunder, function)
-    if function in publics:
-        announce(dunder, publics[function])
+    public = publics.get(function)
+    if public is not None and "__" in public.name:
+        announce(dunder, public)
     return dunder
 
 

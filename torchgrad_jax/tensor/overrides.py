@@ -278,9 +278,12 @@ def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., A
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             kinds: tuple[Any, ...] = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+            settled = known.get(kinds)
         else:
             kinds = tuple(map(type, args))
-        settled = known.get(kinds)
+            settled = known.get(kinds)
+            if settled and not _active_modes:
+                return implementation(*args)
         if settled is None or _active_modes:
             return _at_first(public, implementation, args, kwargs, kinds)
         if not settled and not (_hold_plain(args) and _hold_plain(kwargs.values())):

@@ -127,8 +127,8 @@ class Storage:
         epoch = value.epoch if value.array is None else per_thread.recorder.epoch
         if epoch is not None and epoch.lines:
             epoch.note_write(self, self.peek(), version - 1)
-        value.version = version
-        value.counter, counter.version, self.writes, self.value = counter, version, self.writes + 1, value
+        value.version, value.counter = version, counter
+        counter.version, self.writes, self.value = version, self.writes + 1, value
         if self.siblings is not None:
             self._spread(value)
 
