@@ -14,7 +14,7 @@ from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
-from torchgrad_jax.runtime.device import CPU, device, put
+from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
@@ -116,7 +116,7 @@ class Program:
         counters.ran += 1
         if function is None:
             self.form.function = self._compiled([a.dtype.kind for a in numbers])
-            return _first_call, (self.form, [*numbers, *arrays], len(self.calls), self.device)
+            return _first_call, (self.form, [*numbers, *arrays], len(self.calls), self.device is CPU and not self.donated)
         return function, [*self.kept(numbers), *arrays] if numbers else arrays
 
     def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
@@ -128,7 +128,7 @@ class Program:
         form.used, function = keeping.now, form.function
         if function is None:
             form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
-            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device))
+            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device is CPU))
         return rolled.results(call_x64(function, *given))
 
     def _compiled(self, kinds: list[str]) -> Any:
@@ -162,11 +162,13 @@ def _common_form(key: Any) -> Form:
     return found
 
 
-def _first_call(form: Form, arguments: list[Any], operations: int, where: device) -> Any:
+def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) -> Any:
     counters.compiled += 1
     keeping.compiled(form, operations)
     with compiling(operations):
-        if where is not CPU:  # of the user's arrays on accelerators JAX may have to compile it for several shardings
+        # On accelerators JAX may have to compile it for several shardings. What is compiled ahead is called by Python, where a signal can raise
+        # before its results are kept: not where its arguments are given away.
+        if not ahead:
             return form.function(*arguments)
         form.function = function = ahead_of_time(form.function, arguments)
     return function(*arguments)
