@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -189,7 +190,7 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan."""
 
-    __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
+    __slots__ = ("name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
     keeps_order, order = False, None
 
     def __init__(
@@ -201,7 +202,7 @@ class Vjp:
         self._function, self._numpy, self._given = function, numpy, sig.specs
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
-        _bound.append(self)
+        _bound.append(weakref.ref(self))
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
