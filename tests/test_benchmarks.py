@@ -108,6 +108,7 @@ def test_markdown_table_is_aligned():
         ["speed", "--only", "chain16", "--backends", "jax,fused"],
         ["memory", "--backends", "jax,fused", "--width", "64", "--batch", "64"],
         ["loop", "--backends", "fused", "--parts", "steady"],
+        ["changing", "--backends", "fused", "--loops", "operators,everything"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -393,6 +393,28 @@ def test_a_tensor_of_host_data_starts_no_backend():
     )
 
 
+def test_a_tensor_of_host_data_needs_no_layers_no_loops_and_no_rules():
+    python(
+        "import sys, torchgrad_jax as tj\n"
+        "tj.tensor([[1.0, 2.0]])\n"
+        "unneeded = [m for m in ('nn.modules', 'nn.init', 'testing.comparison', 'runtime.rolling', 'runtime.baseline.elementwise')\n"
+        "            if 'torchgrad_jax.' + m in sys.modules]\n"
+        "assert not unneeded, unneeded\n"
+        "assert {'nn', 'testing', 'cuda'} < set(dir(tj))\n"
+        "assert 'Linear' in dir(tj.nn) and tj.nn.modules.Linear is tj.nn.Linear and tj.nn.functional.relu and tj.nn.init.zeros_\n"
+    )
+
+
+@pytest.mark.parametrize("first", ["nn", "nn.functional", "nn.init", "nn.modules", "nn.modules.linear", "nn.modules.module", "nn.loss", "testing"])
+def test_modules_of_packages_that_are_loaded_late_may_be_imported_first(first):
+    python(
+        f"import torchgrad_jax.{first}, sys, torchgrad_jax as tj\n"
+        f"assert sys.modules['torchgrad_jax.{first}'] is tj.{first}\n"
+        "from torchgrad_jax.nn import Linear\n"
+        "assert Linear is tj.nn.modules.linear.Linear\n"
+    )
+
+
 def test_execution_is_chosen_by_the_environment():
     code = "import torchgrad_jax as tj; y = tj.ones(2).exp(); assert y._read().array is not None"
     subprocess.run(

@@ -2,6 +2,10 @@
 
 import gc as _gc
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from torchgrad_jax import nn, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -11,11 +15,16 @@ from torchgrad_jax.runtime import compile_cache as _compile_cache  # noqa: E402
 
 _compile_cache.use()
 
+from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
+
+nn = _lazy.subpackage(__name__, "nn")
+
 from torchgrad_jax.tensor import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, nn, overrides, random, runtime, special, storage, testing, utils  # noqa: E402, F401
+import torchgrad_jax.nn.public as _public  # noqa: E402
+from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
@@ -41,9 +50,6 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
-from torchgrad_jax.nn import public as _public  # noqa: E402
-from torchgrad_jax.runtime import baseline as _baseline  # noqa: E402
-from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 from torchgrad_jax.runtime import program as _program  # noqa: E402, F401 - the recorder imports it late; every program needs it
 from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
@@ -60,12 +66,11 @@ from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # no
 
 globals().update(_public.install())
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "testing", "types", "version", "xpu",
 )))  # fmt: skip
 _interop.register()
 _guard_methods()
 _install_inplace_operators()
-_baseline.load_families()
 # PyTorch's modules see the package itself under this name, and programs use it.
 setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
 

@@ -1,6 +1,6 @@
 """`torch.special`."""
 
-from torchgrad_jax.nn import activation as _activation
+import torchgrad_jax.nn.activation as _activation
 from torchgrad_jax.tensor import arithmetic as _arithmetic
 from torchgrad_jax.tensor import reductions as _reductions
 from torchgrad_jax.tensor.overrides import guarded as _guarded

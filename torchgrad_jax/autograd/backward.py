@@ -12,6 +12,7 @@ from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
 from torchgrad_jax.tensor.dispatch import run
 from torchgrad_jax.tensor.duals import seen_tangent
@@ -209,6 +210,11 @@ def _implicit(out: Target, i: int) -> Tensor:
         aval = out._aval
     else:
         aval = out.node.output_avals[out.output_nr]
+    return _one(aval)
+
+
+def _one(aval: Aval) -> Tensor:
+    """The gradient that a number begins with. RuntimeError for what is none."""
     if aval.size != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if aval.dtype.kind == "c":
@@ -225,7 +231,10 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:
             _warn_of_cycle()
-        run_backward(_roots((self,)), (_implicit(self, 0),), retain_graph=retain, create_graph=create_graph)
+        edge = self._edge()
+        if type(edge[0]) is Nowhere:
+            raise RuntimeError(NO_GRAPH.format(0))
+        run_backward((edge,), (_one(self._aval),), retain_graph=retain, create_graph=create_graph)
     else:
         backward((self,), gradient, retain_graph, create_graph, inputs=inputs)
 

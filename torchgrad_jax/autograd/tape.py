@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.runtime import keeping
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
@@ -224,6 +225,17 @@ def find(print_: Fingerprint, at_once: bool) -> Any:
             _tapes.clear()
         _tapes[print_.key] = _SEEN_ONCE
     return True if found is _SEEN_ONCE or (found is None and at_once) else found
+
+
+def _forget(used: set[Signature]) -> None:
+    """Forget the Tapes that no program which is kept is made of, and the graphs that were seen once."""
+    bops = {sig.bop for sig in used}
+    for key, tape in list(_tapes.items()):
+        if tape not in bops:
+            _tapes.pop(key, None)
+
+
+keeping.after_steps.append(_forget)
 
 
 def keep(print_: Fingerprint, tape: Tape) -> None:

@@ -121,7 +121,7 @@ def _adopt(module: ModuleType, name: str) -> None:
         if is_submodule and attribute in _NAMESPACES.split():
             dotted = f"{name}.{attribute}"
             sys.modules.setdefault(dotted, value)
-            if lazy.is_unloaded(value):
+            if lazy.is_unloaded(value) and "__path__" not in vars(value):
                 lazy.when_loaded(value, functools.partial(_adopt, name=dotted))
             else:
                 _adopt(value, dotted)

@@ -8,6 +8,7 @@ from typing import Any
 from torchgrad_jax.nn.activation import expect_tensor
 from torchgrad_jax.ops import linear as ops_linear  # noqa: F401 - declares the operators used here
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1
 from torchgrad_jax.tensor.dispatch import apply, plan_of, result, turn
 from torchgrad_jax.tensor.functions import matmul
@@ -22,7 +23,7 @@ _MM = registry["mm"].bind((ARRAY, ARRAY))
 _T = registry["t"].bind((ARRAY,))
 _TRILINEAR = registry["_trilinear"].bind((ARRAY, ARRAY, ARRAY))
 _new = object.__new__
-_views: dict[tuple[int, ...], Any] = {}
+_views = Memo()
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -99,7 +100,7 @@ def _recorded(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None)
 def _view(*size: int) -> Any:
     found = _views.get(size)
     if found is None:
-        found = _views[size] = registry["view"].bind((ARRAY, Static(size)))
+        found = _views.keep(size, registry["view"].bind((ARRAY, Static(size))))
     return found
 
 

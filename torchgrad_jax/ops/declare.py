@@ -13,6 +13,7 @@ PyTorch's convention for complex numbers. Without formulas the derivative is JAX
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.memory_order import Order
 from torchgrad_jax.ops.numpy_forms import Form
 from torchgrad_jax.ops.schema import Parameter, Schema, static, wrong_type
+from torchgrad_jax.runtime import keeping
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
@@ -55,7 +57,9 @@ def zeros_like_grad(grad: Any) -> Any:
 NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
 
 registry: dict[str, Operator] = {}
-_bound: list[Any] = []
+_bound: list[weakref.ref[Any]] = []
+# How many layouts of one operator stay whether they are used or not.
+FEW = 64
 
 
 class Operator:
@@ -190,7 +194,7 @@ class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
     __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
-                 "kindred_vjps")  # fmt: skip
+                 "kindred_vjps", "__weakref__")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
@@ -205,7 +209,7 @@ class BoundOperator:
                 self.statics[p.name] = item.value
             else:
                 self.names.extend([p.name] * (1 if item is ARRAY else item))
-        _bound.append(self)
+        _bound.append(weakref.ref(self))
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
@@ -330,16 +334,44 @@ class BoundOperator:
         return f"<{self.name}{self.statics or ''}>"
 
 
+def all_bound() -> list[Any]:
+    """All that have signatures: operators with their static arguments, and derivatives."""
+    known = list(_bound)
+    found = [one for reference in known if (one := reference()) is not None]
+    _bound[: len(known)] = [weakref.ref(one) for one in found]  # another thread may have added one behind
+    return found
+
+
 def forget_signatures() -> None:
     """Forget what was derived from the default dtype, in every operator and every program."""
     from torchgrad_jax.runtime import recorder
 
     recorder.recorder().flush("default dtype")
-    for bound in _bound:
-        bound.signatures.clear()
-        bound.kin(())[0].clear()
-    recorder._roots.clear()
+    for one in all_bound():
+        one.signatures.clear()
+        one.kin(())[0].clear()
+    for root in list(recorder.roots.values()):
+        root.next = {}
+    keeping.steps = keeping.signatures = 0
     recorder.recorder().begin()
+
+
+def _forget(used: set[Signature]) -> int:
+    """Forget the signatures that are not `used`, and what static arguments were bound to that have none left. Returns how many there are then."""
+    left = 0
+    for one in all_bound():
+        signatures = one.signatures
+        for specs in [specs for specs in list(signatures) if signatures[specs] not in used]:
+            signatures.pop(specs).plans.clear()  # they refer to each other
+        left += len(signatures)
+    for operator in registry.values():
+        if len(operator.bound) > FEW:
+            for key in [key for key in list(operator.bound) if not operator.bound[key].signatures]:
+                del operator.bound[key]
+    return left
+
+
+keeping.after_signatures.append(_forget)
 
 
 def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:

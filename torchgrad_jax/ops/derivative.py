@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -219,7 +220,7 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand."""
 
-    __slots__ = ("again", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable")
+    __slots__ = ("again", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
     keeps_order, order = False, None
 
     def __init__(
@@ -233,7 +234,7 @@ class Vjp:
         self.again = {sum(which) + i for i, name in enumerate(plan.saved_names) if name in names}
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
-        _bound.append(self)
+        _bound.append(weakref.ref(self))
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""

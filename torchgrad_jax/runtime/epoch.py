@@ -20,10 +20,10 @@ _POLL = 1e-4
 class Epoch:
     """The operations of one program, pending or under way, and afterwards what those who hold its Values may still ask.
 
-    step: where the program ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number. numbers: Python's, by
-    their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another. on_host: inputs that are
-    host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held before they were
-    written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
+    begun, step: where the program begins and ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number.
+    numbers: Python's, by their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another.
+    on_host: inputs that are host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held
+    before they were written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
     wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
     did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
     over, well or not.
@@ -31,11 +31,13 @@ class Epoch:
 
     __slots__ = (
         "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "limit", "wanted", "outcomes",
-        "first_failure", "results", "ended", "lock",
+        "first_failure", "results", "ended", "lock", "begun",
     )  # fmt: skip
 
     def __init__(self, recorder: Any, step: Any = None, limit: int = 0) -> None:
-        self.recorder, self.step, self.limit = recorder, step, limit
+        self.recorder, self.limit = recorder, limit
+        self.begun: Any = step
+        self.step: Any = step
         self.values: dict[int, Any] = {}
         self.leaves: dict[int, Any] = {}
         self.numbers: dict[tuple[str, int], Any] = {}
@@ -90,3 +92,4 @@ class Epoch:
         # Others may be copying the former ones.
         self.values, self.leaves, self.numbers, self.foreign, self.lines = {}, {}, {}, {}, {}
         self.aliases, self.on_host, self.writes, self.results = [], [], [], []
+        self.step = self.begun  # those who hold its Values hold it: they need not hold the Steps as well

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
 from torchgrad_jax.runtime.counters import counters
@@ -89,10 +89,12 @@ def _by_xla(sig: Any) -> Any:
 def alone(sig: Any, given: Any) -> Any:
     """One operation by its own compiled function."""
     modes.refuse_after_fork()
+    function, sig.used = sig.alone, keeping.now
     if not sig.warm:
         sig.warm = True
         counters.compiled_ops += 1
-    return call_x64(sig.alone, *given)
+        keeping.compiled(sig, 1)
+    return call_x64(function, *given)
 
 
 def _own(array: Any) -> np.ndarray:

@@ -31,7 +31,8 @@ class _Unloaded(ModuleType):
         return getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("__"):
+        # A module of the package may be imported before the package's own source has run.
+        if not name.startswith("__") and sys.modules.get(f"{self.__name__}.{name}") is not value:
             load(self)
         ModuleType.__setattr__(self, name, value)
 
@@ -79,4 +80,11 @@ def submodules(package: str, names: Iterable[str]) -> dict[str, ModuleType]:
     for name in names:
         dotted = f"{package}.{name}"
         found[name] = sys.modules.setdefault(dotted, _Unloaded(dotted))
+    return found
+
+
+def subpackage(package: str, name: str) -> ModuleType:
+    """A package within a package, not loaded yet, whose modules can be imported before it is."""
+    found = submodules(package, (name,))[name]
+    found.__path__ = [f"{path}/{name}" for path in sys.modules[package].__path__]
     return found

@@ -7,7 +7,7 @@ XLA rewrites `convert(mask) * x` as `select(mask, x, 0)`, in sums of products to
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def _parameter(value: Any) -> Any:
     return _rewritten(value) if hasattr(value, "eqns") else value
 
 
-@cache
+@lru_cache(maxsize=1024)
 @x64
 def _selection(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """An equation that selects 1 or 0 by a boolean array of this shape."""

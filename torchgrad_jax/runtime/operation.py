@@ -8,7 +8,7 @@ from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.device import CPU, device, placed
@@ -84,19 +84,20 @@ class Signature:
     """A BoundOp specialized to input avals: its output avals, and how it is run.
 
     half: whether half precision is among its inputs or outputs; convolves: whether it convolves; nbytes: of its outputs; numbered: whether Python
-    numbers are among its inputs. `warm`: the function has been compiled by itself.
+    numbers are among its inputs. `warm`: the function has been compiled by itself; used, executable: see `keeping`.
     `plans` belongs to the layer that differentiates.
     """
 
     __slots__ = (
         "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
-        "_in_programs", "_alone", "_traced", "_baseline",
+        "_in_programs", "_alone", "_traced", "_baseline", "used", "executable", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
         self.warm = self.convolves = False
+        self.used = self.executable = 0
         self.plans: dict[Any, Any] = {}
         self._function: Any = None
         self._in_programs: Any = None
@@ -142,6 +143,10 @@ class Signature:
             where = common_device(self.specs, self.bop.device)
             self._alone = jax.jit(self._for_xla(), compiler_options=compiler_options([self], where), **placed(where))
         return self._alone
+
+    def let_go(self) -> None:
+        """Let go of what is compiled of it by itself."""
+        self._alone, self.warm, self.executable = None, False, 0
 
     @property
     def traced(self) -> Callable[..., Any]:
@@ -338,6 +343,7 @@ def signature(bop: BoundOp, specs: tuple[ArgSpec, ...]) -> Signature:
     found = bop.signatures.get(specs)
     if found is None:
         found = bop.signatures[specs] = Signature(bop, specs)
+        keeping.new_signature()
     return found
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.compiled import jitted, replay
+from torchgrad_jax.runtime.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
-from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of
+from torchgrad_jax.runtime.pruning import prune
+from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of, roots
 from torchgrad_jax.runtime.recovery import CheckFailed, Failure, recover
-from torchgrad_jax.runtime.rolling import roll
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
@@ -65,8 +65,13 @@ class Program:
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
         self.form = Form()
-        self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
+        self.rolled = self._rolled() if len(self.calls) >= LEAST_ROLLED else None
         self.common = None if self.rolled is None else _common_form(self.rolled.key)
+
+    def _rolled(self) -> Any:
+        from torchgrad_jax.runtime.rolling import roll
+
+        return roll(self.calls, self.outputs, self.inputs)
 
     def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
@@ -110,8 +115,8 @@ class Program:
         function = self.form.function
         counters.ran += 1
         if function is None:
-            function = self.form.function = self._compiled([a.dtype.kind for a in numbers])
-            return _first_call, (function, [*numbers, *arrays], len(self.calls))
+            self.form.function = self._compiled([a.dtype.kind for a in numbers])
+            return _first_call, (self.form, [*numbers, *arrays], len(self.calls), self.device is CPU and not self.donated)
         return function, [*self.kept(numbers), *arrays] if numbers else arrays
 
     def call_rolled(self, numbers: list[np.ndarray], arrays: list[Any]) -> Any:
@@ -120,10 +125,11 @@ class Program:
         rolled, form = self.rolled, self.common
         counters.ran += 1
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
-        if form.function is None:
+        form.used, function = keeping.now, form.function
+        if function is None:
             form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
-            return rolled.results(call_x64(_first_call, form.function, given, rolled.compiling))
-        return rolled.results(call_x64(form.function, *given))
+            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device is CPU))
+        return rolled.results(call_x64(function, *given))
 
     def _compiled(self, kinds: list[str]) -> Any:
         donate = tuple([len(kinds) + i for i, index in enumerate(self.inputs) if index in self.donated])
@@ -156,10 +162,16 @@ def _common_form(key: Any) -> Form:
     return found
 
 
-def _first_call(function: Any, arguments: list[Any], operations: int) -> Any:
+def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) -> Any:
     counters.compiled += 1
+    keeping.compiled(form, operations)
     with compiling(operations):
-        return function(*arguments)
+        # On accelerators JAX may have to compile it for several shardings. What is compiled ahead is called by Python, where a signal can raise
+        # before its results are kept: not where its arguments are given away.
+        if not ahead:
+            return form.function(*arguments)
+        form.function = function = ahead_of_time(form.function, arguments)
+    return function(*arguments)
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -168,6 +180,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
     Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
     KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
     """
+    if keeping.steps > keeping.step_limit:
+        prune(roots, rec.epoch.step)
     new, epoch = rec.new_epoch(), rec.epoch
     try:
         rec.epoch = new
@@ -208,9 +222,11 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     program = programs.get((alive, donated))
     if program is None:
         program = programs[alive, donated] = Program(step, alive, donated, leaves)
+        keeping.now += 1
         rec.changing.met(program.calls)
     else:
         rec.changing.repeated()
+    program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     epoch.wanted = program.slots
@@ -256,6 +272,10 @@ def _keep(epoch: Epoch, outs: Any) -> None:
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
     """Let the other thread run a program, and its results stand for what it will make."""
+    function = program.form.function
+    if function is None:  # another thread has let go of it
+        _run(program, numbers, epoch, False)
+        return
     values = epoch.values
     promises = [Promised(epoch, slot) for slot in program.slots]
     for slot, promise in zip(program.slots, promises, strict=True):
@@ -263,7 +283,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
     for twin in epoch.aliases:
         twin.array = values[twin.slot].array
     epoch.values, epoch.aliases = {}, []
-    function, checked, arguments = program.form.function, program.checked, [*program.kept(numbers), *arrays]
+    checked, arguments = program.checked, [*program.kept(numbers), *arrays]
 
     def run(*given: Any) -> list[Any]:
         outs = call_x64(function, *given)

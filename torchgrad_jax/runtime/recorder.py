@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.notices import Changing
@@ -26,7 +26,8 @@ from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
-MAX_STEPS = 400_000
+# More results than any program has, and fewer than where there is no limit.
+BEYOND = 1 << 40
 # The Python integers that can be operands.
 LEAST_INT, MOST_INT, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 # Python numbers become arrays of these dtypes, by NumPy's kind.
@@ -72,7 +73,7 @@ class Step:
         self.aval = aval
         self.slot = slot
         self.end = end
-        self.due = end if sig is None or sig.check is None else MAX_STEPS + end
+        self.due = end if sig is None or sig.check is None else BEYOND + end
         self.programs: dict[Any, Any] | None = None
         self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
         self.numbers: tuple[tuple[str, int], ...] = ()
@@ -103,18 +104,13 @@ def places_of(kind: str, count: int) -> list[tuple[str, int]]:
     return known
 
 
-_roots: dict[device, Step] = {}
-_steps = 0
+roots: dict[device, Step] = {}
 
 
 def _root(where: device) -> Step:
-    global _steps
-    if _steps > MAX_STEPS:  # structures that never come back must not pile up
-        _roots.clear()
-        _steps = 0
-    found = _roots.get(where)
+    found = roots.get(where)
     if found is None:
-        found = _roots[where] = Step(None, None, (), None, 0, 0)
+        found = roots[where] = Step(None, None, (), None, 0, 0)
     return found
 
 
@@ -201,8 +197,7 @@ class Recorder:
         return self._add(before, key, Step(before, sig, args, aval, before.end, end))
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
-        global _steps
-        _steps += 1
+        keeping.steps += 1
         return before.next.setdefault(key, step)
 
     def operand(self, operand: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from functools import cache
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 
 from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
 from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.worker import Promised
 
 
 class Aval:
     """Shape, dtype and device of a value. Equal ones are one object, so they compare by identity."""
 
-    __slots__ = ("shape", "dtype", "device", "ndim", "size")
+    __slots__ = ("shape", "dtype", "device", "ndim", "size", "__weakref__")
     shape: tuple[int, ...]
     dtype: np.dtype
     device: device
@@ -31,7 +33,8 @@ class Aval:
         return self.size * self.dtype.itemsize
 
 
-_interned: dict[tuple[tuple[int, ...], np.dtype, device], Aval] = {}
+_alive: weakref.WeakValueDictionary[tuple[tuple[int, ...], np.dtype, device], Aval] = weakref.WeakValueDictionary()
+_interned = Memo()
 
 
 def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Aval:
@@ -39,10 +42,13 @@ def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Ava
     key = (shape, dtype, where)
     found = _interned.get(key)
     if found is None:
-        found = Aval()
-        found.shape, found.dtype, found.device = shape, dtype, where
-        found.ndim, found.size = len(shape), math.prod(shape)
-        found = _interned.setdefault(key, found)
+        found = _alive.get(key)
+        if found is None:
+            found = Aval()
+            found.shape, found.dtype, found.device = shape, dtype, where
+            found.ndim, found.size = len(shape), math.prod(shape)
+            found = _alive[key] = _interned.setdefault(key, found)
+        _interned.keep(key, found)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -294,7 +294,7 @@ def _constant(size: tuple[int, ...], fill_value: int, dtype: Any) -> Any:
     return jnp.full(size, fill_value, dtype)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def constant_op(size: tuple[int, ...], fill_value: int, dtype: np.dtype, where: devices.device) -> Any:
     """The operation that makes zeros or ones: the number is part of the program, where XLA can use that it is known."""
     return registry["_constant"].bind((Static(size), Static(fill_value), Static(dtype)), where)

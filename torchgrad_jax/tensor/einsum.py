@@ -7,13 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 from torchgrad_jax.ops.declare import registry
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import views
 from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.generate import function_of
 from torchgrad_jax.tensor.tensor import Tensor
 
-_equations: dict[Any, Any] = {}
+_equations = Memo()
 _bmm = function_of(registry["bmm"])
 
 
@@ -33,7 +34,7 @@ def einsum(*args: Any) -> Tensor:
         found = _equations.get(key)
         if found is None:
             _, lists, output = _equation(args)
-            found = _equations[key] = _resolve(operands, lists, output)
+            found = _equations.keep(key, _resolve(operands, lists, output))
             _check_sizes(operands, found[0])
     else:
         operands, lists, output = _equation(args)

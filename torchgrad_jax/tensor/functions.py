@@ -407,27 +407,31 @@ def wrap_shape(x: Tensor, shape: tuple[int, ...], batch: tuple[int, ...]) -> Ten
     return reshape(expand(x, (*batch, *shape[1:])), shape)
 
 
-def _matmul(namespace: str) -> Any:
+def _matmul(namespace: str) -> tuple[Any, Any]:
+    """The function, and what it does with two operands."""
     public = Public(f"{namespace}.matmul")
     guarded = guard(_general_matmul, public)
     of_matrices = binary(_MM, "matmul", guarded)
 
-    def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:
-        """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
-        if named or more or other is MISSING:
-            return guarded(*[x for x in (input, other) if x is not MISSING], *more, **named, **({} if out is None else {"out": out}))
+    def of_two(input: Any, other: Any) -> Tensor:
         # `_value` may be outdated for memory that is shared, but its shape is not.
         plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
-        if plain and out is None and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
+        if plain and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
             return of_matrices(input, other)
-        return guarded(input, other) if out is None else guarded(input, other, out=out)
+        return guarded(input, other)
+
+    def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:
+        """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
+        if named or more or other is MISSING or out is not None:
+            return guarded(*[x for x in (input, other) if x is not MISSING], *more, **named, **({} if out is None else {"out": out}))
+        return of_two(input, other)
 
     announce(matmul, public)
-    return matmul
+    return matmul, of_two
 
 
-matmul = _matmul("torch")
-METHODS["matmul"] = _matmul("torch.Tensor")
+matmul, _ = _matmul("torch")
+METHODS["matmul"], matmul_of_two = _matmul("torch.Tensor")
 
 
 # ---------------------------------------------------------------------- Python results

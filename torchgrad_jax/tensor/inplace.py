@@ -12,6 +12,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import before_write, unwrite
@@ -572,8 +573,8 @@ def writer(bound: Any) -> Any:
     """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
     found = _writers.get(bound)
     if found is None:
-        found = _writers[bound] = registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout))
+        found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
     return found
 
 
-_writers: dict[Any, Any] = {}
+_writers = Memo()

@@ -166,7 +166,7 @@ def _caster(target: Any) -> Any:
 def _install_dunders() -> None:
     # Handlers of `x + y` are given Tensor.add, as in PyTorch; those of `x & y` and a few others the operator itself.
     for name, function in {
-        "add": Tensor.add, "sub": Tensor.sub, "mul": Tensor.mul, "truediv": Tensor.div, "matmul": Tensor.matmul,
+        "add": Tensor.add, "sub": Tensor.sub, "mul": Tensor.mul, "truediv": Tensor.div, "matmul": functions.matmul_of_two,
         "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
     }.items():  # fmt: skip
         setattr(Tensor, f"__{name}__", _operator(function, name != "matmul"))

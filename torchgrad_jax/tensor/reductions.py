@@ -26,7 +26,7 @@ from torchgrad_jax.tensor.views import contiguous, expand, narrow, unsqueeze, vi
 _NONE = Static(None)
 
 
-@lru_cache(maxsize=None, typed=True)
+@lru_cache(maxsize=4096, typed=True)
 def _bind(name: str, *statics: Any) -> Any:
     """An operator of one tensor with its static arguments in order."""
     return registry[name].bind((ARRAY, *(Static(s) for s in statics)))

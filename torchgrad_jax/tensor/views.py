@@ -11,6 +11,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
 from torchgrad_jax.tensor.inplace import detached, make_view, writer
@@ -20,7 +21,7 @@ from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
 
 # The view operators whose second argument is a run-time number: where the part begins.
 _FROM_A_NUMBER = ("select", "slice")
-_known: dict[Any, _Known] = {}
+_known = Memo()
 
 
 class _Known:
@@ -65,7 +66,7 @@ def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> 
     if known is None:
         if parent is not None:
             t._read()  # a view that autograd cannot follow any more says so before anything else
-        known = _known[key] = _Known(name, t, arguments)
+        known = _known.keep(key, _Known(name, t, arguments))
     offset = known.offset if parent is None else parent.offset + known.offset
     if made_in is None:
         made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()

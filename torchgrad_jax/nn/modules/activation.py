@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.nn import functional as F
+import torchgrad_jax.nn.functional as F
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.tensor.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from torchgrad_jax.nn import functional as F
+import torchgrad_jax.nn.functional as F
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.tensor.tensor import Tensor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.nn import functional as F
-from torchgrad_jax.nn import init
+import torchgrad_jax.nn.functional as F
+import torchgrad_jax.nn.init as init
 from torchgrad_jax.nn.modules.linear import spread_like_linear
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.ops import dtypes

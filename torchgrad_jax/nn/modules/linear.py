@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgrad_jax.nn import functional as F
-from torchgrad_jax.nn import init
+import torchgrad_jax.nn.functional as F
+import torchgrad_jax.nn.init as init
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.tensor.creation import empty
 from torchgrad_jax.tensor.parameter import Parameter

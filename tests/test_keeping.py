@@ -1,0 +1,248 @@
+"""What was not used for long is let go, and comes back when it is met again."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.autograd import tape
+from torchgrad_jax.ops import declare
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, recorder
+from torchgrad_jax.runtime.program import Program
+from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.value import _interned, aval_of
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    with execution_mode("fused"), baseline_tier(True):
+        yield
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A small bound on structures, and what was there before let go."""
+    monkeypatch.setattr(keeping, "MOST_STEPS", 3_000)
+    monkeypatch.setattr(keeping, "MOST_SIGNATURES", 400)
+    monkeypatch.setattr(keeping, "signature_limit", 0)
+    monkeypatch.setattr(keeping, "step_limit", 0)
+    tj.ones(3).sum().item()
+    gc.collect()
+    return len(steps())
+
+
+def steps():
+    """The Steps that programs can be found by."""
+    found, stack = [], list(recorder.roots.values())
+    while stack:
+        found.append(stack.pop())
+        stack.extend(found[-1].next.values())
+    return found
+
+
+def programs():
+    return [program for step in steps() for program in (step.programs or {}).values()]
+
+
+def alive(kind):
+    return sum(type(o) is kind for o in gc.get_objects())
+
+
+OPERATORS = [tj.sin, tj.cos, tj.tanh, lambda y: y * 0.5, lambda y: y - y.mean(), lambda y: y.t().sum(1), lambda y: tj.softmax(y, 0)]
+
+
+def turn(choices, weights, size=4):
+    """The loss of a forward pass of these operators, after a backward pass and an update."""
+    y = tj.linspace(0.0, 1.0, size * size).reshape(size, size) * weights[0]
+    for choice in choices:
+        y = OPERATORS[choice](y)
+        if y.ndim == 1:
+            y = y.unsqueeze(1) * weights[1].detach()
+    loss = (y**2).mean()
+    loss.backward()
+    with tj.no_grad():
+        weights.grad = None
+    return loss
+
+
+def choices_of(generator):
+    return [generator.randrange(len(OPERATORS)) for _ in range(generator.randint(3, 12))]
+
+
+def weights(size=4):
+    return tj.full((2, size), 0.7).requires_grad_()
+
+
+def test_steps_and_programs_of_structures_that_never_come_back_stay_few(few):
+    generator, w = random.Random(0), weights()
+    recorded = counters.recorded
+    most = 0
+    for _ in range(400):
+        turn(choices_of(generator), w).item()
+        most = max(most, len(steps()))
+    assert counters.recorded - recorded > 4 * keeping.MOST_STEPS
+    assert most <= 1.5 * keeping.MOST_STEPS + few
+    gc.collect()
+    assert alive(Step) <= 2 * keeping.MOST_STEPS + few
+    assert alive(Program) <= 300
+    assert len(tape._tapes) <= 300
+
+
+def test_what_was_let_go_comes_back(few):
+    generator, w = random.Random(1), weights()
+    choices = choices_of(generator)
+    before = {id(program) for program in programs()}
+    first = turn(choices, w).item()
+    assert turn(choices, w).item() == first
+    forms = [weakref.ref(program.form) for program in programs() if id(program) not in before]
+    assert forms
+    for _ in range(300):
+        turn(choices_of(generator), w).item()
+    gc.collect()
+    assert not any(form() for form in forms)
+    for _ in range(3):
+        assert turn(choices, w).item() == first
+    met = keeping.now
+    assert turn(choices, w).item() == first
+    assert keeping.now == met
+
+
+def test_what_is_used_stays(few):
+    generator, w = random.Random(2), weights()
+    steady = [0, 1, 2, 3]
+    expected = turn(steady, w).item()
+    for _ in range(3):
+        turn(steady, w).item()
+    for _ in range(300):
+        turn(choices_of(generator), w).item()
+        met = keeping.now
+        assert turn(steady, w).item() == expected
+        assert keeping.now == met
+
+
+def test_results_that_are_held_do_not_hold_the_steps_to_them(few):
+    generator, w = random.Random(3), weights()
+    held = []
+    for _ in range(300):
+        held.append(turn(choices_of(generator), w).detach())
+        held[-1].item()
+    gc.collect()
+    assert alive(Step) <= 2 * keeping.MOST_STEPS + few
+
+
+def test_a_program_that_is_pending_when_others_are_let_go_is_found_again(few):
+    def recorded():
+        return ((tj.ones(3) * 2.0 + 1.0).sin() * 3.0).sum()
+
+    expected = recorded().item()
+    keeping.step_limit = 0
+    assert recorded().item() == expected
+    met = keeping.now
+    assert recorded().item() == expected
+    assert keeping.now == met
+
+
+def test_signatures_and_operators_with_their_arguments_stay_few(few, monkeypatch):
+    monkeypatch.setattr(declare, "FEW", 8)
+    signatures = lambda: sum(len(bound.signatures) for bound in declare.all_bound())  # noqa: E731
+    before, operators = signatures(), len(declare.registry["select"].bound)
+    most = bound = 0
+    for n in range(1, 300):
+        x = tj.ones(n + 1, 3).requires_grad_()
+        (x.narrow(0, n // 2, n // 3 + 1) ** (n + 2)).sum().backward()
+        assert x.grad[n // 2, 0].item() == n + 2
+        most = max(most, signatures())
+        bound = max(bound, len(declare.registry["pow_scalar"].bound))
+    assert most <= before + 2 * keeping.MOST_SIGNATURES
+    assert bound < 290
+    assert operators <= len(declare.registry["select"].bound) + 1
+
+
+def test_an_aval_in_use_is_the_one_of_its_shape_whatever_is_forgotten():
+    held = tj.ones(7, 12_345)._aval
+    for n in range(5_000):
+        aval_of((n, 54_321), np.dtype(np.float32))
+    assert len(_interned) <= 4096
+    assert aval_of((7, 12_345), np.dtype(np.float32)) is held
+
+
+# ---------------------------------------------------------------------- executables
+
+
+@pytest.fixture
+def by_xla(monkeypatch):
+    """Everything by XLA, and little room for executables."""
+    monkeypatch.setattr(keeping, "SOFT", 160)
+    monkeypatch.setattr(keeping, "HARD", 320)
+    monkeypatch.setattr(keeping, "AGE", 3)
+    with baseline_tier(False):
+        yield
+
+
+def powers(n):
+    """A program of its own for each `n`, met three times: with these it is compiled."""
+    x = tj.linspace(0.0, 1.0, 5)
+    return [((x ** (n + 2)).sin() + x).sum().item() for _ in range(3)][-1]
+
+
+def test_executables_that_are_not_used_are_let_go_and_come_back(by_xla):
+    generator = np.linspace(0.0, 1.0, 5, dtype=np.float32)
+    compiled, most = counters.compiled, 0
+    for n in range(24):
+        assert powers(n) == pytest.approx((np.sin(generator ** (n + 2)) + generator).sum(), rel=1e-5)
+        most = max(most, sum(one.executable for one in keeping.executables()))
+    assert counters.compiled - compiled >= 24
+    assert most <= keeping.HARD + keeping.EXECUTABLE + 10
+    compiled = counters.compiled
+    first = powers(0)
+    assert counters.compiled == compiled + 1
+    assert powers(0) == first
+    assert counters.compiled == compiled + 1
+
+
+def test_an_executable_that_was_let_go_is_freed(by_xla):
+    powers(100)
+    owners = [weakref.ref(one.function) for one in keeping.executables() if getattr(one, "function", None) is not None]
+    assert owners
+    for n in range(101, 125):
+        powers(n)
+    gc.collect()
+    assert sum(reference() is not None for reference in owners) <= 2
+
+
+def test_executables_in_use_stay_whatever_their_number_up_to_the_hard_bound(by_xla, monkeypatch):
+    monkeypatch.setattr(keeping, "HARD", 10_000)
+    for n in range(200, 216):
+        powers(n)
+    for n in range(200, 216):  # met again, they are compiled again: from here on nothing new is met
+        powers(n)
+    compiled = counters.compiled
+    for _ in range(2):
+        for n in range(200, 216):
+            powers(n)
+    assert counters.compiled == compiled
+
+
+def test_operations_compiled_by_themselves_are_let_go_and_come_back(by_xla):
+    with execution_mode("eager"):
+        found = [(tj.ones(n, 2) * 3.0).sum().item() for n in range(1, 40)]
+        assert sum(one.executable for one in keeping.executables()) <= keeping.HARD + keeping.EXECUTABLE + 10
+        assert found == [(tj.ones(n, 2) * 3.0).sum().item() for n in range(1, 40)] == [6.0 * n for n in range(1, 40)]
+
+
+def test_programs_of_loops_of_other_lengths_come_back(by_xla):
+    def looped(count, scale):
+        x = tj.full((3,), 0.5)
+        for _ in range(count):
+            x = (x * scale).sin() + 0.1
+        return x.sum().item()
+
+    expected = {count: looped(count, 0.9) for count in range(30, 40)}
+    for n in range(24):
+        powers(300 + n)
+    assert {count: looped(count, 0.9) for count in range(30, 40)} == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,98 @@
+"""Letting go of Steps: of the programs that were not run for longest, until what is kept of the others is half of what may be kept.
+
+What is compiled has a bound of its own, and its Steps stay. Another thread may be recording at a Step that is cut off here: it goes on there, and
+what it records is new the next time.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from torchgrad_jax.runtime import keeping
+from torchgrad_jax.runtime.operation import Signature, expansion
+from torchgrad_jax.runtime.recorder import Step
+
+_lock = threading.Lock()
+
+
+def prune(roots: dict[Any, Step], current: Step | None) -> None:
+    """Cut off what was not used for long of the trees of Steps. `current` is where something is pending."""
+    if not _lock.acquire(blocking=False):  # under way in another thread, or what was let go of has made Python run other code
+        return
+    try:
+        forgets = keeping.signatures > keeping.signature_limit
+        kept = _Kept(keeping.MOST_STEPS // 2, keeping.MOST_SIGNATURES // 2 if forgets else keeping.signatures)
+        for root in list(roots.values()):
+            kept.add(root)
+        kept.add(current)
+        for step in _by_use(list(roots.values())):
+            if not kept.add(step):
+                break
+        _cut(kept.steps)
+        for forget in keeping.after_steps:
+            forget(kept.signatures)
+        if forgets:
+            keeping.signatures = sum([forget(kept.signatures) for forget in keeping.after_signatures])
+            keeping.signature_limit = max(keeping.MOST_SIGNATURES, 2 * keeping.signatures)
+        keeping.steps = kept.count
+        keeping.step_limit = max(keeping.MOST_STEPS, 2 * kept.count)
+    finally:
+        _lock.release()
+
+
+class _Kept:
+    """The Steps that are kept, and the Signatures that these, and the parts of operations made of others, have. count: of Steps and parts."""
+
+    def __init__(self, most_steps: int, most_signatures: int) -> None:
+        self.most_steps, self.most_signatures = most_steps, most_signatures
+        self.count = 0
+        self.steps: set[Step] = set()
+        self.signatures: set[Signature] = set()
+
+    def add(self, step: Step | None) -> bool:
+        """Keep the program that ends at `step`, however long it is. Returns whether there is room for more."""
+        while step is not None and step not in self.steps:
+            self.steps.add(step)
+            self.count += 1
+            if step.signature is not None:
+                self._note(step.signature)
+            step = step.parent
+        return self.count < self.most_steps and len(self.signatures) <= self.most_signatures
+
+    def _note(self, sig: Signature) -> None:
+        if sig in self.signatures:
+            return
+        self.signatures.add(sig)
+        known = expansion(sig.bop, sig.specs)
+        for part in () if known is None else known.steps:
+            self.count += 1
+            self._note(part.signature)
+
+
+def _by_use(stack: list[Step]) -> list[Step]:
+    """The Steps at which programs end: first those of which something is compiled, then those that were run last."""
+    found = []
+    while stack:
+        step = stack.pop()
+        if step.programs:
+            forms = [program.form for program in list(step.programs.values())]
+            found.append((any(f.executable for f in forms), max([f.used for f in forms]), step))
+        stack.extend(step.next.values())
+    found.sort(key=lambda one: one[:2], reverse=True)
+    return [step for _, _, step in found]
+
+
+def _cut(kept: set[Step]) -> None:
+    """Take apart what hangs on the Steps that are kept and is not: Steps and Programs refer to each other."""
+    stack: list[Step] = []
+    for step in kept:
+        after = step.next
+        if not kept.issuperset(after.values()):
+            for key in [key for key in list(after) if after[key] not in kept]:
+                stack.append(after.pop(key))
+    while stack:
+        step = stack.pop()
+        stack.extend(step.next.values())
+        step.next = {}
+        step.programs = None
