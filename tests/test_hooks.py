@@ -482,3 +482,29 @@ def test_gradients_of_inputs_show_nodes_of_numbers_as_none(m):
     (z := y[1]).grad_fn.register_hook(lambda inputs, outputs: seen.append([g is None for g in inputs]))
     z.backward()
     return seen
+
+
+LAYOUT = "y.transpose_(0, 1)"
+STEPS = [
+    ("hook", LAYOUT, "hook"), ("hook", LAYOUT, "hook", "y.mul_(3)", "hook"), ("removed", LAYOUT, "hook"), (LAYOUT, "hook", LAYOUT, "hook"),
+    ("hook", "y.mul_(3)", "hook", LAYOUT, "hook"), ("hook", LAYOUT, LAYOUT, "hook"), ("hook", LAYOUT, "y[0].mul_(3)", "hook"),
+    ("hook", "y.unsqueeze_(0)", "hook", "y.mul_(2)", LAYOUT, "hook"),
+]  # fmt: skip
+
+
+@like_pytorch
+def test_hooks_that_are_registered_after_a_new_layout_join_those_before(m):
+    found = []
+    for steps in STEPS:
+        x = m.ones(2, 3, requires_grad=True)
+        y, called = x * 2, []
+        for i, step in enumerate(steps):
+            if step == "hook":
+                y.register_hook(lambda g, i=i, called=called: called.append((i, g.tolist())))
+            elif step == "removed":
+                y.register_hook(lambda g: None).remove()
+            else:
+                exec(step)
+        (y * y).sum().backward()
+        found.append(called)
+    return found

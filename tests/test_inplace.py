@@ -461,3 +461,15 @@ WRITES = ["copy_({0})", "fill_({0})", "__setitem__(0, {0})", "__setitem__(..., {
 def test_numbers_that_a_dtype_does_not_hold(write, number):
     kinds = ["float32", "int64", "uint8", "int8", "bool", "complex64"]
     same([f"x = torch.zeros(2, dtype=torch.{kind}); x.{write.format(number)}" for kind in kinds])
+
+
+@pytest.mark.parametrize("part", ["[:, :1]", "[0]", "[...]"])
+def test_a_part_takes_what_is_computed_in_another_dtype(part):
+    """The gradient comes in the target's dtype, the operation's own is the wider one."""
+    same(f"""
+        for kinds in (("float32", "float64"), ("float16", "float32")):
+            for called in ("add_", "sub_", "mul_", "div_", "copy_"):
+                x, y = leaf(2, 3, dtype=kinds[0], requires_grad=False), leaf(2, 3, seed=1, dtype=kinds[1])
+                getattr(x{part}, called)(y{part})
+                x.square().sum().backward()
+    """)

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from compat_suite.fuzz.observation import asked
 from compat_suite.fuzz.programs import Raised, Run
-from compat_suite.fuzz.rules import EXCLUDED, FROM_RESULT
+from compat_suite.fuzz.rules import EXCLUDED
 
 LARGEST = 64  # elements: an expand of an expand must not grow without bound
 MODES = ["no_grad", "no_grad", "enable_grad", "inference_mode"]
@@ -126,7 +125,7 @@ class Author:
 
     def twinnable(self, wanted: Callable[[Any], bool] = lambda x: True) -> Any:
         """A tensor to write to by way of `data`. To PyTorch what was saved of views is then the new content, to us the old one."""
-        name = self.some(lambda x: memory(x) not in self.viewed and type(asked(lambda: x.grad_fn)).__name__ not in FROM_RESULT and wanted(x))
+        name = self.some(lambda x: memory(x) not in self.viewed and wanted(x))
         self.twinned |= set() if name is None else {memory(self.of(name))}
         return name
 

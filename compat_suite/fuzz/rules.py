@@ -20,5 +20,3 @@ FAULTS = {
 }
 # Attributes of nodes that are not asked for.
 UNSHOWN = {"_saved_mask"}  # a mask is turned into indices before anything is recorded
-# PyTorch computes these derivatives from the result, torchgrad_jax from the operand: they differ where the result is changed by way of `data`.
-FROM_RESULT = {"ProdBackward0", "ProdBackward1", "CumprodBackward0"}

@@ -247,7 +247,9 @@ def register_hook(self: Tensor, hook: Any) -> Any:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = self.grad_fn
     if node is not None:
-        return node.own_hooks().tensor.setdefault(self._nr, HookList()).add(hook)
+        extra = self._extra
+        node, nr = (node, self._nr) if extra is None or extra.hooked is None else extra.hooked
+        return node.own_hooks().tensor.setdefault(nr, HookList()).add(hook)
     extra = self._own_extra()
     if extra.hooks is None:
         extra.hooks = HookList()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -62,11 +63,39 @@ def cumsum(x: Any, dim: int, dtype: Any) -> Any:
     return running_sum(_accumulated("cumsum", x, dtype), dim)
 
 
-@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", keeps=("result",))
+def _by_quotient(grad: Any, x: Any, zeros: Any, quotient: Callable[..., Any], exact: Callable[..., Any]) -> Any:
+    """A product's gradient as PyTorch computes it: from the result divided by each factor, but where `zeros` tells that one of the factors is 0."""
+
+    def both(grad: Any, x: Any) -> Any:
+        # What is not chosen must have a derivative, too.
+        return jnp.where(zeros, exact(grad, x), quotient(grad, jnp.where(zeros, jnp.ones_like(x), x)))
+
+    return lax.cond(zeros.any(), both, quotient, grad, x)
+
+
+def _cumprod_gradient(grad: Any, self: Any, result: Any, dim: int) -> Any:
+    if not self.ndim or not self.size:
+        return convert(grad, self.dtype)
+    x = convert(self, np.dtype(grad.dtype))
+    sums = running_sum(grad * result.conj(), dim, reverse=True)
+
+    def exact(grad: Any, x: Any) -> Any:
+        (found,) = jax.vjp(lambda a: _running_product(a, dim), x)[1](grad.conj())  # JAX's gradient is the conjugate of PyTorch's
+        return found.conj()
+
+    zeros = (x == 0).any(wrap_one(dim, x.ndim), keepdims=True)
+    return _by_quotient(grad, x, zeros, lambda grad, x: sums / x.conj(), exact).astype(self.dtype)
+
+
+def _running_product(x: Any, dim: int) -> Any:
+    return _running(x, dim, lax.mul, 1, lax.cumprod)
+
+
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", grads={"self": _cumprod_gradient})
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
-    return _running(_accumulated("cumprod", x, dtype), dim, lax.mul, 1, lax.cumprod)
+    return _running_product(_accumulated("cumprod", x, dtype), dim)
 
 
 # ---------------------------------------------------------------------- products
@@ -90,14 +119,23 @@ def _others(x: Any) -> Any:
     return found.reshape(*x.shape[:-1], rows * columns)[..., :count]
 
 
-def _prod_gradient(grad: Any, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _prod_gradient(grad: Any, self: Any, result: Any, dim: Any = None, keepdim: bool = False) -> Any:
     dims = wrap_dims(dim, self.ndim)
+    if not self.ndim:
+        return convert(grad, self.dtype)
     if not self.size:
         return jnp.zeros_like(self)
     last = tuple(range(self.ndim - len(dims), self.ndim))
-    moved = jnp.moveaxis(wide(convert(self, np.dtype(grad.dtype))), dims, last)
-    others = jnp.moveaxis(_others(moved.reshape(*moved.shape[: last[0] if last else None], -1)).reshape(moved.shape), last, dims)
-    return (spread(grad, self.shape, dim, keepdim) * others.conj()).astype(self.dtype)
+    whole = wide(spread(result, self.shape, dim, keepdim))
+
+    def exact(grad: Any, x: Any) -> Any:
+        moved = jnp.moveaxis(x, dims, last)
+        others = jnp.moveaxis(_others(moved.reshape(*moved.shape[: last[0] if last else None], -1)).reshape(moved.shape), last, dims)
+        return grad * others.conj()
+
+    x = wide(convert(self, np.dtype(grad.dtype)))
+    grad = wide(spread(grad, self.shape, dim, keepdim))
+    return _by_quotient(grad, x, (x == 0).any(), lambda grad, x: grad * (whole / x).conj(), exact).astype(self.dtype)
 
 
 def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -109,10 +147,10 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, keeps=("result",),
-   grads={"self": lambda grad, self: _prod_gradient(grad, self)})(_prod)  # fmt: skip
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False,
+   grads={"self": lambda grad, self, result: _prod_gradient(grad, self, result)})(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   keeps=("result",), grads={"self": _prod_gradient})(_prod)  # fmt: skip
+   grads={"self": _prod_gradient})(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials

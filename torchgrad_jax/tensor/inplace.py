@@ -343,8 +343,10 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
 
 
 def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
-    """A tensor that retains its gradient retains that of its new content."""
+    """A tensor that retains its gradient retains that of its new content. Its hooks stay with the old one."""
     old = t._node
+    if t._extra is not None:
+        t._extra.hooked = None
     if t._extra is not None and t._extra.retains_grad and old is not None and old.hooks is not None:
         keep = old.hooks.retain.pop(t._nr, None)
         if keep is not None:

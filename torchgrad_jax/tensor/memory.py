@@ -94,6 +94,9 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     if not t._is_view():
         counter.relaid = getattr(counter, "relaid", (value.aval.shape,))[0], out.aval.shape
     if node is not None:
+        before = t._node
+        if before is not None and before.hooks is not None and t._nr in before.hooks.tensor and t._own_extra().hooked is None:
+            t._own_extra().hooked = before, t._nr
         t._node, t._nr, t._rg = node, 0, True
         view, storage = t._view, t._storage
         assert view is not None and storage is not None

@@ -259,6 +259,13 @@ class Hooks:
         self.pre, self.post = HookList(), HookList()
 
 
+def _converted(calculus: Calculus, grad: Any, aval: Aval) -> Any:
+    """A gradient of what was written in place into a tensor of another dtype than the operation's own."""
+    from torchgrad_jax.tensor.inplace import cast_to
+
+    return calculus.call(cast_to(aval.dtype), (grad,))
+
+
 class OpNode(Node):
     """The node of a declared operator. Its class is made for each name, so that ``type(grad_fn).__name__`` is PyTorch's.
 
@@ -310,6 +317,10 @@ class OpNode(Node):
         saved = self.saved if calculus.placed is None else calculus.placed[self]
         if saved is None:
             raise RuntimeError(FREED_MESSAGE)
+        if plan.single and grads[0] is not None:
+            given = grads[0]._aval.dtype if calculus.tensors else grads[0].aval.dtype
+            if given is not plan.avals[0].dtype and given != plan.avals[0].dtype:
+                grads = [_converted(calculus, grads[0], plan.avals[0])]
         if plan.passes:
             return (None if plan.undefined else grads[0],) * len(self.next)
         if calculus.tensors:

@@ -56,9 +56,10 @@ def _size(content: tuple[int, ...]) -> Size:
 
 
 class Extra:
-    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent."""
+    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
+    given another layout in place: later ones join them."""
 
-    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent")
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent", "hooked")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
@@ -68,6 +69,7 @@ class Extra:
         self.retains_grad = False
         self.name: str | None = None
         self.tangent: Tensor | None = None
+        self.hooked: Edge | None = None
 
 
 class Tensor(_Base):
