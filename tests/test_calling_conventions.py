@@ -31,7 +31,8 @@ TAKEN = [
     "m.atan2(input=a, other=a)", "m.where(condition=a > 2, input=a, other=a)", "m.cumsum(a, dim=m.tensor(1))", "m.sum(a, m.tensor(1))",
     "m.nn.functional.conv2d(x=a.reshape(1, 1, 3, 3), weight=m.ones(1, 1, 1, 1))", "m.amax(a, dim=m.tensor([1]))",
     "m.concat(tensors=[a, a], axis=1)", "m.swapaxes(a, axis0=0, axis1=1)", "m.full(size=(2,), fill_value=3.0)", "m.zeros(size=(2,))",
-    "m.add(np.float32(1.5), a)", "m.add(2, a)",
+    "m.add(np.float32(1.5), a)", "m.add(2, a)", "m.abs_(input=a)", "m.clamp_max_(input=a, max=2)", "m.round_(input=a, decimals=1)", "a.to(tensor=a)",
+    "m.special.xlogy(input=a, other=a)", "m.gcd_(input=a.long(), other=a.long())",
 ]  # fmt: skip
 OLD = [
     "m.add(a, 2, a)", "m.sub(a, 2, a)", "m.addcmul(a, 2., a, a)", "m.addcdiv(a, 2., a, a + 1)", "m.addmm(2, a, 3, a, a)", "m.addmm(2, a, a, a)",

@@ -183,8 +183,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
     kwargs.pop("non_blocking", None)  # every copy is asynchronous
     layout = kwargs.pop("memory_format", None)
-    if "other" in kwargs:
-        args = (kwargs.pop("other"), *args)
+    if "tensor" in kwargs:
+        args = (kwargs.pop("tensor"), *args)
     if kwargs or not (dtype is None or isinstance(dtype, dtypes.dtype)):
         given = {"dtype": dtype, **kwargs}
         named = [f"{name}={type(v).__name__}" for name, v in given.items() if v is not None]

@@ -120,8 +120,9 @@ class Convention:
             else:
                 code: CodeType = implementation.__code__  # not what `__signature__` says: that is PyTorch's
                 names = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-                if code.co_flags & inspect.CO_VARKEYWORDS:  # it knows all, by whichever way
+                if code.co_flags & inspect.CO_VARKEYWORDS:  # it knows all, by whichever way; but a method's first argument has no name
                     names.update(*(s.by_name for s in self.listed))
+                    names -= {"input", "self"} - set(code.co_varnames)
                 most = _ANY_NUMBER if code.co_flags & inspect.CO_VARARGS else code.co_argcount
             self._names = frozenset(names), most
         return self._names
