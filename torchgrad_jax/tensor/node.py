@@ -425,11 +425,18 @@ def saved_values(node: OpNode) -> tuple[Any, ...]:
         if isinstance(kept, Saved):
             found[i] = kept.tensor_for(node)
         elif type(kept) is Value:
-            if type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs:
-                raise RuntimeError(DETACHED_MESSAGE)
+            refuse_detached(node, i)
             found[i] = unchanged(node, i)
     # What one unpack hook writes to may be what another returned.
     return tuple(t._read() if isinstance(kept, Saved) else t for kept, t in zip(node.saved, found, strict=True))
+
+
+def refuse_detached(node: OpNode, i: int) -> None:
+    """RuntimeError where `node` saved at place `i` an operand that had a gradient and was detached in place since."""
+    assert node.saved is not None
+    origin = node.plan.origins[i]
+    if origin is not None and origin >= 0 and type(node.saved[i].counter) is Detached:
+        raise RuntimeError(DETACHED_MESSAGE)
 
 
 def unchanged(node: OpNode, i: int) -> Any:
