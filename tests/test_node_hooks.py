@@ -32,7 +32,22 @@ def test_a_node_of_a_list_of_tensors_computes_them_all(m):
     x, w = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
     y, seen = m.cat([x, w]), []
     y.grad_fn.register_hook(lambda inputs, outputs: seen.append(shown(inputs)))
-    m.autograd.grad(y.sum(), x)
+    m.autograd.grad(y.sum(), x, retain_graph=True)
+    m.autograd.grad(y.sum(), x, create_graph=True)
+    return seen
+
+
+@like_pytorch
+def test_a_node_of_a_list_of_tensors_none_of_which_leads_anywhere_computes_nothing(m):
+    seen = []
+    with m.no_grad():
+        v, w = leaf(m, 1.0, 2.0).split(1)
+    x = leaf(m, 3.0)
+    index = (m.tensor([0]),)
+    for y in (m.cat([v, w]), m.stack([v, w]), m.cat([v, x]), v[index], v.index_put(index, w), v.index_put(index, x), x.index_put(index, v)):
+        y.grad_fn.register_hook(lambda inputs, outputs: seen.append(shown(inputs)))
+        y.sum().backward(retain_graph=True)
+        y.sum().backward(create_graph=True)
     return seen
 
 

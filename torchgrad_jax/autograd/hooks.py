@@ -62,9 +62,8 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
     if node.skips_unneeded:
         needed = calculus.needed
-        outs = tuple(
-            [None if type(to) is Nowhere or (needed is not None and to not in needed) else g for g, (to, _) in zip(outs, node.next, strict=True)]
-        )
+        used = node.used([type(to) is not Nowhere and (needed is None or to in needed) for to, _ in node.next])
+        outs = tuple([g if there else None for g, there in zip(outs, used, strict=True)])
     inputs, places = laid_out(node, outs)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):

@@ -119,6 +119,15 @@ class Plan:
             return False
         return any(p.name == name and type(item) is int for p, item in zip(bound.operator.schema.parameters, bound.layout, strict=True))
 
+    def used(self, inputs: list[bool]) -> list[bool]:
+        """Which gradients of `inputs` PyTorch computes where these are used: those of a list of tensors all or none."""
+        if not self.lists:
+            return inputs
+        bound: Any = self._sig.bop
+        names = [bound.names[i] for i in self.inputs]
+        found = {name for name, there in zip(names, inputs, strict=True) if there}
+        return [name in found for name in names]
+
     def list_places(self, name: str) -> list[int | None]:
         """Where the elements of the argument `name`, a list of tensors, stand among `saves`: None for a dimension that is not indexed."""
         places = iter([i for i, n in enumerate(self.saved_names) if n == name])

@@ -143,6 +143,10 @@ class Node:
         """
         return call_node(self, grad_outputs)
 
+    def used(self, edges: list[bool]) -> list[bool]:
+        """Along which edges it gives a gradient where it skips those that are not needed. edges: which are."""
+        return edges
+
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """Shape, dtype and device of each output of the forward operation."""
@@ -267,15 +271,15 @@ class OpNode(Node):
     __slots__ = ("plan", "saved")
     plan: Plan
     saved: tuple[Any, ...] | None
+    skips_unneeded = True
+
+    def used(self, edges: list[bool]) -> list[bool]:
+        """See Node."""
+        return self.plan.used(edges)
 
     def name(self) -> str:
         """See Node."""
         return self.plan.name
-
-    @property
-    def skips_unneeded(self) -> bool:
-        """See Node."""
-        return not self.plan.lists
 
     @property
     def is_view(self) -> bool:
@@ -337,9 +341,10 @@ class OpNode(Node):
         grads = grads + [None] * (len(plan.avals) - len(grads))
         defined = tuple([g is not None for g in grads])
         given = [g for g in grads if g is not None]
+        used = plan.used([needed is None or target in needed for target, _ in self.next])
         outs = []
-        for (one, places), (target, _) in zip(plan.apart(), self.next, strict=True):
-            if needed is not None and target not in needed:
+        for (one, places), there in zip(plan.apart(), used, strict=True):
+            if not there:
                 outs.append(None)
             elif one.passes:
                 outs.append(grads[0])
