@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -368,12 +369,25 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
                 # A Python number takes part in the tensors' precision, not in its own.
                 x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
                 env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
-            grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            try:
+                grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            except (TypeError, ValueError) as error:
+                _refuse_shapes(str(error))
+                raise
             return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
 
         return backward
 
     return specialize
+
+
+def _refuse_shapes(text: str) -> None:
+    """PyTorch's refusal where JAX has told that arrays do not broadcast: hooks may return what was saved in another shape. RuntimeError."""
+    from torchgrad_jax.ops.declare import broadcast_shapes
+
+    _, found, shapes = text.partition("ncompatible shapes for broadcasting: ")
+    if found:
+        broadcast_shapes(*[tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\([\d, ]*\)", shapes)])
 
 
 def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
