@@ -38,6 +38,22 @@ def test_a_node_of_a_list_of_tensors_computes_them_all(m):
 
 
 @like_pytorch
+def test_a_node_of_a_list_of_tensors_computes_the_gradients_of_those_that_need_none(m):
+    x, seen = leaf(m, 1.0, 2.0), []
+    for others in ([m.tensor([1, 2])], [m.tensor([1.0, 2.0]), m.tensor([True, False])], [m.tensor([1j, 2.0])]):
+        for y in (m.cat([*others, x]), m.stack([x, *others])):
+            y.grad_fn.register_hook(lambda inputs, outputs: seen.append((shown(inputs), inputs)))
+            y.real.sum().backward(retain_graph=True)
+            y.real.sum().backward(create_graph=True)
+            seen.append(y.grad_fn(m.ones_like(y)))
+    x.grad = None
+    y = m.cat([m.tensor([1.0]), x])
+    y.grad_fn.register_hook(lambda inputs, outputs: tuple(g * 2 for g in inputs))
+    y.sum().backward()
+    return seen, x.grad
+
+
+@like_pytorch
 def test_a_node_of_a_list_of_tensors_none_of_which_leads_anywhere_computes_nothing(m):
     seen = []
     with m.no_grad():

@@ -453,7 +453,8 @@ def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
         if grads[0] is not None:
             accumulate_grad(calculus, node.variable, grads[0])
         return ()
-    laid, _ = laid_out(node, node.run(calculus, list(grads)) if any(g is not None for g in grads) else (None,) * len(node.next))
+    outs = node.run(calculus, list(grads)) if any(g is not None for g in grads) else (None,) * len(node.next)
+    laid, _ = laid_out(calculus, node, outs, grads)
     return laid[0] if len(laid) == 1 else tuple(laid)
 
 
