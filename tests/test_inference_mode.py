@@ -467,6 +467,15 @@ def test_a_view_without_history_saves_nothing_of_an_inference_tensor(m):
     return error_of(lambda: view * inference(m, 3.0)), error_of(lambda: leaf(m, 1.0) * inference(m, 3.0))
 
 
+@like_pytorch
+def test_a_view_without_history_saves_what_is_not_only_for_its_own_gradient(m):
+    with m.no_grad():
+        view = leaf(m, 1.0, 2.0).view(2)
+    other = inference(m, 3.0, 4.0)
+    pairs = [m.minimum, m.maximum, m.atan2, m.div, m.pow, m.fmin, m.hypot, m.sub, m.dot, m.copysign]
+    return [(error_of(lambda f=f: f(view, other)), error_of(lambda f=f: f(other, view))) for f in pairs]
+
+
 # ---------------------------------------------------------------------- autograd and inference tensors
 
 

@@ -32,7 +32,38 @@ def test_a_node_of_a_list_of_tensors_computes_them_all(m):
     x, w = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
     y, seen = m.cat([x, w]), []
     y.grad_fn.register_hook(lambda inputs, outputs: seen.append(shown(inputs)))
-    m.autograd.grad(y.sum(), x)
+    m.autograd.grad(y.sum(), x, retain_graph=True)
+    m.autograd.grad(y.sum(), x, create_graph=True)
+    return seen
+
+
+@like_pytorch
+def test_a_node_of_a_list_of_tensors_computes_the_gradients_of_those_that_need_none(m):
+    x, seen = leaf(m, 1.0, 2.0), []
+    for others in ([m.tensor([1, 2])], [m.tensor([1.0, 2.0]), m.tensor([True, False])], [m.tensor([1j, 2.0])]):
+        for y in (m.cat([*others, x]), m.stack([x, *others])):
+            y.grad_fn.register_hook(lambda inputs, outputs: seen.append((shown(inputs), inputs)))
+            y.real.sum().backward(retain_graph=True)
+            y.real.sum().backward(create_graph=True)
+            seen.append(y.grad_fn(m.ones_like(y)))
+    x.grad = None
+    y = m.cat([m.tensor([1.0]), x])
+    y.grad_fn.register_hook(lambda inputs, outputs: tuple(g * 2 for g in inputs))
+    y.sum().backward()
+    return seen, x.grad
+
+
+@like_pytorch
+def test_a_node_of_a_list_of_tensors_none_of_which_leads_anywhere_computes_nothing(m):
+    seen = []
+    with m.no_grad():
+        v, w = leaf(m, 1.0, 2.0).split(1)
+    x = leaf(m, 3.0)
+    index = (m.tensor([0]),)
+    for y in (m.cat([v, w]), m.stack([v, w]), m.cat([v, x]), v[index], v.index_put(index, w), v.index_put(index, x), x.index_put(index, v)):
+        y.grad_fn.register_hook(lambda inputs, outputs: seen.append(shown(inputs)))
+        y.sum().backward(retain_graph=True)
+        y.sum().backward(create_graph=True)
     return seen
 
 

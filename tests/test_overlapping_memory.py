@@ -37,6 +37,16 @@ def test_masks_and_indices_write_to_expanded_tensors():
     """)
 
 
+def test_adding_at_indices_to_an_expanded_tensor_leaves_infinities():
+    same("""
+        x = torch.tensor([[math.inf], [-math.inf], [math.nan], [math.inf], [1.0]], dtype=torch.float64)
+        y = x.expand(5, 3)
+        added = torch.tensor([[-1.5, 2.0], [1.0, math.inf], [1.0, 1.0], [math.inf, 1.0], [math.inf, 1.0]], dtype=torch.float64)
+        y.index_put_((torch.arange(5)[:, None], torch.tensor([1, 0])), added, accumulate=True)
+        print(x.tolist())
+    """)
+
+
 def test_writes_by_mask_or_index_to_expanded_tensors_are_warned_of():
     x = tj.zeros(1, 3).expand(2, 3)
     with pytest.warns(UserWarning, match=r"^Use of masked_fill_ on expanded tensors is deprecated\. .* e\.g\. tensor\[mask\] = scalar$"):

@@ -56,6 +56,27 @@ def test_accumulator_hooks_added_between_iterations_run(m):
 
 
 @like_pytorch
+def test_an_error_at_a_leaf_frees_what_has_run_before(m):
+    found = []
+
+    def refuse(g):
+        raise ValueError("no")
+
+    for early in (False, True):
+        a, b = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
+        for i in range(5):
+            x = a.sin()
+            y = x * b
+            out = y.exp().sum()
+            hook = (b if early else a).register_hook(refuse) if i > 2 else None
+            found.append((error_of(out.backward), [error_of(lambda t=t: t.grad_fn._saved_self) for t in (x, y)]))
+            found += [error_of(out.backward), a.grad, b.grad]
+            if hook is not None:
+                hook.remove()
+    return found
+
+
+@like_pytorch
 def test_sharing_among_saved_tensors_may_differ_between_iterations(m):
     a, b = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
     seen = []

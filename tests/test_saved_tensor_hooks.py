@@ -176,6 +176,21 @@ def test_hooks_stand_in_for_the_tensor_even_if_it_was_written_to(m):
 
 
 @like_pytorch
+def test_what_comes_back_in_another_shape_is_refused_where_it_does_not_broadcast(m):
+    found = []
+    for change in (lambda t: t.t_(), lambda t: t.unsqueeze_(2), lambda t: t.unsqueeze_(0)):
+        for create_graph in (False, True):
+            a, other = m.ones(2, 3, requires_grad=True), m.ones(2, 3)
+            with hooks(m):
+                products, roots = [a * other, a / other], [a.exp(), (a * 1).relu()]
+            change(other)
+            for t in roots:
+                change(t)
+            found += [error_of(lambda y=y: m.autograd.grad(y.sum(), a, create_graph=create_graph)) for y in products + roots]  # noqa: B023
+    return found
+
+
+@like_pytorch
 def test_every_unpack_hook_is_called_before_the_backward_formula(m):
     a = leaf(m, 1.0, 2.0)
     b = a * 1

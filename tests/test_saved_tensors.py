@@ -250,6 +250,19 @@ def test_an_input_detached_in_place_cannot_be_used(m):
 
 
 @like_pytorch
+def test_an_input_detached_in_place_cannot_be_used_in_a_differentiated_pass(m):
+    a, c = leaf(m, 1.0, 2.0), leaf(m, 3.0, 4.0)
+    b = a * 1.0
+    out, plain = b * c, a.detach() * c
+    b.detach_()
+    found = [error_of(lambda: m.autograd.grad(out.sum(), c, create_graph=True))]
+    y = (a * 1.0).exp()
+    after = y + 2
+    y.detach_()
+    return found, m.autograd.grad(plain.sum(), c, create_graph=True), m.autograd.grad(after.sum(), a, create_graph=True)
+
+
+@like_pytorch
 def test_an_output_detached_in_place_can_be_used(m):
     a = leaf(m, 1.0, 2.0)
     out = (a * 1.0).exp()

@@ -123,7 +123,7 @@ class GraphTask:
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
         self.id, self.depth = next(GraphTask._ids), 0
         self.callbacks: list[Callable[[], Any]] = []
-        self.undo = Undo()
+        self.undo: Undo = Undo()
         self.notes: dict[Any, Any] = {}
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
@@ -171,17 +171,23 @@ class GraphTask:
             tape.keep(print_, found)
         outs = calculus.call(found, tuple(print_.operands))
         nodes = list(print_.index)
-        for (i, nr), grad in zip(found.targets, outs if type(outs) is tuple else (outs,), strict=True):
-            node = nodes[i]
-            if type(node) is AccumulateGrad:
-                extra = node.variable._extra
-                if self.captures is None and extra is not None and not (extra.hooks or extra.post_hooks or node.hooks):
-                    accumulate_grad(calculus, node.variable, grad, self.undo)
+        try:
+            for (i, nr), grad in zip(found.targets, outs if type(outs) is tuple else (outs,), strict=True):
+                node = nodes[i]
+                if type(node) is AccumulateGrad:
+                    extra = node.variable._extra
+                    if self.captures is None and extra is not None and not (extra.hooks or extra.post_hooks or node.hooks):
+                        accumulate_grad(calculus, node.variable, grad, self.undo)
+                    else:
+                        self.buffers[node] = [grad]
+                        self._accumulate(node)
                 else:
-                    self.buffers[node] = [grad]
-                    self._accumulate(node)
-            else:
-                self.captured[node, nr] = grad
+                    self.captured[node, nr] = grad
+        except Exception:
+            if not self.retain_graph:  # what would have run before is freed
+                for k in found.runs[: found.ran[found.targets.index((i, nr))]]:
+                    nodes[k].release()
+            raise
         if not self.retain_graph:
             self.undo.rest = [nodes[i] for i in found.runs]
             for node in self.undo.rest:
@@ -340,12 +346,33 @@ class GraphTask:
         return grad if self.calculus.tensors else fresh(self.calculus.recorder, self.calculus.recorder.alias(grad))
 
 
-class _Rehearsal(GraphTask):
-    """A pass that only notes which gradients arrive where."""
+class _Ran(Undo):
+    """Notes the nodes that were to be freed, in that order."""
 
-    def __init__(self, *options: Any) -> None:
-        super().__init__(*options)
+    __slots__ = ("nodes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[Node] = []
+
+    def free(self, node: Node, epoch: Any) -> None:
+        """See Undo."""
+        self.nodes.append(node)
+
+
+class _Rehearsal(GraphTask):
+    """A pass that only notes which nodes run, and which gradients arrive where after how many of them."""
+
+    def __init__(self, captures: Sequence[Edge] | None, accumulate: bool) -> None:
+        super().__init__(False, False, captures, accumulate)
+        self.undo = _Ran()
         self.reached: list[tuple[Edge, Any]] = []
+        self.ran: list[int] = []
+
+    def _reach(self, edge: Edge, grad: Any) -> None:
+        assert isinstance(self.undo, _Ran)
+        self.reached.append((edge, grad))
+        self.ran.append(len(self.undo.nodes))
 
     def _sees_leaves(self) -> bool:
         return True  # hooks may be registered later
@@ -353,12 +380,12 @@ class _Rehearsal(GraphTask):
     def _accumulate(self, node: Node) -> None:
         received = self.buffers.pop(node, None)
         if received is not None and (self.captures is None or node in self.wanted):
-            self.reached.append(((node, 0), received[0]))
+            self._reach((node, 0), received[0])
 
     def _capture(self, node: Node, received: list[Any]) -> None:
         for nr in self.wanted[node]:
             if nr < len(received) and received[nr] is not None:
-                self.reached.append(((node, nr), received[nr]))
+                self._reach((node, nr), received[nr])
 
     def _results(self) -> list[Tensor | None]:
         return []
@@ -369,12 +396,12 @@ def rehearse(
 ) -> tape.Tape:
     """The pass over a graph as one operation."""
     scratch = tape.ScratchRecorder(per_thread.recorder)
-    pass_ = _Rehearsal(False, True, captures, accumulate)
+    pass_ = _Rehearsal(captures, accumulate)
     pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
     pass_.calculus.placed = tape.placed(print_, roots)
     pass_.run(roots, [wrap(g) for g in grads])
-    runs = [i for node, i in print_.index.items() if pass_.needed is None or node in pass_.needed]
-    made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index, runs)
+    assert isinstance(pass_.undo, _Ran)
+    made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index, pass_.undo.nodes, pass_.ran)
     scratch.close()
     return made
 
@@ -426,7 +453,8 @@ def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
         if grads[0] is not None:
             accumulate_grad(calculus, node.variable, grads[0])
         return ()
-    laid, _ = laid_out(node, node.run(calculus, list(grads)) if any(g is not None for g in grads) else (None,) * len(node.next))
+    outs = node.run(calculus, list(grads)) if any(g is not None for g in grads) else (None,) * len(node.next)
+    laid, _ = laid_out(calculus, node, outs, grads)
     return laid[0] if len(laid) == 1 else tuple(laid)
 
 

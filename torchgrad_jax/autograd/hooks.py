@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.tensor.conversion import type_
-from torchgrad_jax.tensor.node import Calculus, Node
+from torchgrad_jax.tensor.node import Calculus, Node, OpNode
 from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh
 
 
@@ -62,10 +63,9 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
     if node.skips_unneeded:
         needed = calculus.needed
-        outs = tuple(
-            [None if type(to) is Nowhere or (needed is not None and to not in needed) else g for g, (to, _) in zip(outs, node.next, strict=True)]
-        )
-    inputs, places = laid_out(node, outs)
+        used = node.used([type(to) is not Nowhere and (needed is None or to in needed) for to, _ in node.next])
+        outs = tuple([g if there else None for g, there in zip(outs, used, strict=True)])
+    inputs, places = laid_out(calculus, node, outs, received)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):
         replaced = hook(given, outputs)
@@ -79,12 +79,17 @@ def _padded(node: Node, received: list[Any]) -> list[Any]:
     return received + [None] * missing if missing > 0 else list(received)
 
 
-def laid_out(node: Node, outs: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+def laid_out(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: Sequence[Any]) -> tuple[list[Any], list[int]]:
     """The gradients laid out as `next_functions` is, and where each edge's stands in it."""
     places = node.edge_places
     laid: list[Any] = [None] * len(node.next_functions)
     for i, g in zip(places, outs, strict=True):
         laid[i] = g
+    others = node.plan.others() if isinstance(node, OpNode) and len(outs) < len(laid) and outs.count(None) < len(outs) else None
+    if others is not None:
+        found = calculus.call(others.vjp, (received[0],))
+        for i, g in zip(others.places, found if type(found) is tuple else (found,), strict=True):
+            laid[i] = g
     return laid, list(places)
 
 

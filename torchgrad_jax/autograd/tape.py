@@ -28,17 +28,19 @@ _tapes: dict[Any, Any] = {}
 
 class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
-    in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index."""
+    in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index and in their order.
+    ran: how many of them before each target."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "_expansion", "_specs")
+    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "ran", "_expansion", "_specs")
 
     def __init__(
-        self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], runs: list[int]
-    ) -> None:
+        self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], order: list[Node],
+        ran: list[int],
+    ) -> None:  # fmt: skip
         self.name, self.device, self.differentiable = "backward", None, False
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.targets = [(index[node], nr) for (node, nr), _ in found]
-        self.runs = runs
+        self.runs, self.ran = [index[node] for node in order], ran
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
         steps = _steps_to(scratch.epoch.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,8 +14,8 @@ from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bou
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read
-from torchgrad_jax.runtime.value import Aval
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature
+from torchgrad_jax.runtime.value import Aval, aval_of
 
 RESULT = -1
 
@@ -34,6 +35,7 @@ class Plan:
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
         "_made", "_declared", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
+        "_others",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -49,6 +51,7 @@ class Plan:
         self._vjps: dict[Any, Vjp] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
+        self._others: Plan | None = None
         self.jvp: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)
@@ -118,6 +121,28 @@ class Plan:
         if not isinstance(bound, BoundOperator):
             return False
         return any(p.name == name and type(item) is int for p, item in zip(bound.operator.schema.parameters, bound.layout, strict=True))
+
+    def used(self, inputs: list[bool]) -> list[bool]:
+        """Which gradients of `inputs` PyTorch computes where these are used: those of a list of tensors all or none."""
+        if not self.lists:
+            return inputs
+        bound: Any = self._sig.bop
+        names = [bound.names[i] for i in self.inputs]
+        found = {name for name, there in zip(names, inputs, strict=True) if there}
+        return [name in found for name in names]
+
+    def others(self) -> Plan | None:
+        """The Plan of those elements of a list of tensors that need no gradient: PyTorch computes theirs with the rest. None where there are none."""
+        bound: Any = self._sig.bop
+        rest = tuple([i for i in range(len(self._sig.specs)) if i not in self.inputs])
+        if not (self.lists and bound.operator.linear is True and rest):
+            return None
+        if self._others is None:
+            dtype = self.avals[0].dtype
+            real = np.real(np.zeros((), dtype)).dtype
+            alike = [aval_of(s.shape, dtype if s.dtype.kind == "c" else real, s.device) for s in self._sig.specs if isinstance(s, Aval)]
+            self._others = Plan(signature(bound, tuple(alike)), bound, rest)
+        return self._others
 
     def list_places(self, name: str) -> list[int | None]:
         """Where the elements of the argument `name`, a list of tensors, stand among `saves`: None for a dimension that is not indexed."""
@@ -359,12 +384,25 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
                 # A Python number takes part in the tensors' precision, not in its own.
                 x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
                 env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
-            grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            try:
+                grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            except (TypeError, ValueError) as error:
+                _refuse_shapes(str(error))
+                raise
             return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
 
         return backward
 
     return specialize
+
+
+def _refuse_shapes(text: str) -> None:
+    """PyTorch's refusal where JAX has told that arrays do not broadcast: hooks may return what was saved in another shape. RuntimeError."""
+    from torchgrad_jax.ops.declare import broadcast_shapes
+
+    _, found, shapes = text.partition("ncompatible shapes for broadcasting: ")
+    if found:
+        broadcast_shapes(*[tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\([\d, ]*\)", shapes)])
 
 
 def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:

@@ -330,8 +330,7 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
         rec.turned &= ~LOOK
         if _for_inference(sig, operands):
             return None
-        if any(type(operands[i]._edge()[0]) is not Nowhere for i in p.inputs):  # else PyTorch saves nothing
-            refuse_inference([operands[i] for i in p.saves if i >= 0])
+        _refuse_inference_operands(p, operands)
     if p.saves:
         results = (outs,) if type(outs) is Value else outs
         node.saved = tuple([values[i] if i >= 0 else results[-1 - i] for i in p.saves])
@@ -349,14 +348,23 @@ def _for_inference(sig: Signature, operands: Sequence[Any]) -> bool:
     bound: Any = sig.bop
     declared = isinstance(bound, BoundOperator)
     roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
-    given = zip(operands, roles, strict=True)
-    return all(o._storage is not None and o._storage.inference if isinstance(o, Tensor) else not tensor for o, tensor in given)
+    return all(_is_inference(o) if isinstance(o, Tensor) else not tensor for o, tensor in zip(operands, roles, strict=True))
+
+
+def _is_inference(o: Any) -> bool:
+    return isinstance(o, Tensor) and o._storage is not None and o._storage.inference
 
 
 def refuse_inference(saved: Sequence[Any]) -> None:
     """RuntimeError where an inference tensor would be saved for backward."""
-    if any(isinstance(t, Tensor) and t._storage is not None and t._storage.inference for t in saved):
+    if any(map(_is_inference, saved)):
         raise RuntimeError(SAVED_INFERENCE)
+
+
+def _refuse_inference_operands(p: Plan, operands: Sequence[Any]) -> None:
+    """As `refuse_inference`, of what PyTorch saves of an operation: it leaves out what only a gradient is made of that goes nowhere."""
+    wanted = [type(operands[i]._edge()[0]) is not Nowhere for i in p.inputs]
+    refuse_inference([operands[i] for place, i in enumerate(p.saves) if i >= 0 and _is_inference(operands[i]) and p.reads(place, wanted)])
 
 
 def call_values(bound: Any, values: tuple[Any, ...]) -> Any:

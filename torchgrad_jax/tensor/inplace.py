@@ -154,7 +154,8 @@ def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate
     if accumulate and x.dtype == np.bool_:
         return x | written.any(dims, keepdims=True)
     if accumulate:
-        return x + (written - x).sum(dims, keepdims=True)
+        change = jnp.where(written == x, 0, written - x)  # which of equal infinities would be NaN
+        return x + change.sum(dims, keepdims=True)
     for dim in dims:
         change = (written != x) & ((written == written) | (x == x))
         last = x.shape[dim] - 1 - jnp.argmax(jnp.flip(change, dim), dim, keepdims=True)

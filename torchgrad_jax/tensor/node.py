@@ -143,6 +143,10 @@ class Node:
         """
         return call_node(self, grad_outputs)
 
+    def used(self, edges: list[bool]) -> list[bool]:
+        """Along which edges it gives a gradient where it skips those that are not needed. edges: which are."""
+        return edges
+
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """Shape, dtype and device of each output of the forward operation."""
@@ -274,15 +278,15 @@ class OpNode(Node):
     __slots__ = ("plan", "saved")
     plan: Plan
     saved: tuple[Any, ...] | None
+    skips_unneeded = True
+
+    def used(self, edges: list[bool]) -> list[bool]:
+        """See Node."""
+        return self.plan.used(edges)
 
     def name(self) -> str:
         """See Node."""
         return self.plan.name
-
-    @property
-    def skips_unneeded(self) -> bool:
-        """See Node."""
-        return not self.plan.lists
 
     @property
     def is_view(self) -> bool:
@@ -348,9 +352,10 @@ class OpNode(Node):
         grads = grads + [None] * (len(plan.avals) - len(grads))
         defined = tuple([g is not None for g in grads])
         given = [g for g in grads if g is not None]
+        used = plan.used([needed is None or target in needed for target, _ in self.next])
         outs = []
-        for (one, places), (target, _) in zip(plan.apart(), self.next, strict=True):
-            if needed is not None and target not in needed:
+        for (one, places), there in zip(plan.apart(), used, strict=True):
+            if not there:
                 outs.append(None)
             elif one.passes:
                 outs.append(grads[0])
@@ -436,11 +441,18 @@ def saved_values(node: OpNode) -> tuple[Any, ...]:
         if isinstance(kept, Saved):
             found[i] = kept.tensor_for(node)
         elif type(kept) is Value:
-            if type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs:
-                raise RuntimeError(DETACHED_MESSAGE)
+            refuse_detached(node, i)
             found[i] = unchanged(node, i)
     # What one unpack hook writes to may be what another returned.
     return tuple(t._read() if isinstance(kept, Saved) else t for kept, t in zip(node.saved, found, strict=True))
+
+
+def refuse_detached(node: OpNode, i: int) -> None:
+    """RuntimeError where `node` saved at place `i` an operand that had a gradient and was detached in place since."""
+    assert node.saved is not None
+    origin = node.plan.origins[i]
+    if origin is not None and origin >= 0 and type(node.saved[i].counter) is Detached:
+        raise RuntimeError(DETACHED_MESSAGE)
 
 
 def unchanged(node: OpNode, i: int) -> Any:

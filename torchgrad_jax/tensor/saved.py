@@ -15,7 +15,7 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, unchanged
+from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, refuse_detached, unchanged
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -403,8 +403,6 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
         elif kept.counter is not None:
             if outdated(kept):  # which of several is told first depends on the order
                 return _unpack_in_order(node, node.saved)
-            if type(kept.counter) is Detached and origin is not None and origin >= 0:
-                raise RuntimeError(DETACHED_MESSAGE)
             found.append(unpack_saved(node, i))
         elif origin is None:
             found.append(wrap(kept))
@@ -426,6 +424,8 @@ def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:
 def _unpack_in_order(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = list(saved)
     for i in node.plan.unpacking:
+        if type(saved[i]) is Value:
+            refuse_detached(node, i)
         found[i] = unpack_saved(node, i)
     return _with_constants(node, found)
 

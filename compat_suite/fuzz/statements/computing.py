@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from compat_suite.fuzz.author import Author
+from compat_suite.fuzz.author import Author, memory
 
 SHAPES = [(), (4,), (2, 3), (2, 3), (2, 2, 2), (1, 3)]
 FEWER = [(), (2,), (4,), (2, 2), (2, 2)]  # for programs that keep to less
@@ -104,7 +104,12 @@ def taken(author: Author) -> str | None:
     kinds = [f"index_select(0, {index})", f"gather({author.dim(a)}, {full})", f"take({index})", f"masked_select({a} > 0.25)",
              f"index_add(0, torch.tensor([1, 1]), {a}[:2].clone())", f"scatter({author.dim(a)}, {full}, {author.number()})",
              f"scatter_add({author.dim(a)}, {full}, {a})", f"index_fill(0, torch.tensor([1]), {author.number()})"]  # fmt: skip
-    return f"{author.fresh()} = {a}.{author.pick(kinds)}"
+    kind = author.pick(kinds)
+    if "[:2]" in kind:  # a view without a name is saved: see `twinnable`
+        if memory(author.of(a)) in author.twinned:
+            return None
+        author.viewed.add(memory(author.of(a)))
+    return f"{author.fresh()} = {a}.{kind}"
 
 
 def cast(author: Author) -> str | None:
