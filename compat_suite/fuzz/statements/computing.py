@@ -102,7 +102,7 @@ def taken(author: Author) -> str | None:
     index = "torch.tensor([1, 0, 1])"
     full = f"torch.zeros({tuple(author.of(a).shape)}, dtype=torch.int64)"
     kinds = [f"index_select(0, {index})", f"gather({author.dim(a)}, {full})", f"take({index})", f"masked_select({a} > 0.25)",
-             f"index_add(0, torch.tensor([1, 1]), {a}[:2].clone())", f"scatter({author.dim(a)}, {full}, {author.number()})",
+             f"index_add(0, torch.tensor([1, 1]), {a}[:2])", f"scatter({author.dim(a)}, {full}, {author.number()})",
              f"scatter_add({author.dim(a)}, {full}, {a})", f"index_fill(0, torch.tensor([1]), {author.number()})"]  # fmt: skip
     kind = author.pick(kinds)
     if "[:2]" in kind:  # a view without a name is saved: see `twinnable`
