@@ -327,6 +327,8 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     counter = t._storage.counter
     if view is None or view.base is None:
         keep_retaining(t, node, nr)
+        if not t._rg:
+            counter.tracked = counter.version
         t._node, t._nr, t._rg = node, nr, True
         counter.writer = counter.version, node.name()
         return
@@ -334,6 +336,8 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     rec = per_thread.recorder
     copy = CopySlices(rec, base, view, t._value.aval, node)
     keep_retaining(base, copy)
+    if not base._rg:
+        counter.tracked = counter.version
     base._node, base._nr, base._rg = copy, 0, True
     counter.writer = counter.version, copy.name()
     t._rg = True

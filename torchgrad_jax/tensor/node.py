@@ -455,10 +455,9 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     operand = node.plan.saves[i]
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
-    writer = value.counter.writer
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
-    if operand >= 0 and writer is not None and writer[0] > value.version and (origin is None or origin[0].next):
-        name, nr = writer[1], 0
+    if operand >= 0 and (origin is None or origin[0].next) and written_itself(value, origin is not None):
+        name, nr = value.counter.writer[1], 0
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])
         if made_in != "default":  # to name the tensor, PyTorch asks for its present node
@@ -472,6 +471,14 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if shape == before and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = now
     raise RuntimeError(modified_message(value, name, nr, shape))
+
+
+def written_itself(value: Value, tracked: bool) -> bool:
+    """Whether a saved tensor was given another node since by a write: not if the write was to its twin by `detach`, which is told by their gradients.
+    tracked: whether the tensor had one when it was saved."""
+    counter = value.counter
+    written = counter.writer is not None and counter.writer[0] > value.version
+    return written and tracked != (getattr(counter, "tracked", 0) > value.version)
 
 
 def _view_made_in(node: Node) -> str:

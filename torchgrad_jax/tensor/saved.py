@@ -15,7 +15,7 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, unchanged
+from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, unchanged, written_itself
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -114,9 +114,8 @@ class SavedTensor(Saved):
         t = self.tensor
         origin = node if self.own else self.source if t is None else t._present_node()
         name, nr = ("", 0) if origin is None or type(origin) is AccumulateGrad else (origin.name(), self.nr)
-        writer = value.counter.writer
-        if t is None and not self.own and writer is not None and writer[0] > value.version:  # the node that the tensor has now
-            name, nr = writer[1], 0
+        if t is None and not self.own and written_itself(value, origin is not None):  # the node that the tensor has now
+            name, nr = value.counter.writer[1], 0
         raise RuntimeError(modified_message(value, name, nr))
 
     def release(self) -> None:
