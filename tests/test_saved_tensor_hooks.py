@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 
+import pytest
 from side_by_side import error_of, leaf, like_pytorch
 
 import torchgrad_jax as tj
@@ -412,3 +413,23 @@ def test_disabling_is_also_a_decorator(m):
             return 1
 
     return error_of(function), error_of(function)
+
+
+CHANGED = {
+    "mul": lambda m, x, y: (x * y, y), "div": lambda m, x, y: (x / y, y), "exp": lambda m, x, y: [x.exp()] * 2,
+    "tanh": lambda m, x, y: [x.tanh()] * 2, "where": lambda m, x, y: (m.where(y > 0, x, y).sin() * y, y),
+    "atan2": lambda m, x, y: (m.atan2(x, y), y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("change", ["t_", "unsqueeze_"])
+def test_what_was_given_another_shape_may_not_fit_the_gradient(name, change):
+    def program(m):
+        x = m.tensor([[0.5, 1.0, 1.5], [2.0, 0.25, 0.75]], requires_grad=True)
+        with hooks(m):
+            z, kept = CHANGED[name](m, x * 1, x.detach() + 1)
+        getattr(kept, change)(*[2] * (change == "unsqueeze_"))
+        return z.sum().backward()
+
+    like_pytorch(program)()

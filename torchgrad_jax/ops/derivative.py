@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, numpy_forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
@@ -331,8 +332,6 @@ def _unbroadcast(g: Any, aval: Aval) -> Any:
 
 def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """Formulas may return a gradient that still has to expand, such as a 0-dim one."""
-    from torchgrad_jax.ops.declare import broadcast_shapes
-
     return broadcast_shapes(a, b)
 
 
@@ -359,12 +358,26 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
                 # A Python number takes part in the tensors' precision, not in its own.
                 x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
                 env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
-            grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            try:
+                grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            except (TypeError, ValueError) as error:
+                raise _in_pytorchs_words(error) from None
             return _single([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
 
         return backward
 
     return specialize
+
+
+def _in_pytorchs_words(error: Exception) -> Exception:
+    """What to raise where a formula fails: what was saved may have been given another shape in place."""
+    if "ncompatible shapes for broadcasting" in str(error):
+        shapes = [tuple([int(n) for n in re.findall(r"\d+", sizes)]) for sizes in re.findall(r"\(([\d, ]*)\)", str(error))]
+        try:
+            broadcast_shapes(*shapes)
+        except RuntimeError as found:
+            return found
+    return error
 
 
 def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
