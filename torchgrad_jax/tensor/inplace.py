@@ -13,7 +13,7 @@ from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import before_write, unwrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
@@ -236,7 +236,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-            if target._storage is not None and target._storage.inference and not rec.inference:
+            storage = target._storage
+            if storage is not None and storage.inference and not storage.counted and not rec.inference:
                 mask = 0  # it is refused as soon as it has been written to
     # That the target may not be written to is told before what is out of date.
     values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
@@ -248,7 +249,9 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         out = _expanded_alike(rec, target, bound, values[0], out)
     node = None
     if mask:
-        # What is saved of the target is its old content, which nobody can write to any more.
+        # What is saved of the target is its old content, which nobody can write to any more: a copy, be the target an inference tensor.
+        if rec.turned & LOOK and _all_ordinary(operands[1:]):
+            rec.turned &= ~LOOK
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, target)
@@ -265,6 +268,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.rare:
         pack_results(rec, node, target)
     return target
+
+
+def _all_ordinary(operands: Sequence[Any]) -> bool:
+    """Whether there are tensors among `operands`, and none is an inference tensor."""
+    kinds = [o._storage is not None and o._storage.inference for o in operands if isinstance(o, Tensor)]
+    return bool(kinds) and not any(kinds)
 
 
 def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
