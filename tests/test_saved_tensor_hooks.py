@@ -433,3 +433,28 @@ def test_what_was_given_another_shape_may_not_fit_the_gradient(name, change):
         return z.sum().backward()
 
     like_pytorch(program)()
+
+
+@like_pytorch
+def test_what_an_unpack_hook_returns_is_as_much_a_part_of_the_graph_as_what_was_saved(m):
+    x, w, k = leaf(m, 1.0, 2.0), m.ones(2), leaf(m, 3.0, 4.0)
+    with hooks(m, unpack=lambda t: t * k):
+        y = x * w
+    with hooks(m):
+        z = x * w
+        w[:] = x
+        v = x * w
+    found = [m.autograd.grad(r.sum(), x, create_graph=True)[0].requires_grad for r in (y, z, v)]
+    return found, y.grad_fn._saved_other.requires_grad, z.grad_fn._saved_other.requires_grad, k.grad
+
+
+@like_pytorch
+def test_a_result_that_is_gone_was_written_to_by_way_of_data(m):
+    x = leaf(m, 1.0, 2.0)
+    with hooks(m):
+        y = x.exp()
+    y.data.mul_(2)
+    z = y + 1
+    del y
+    z.sum().backward()
+    return x.grad

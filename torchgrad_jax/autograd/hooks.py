@@ -62,9 +62,9 @@ def node_post_hooks(calculus: Calculus, node: Node, outs: tuple[Any, ...], recei
     outputs = tuple([lifted(calculus, g) for g in _padded(node, received)])
     if node.skips_unneeded:
         needed = calculus.needed
-        outs = tuple(
-            [None if type(to) is Nowhere or (needed is not None and to not in needed) else g for g, (to, _) in zip(outs, node.next, strict=True)]
-        )
+        skipped = [type(to) is Nowhere or (needed is not None and to not in needed) for to, _ in node.next]
+        if not node.together or all(skipped):
+            outs = tuple([None if skip else g for g, skip in zip(outs, skipped, strict=True)])
     inputs, places = laid_out(node, outs)
     given: tuple[Any, ...] = tuple([lifted(calculus, g) for g in inputs])
     for hook in list(node.hooks.post.values()):

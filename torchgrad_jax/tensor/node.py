@@ -94,8 +94,8 @@ class Node:
     hooks: Hooks | None
     # A node whose outputs got no gradient passes none on, unless it is the user's own function.
     runs_without_gradient = False
-    # Whether it leaves out the gradients that a pass does not need.
-    skips_unneeded = False
+    # Whether it leaves out the gradients that a pass does not need, be it only where it needs none: a list's are computed together.
+    skips_unneeded = together = False
     # Whether its outputs share memory with its input.
     is_view = False
     # Whether PyTorch has no such node: the edge to it is shown as none. How the view was made at which it ends the graph: see `View`.
@@ -272,10 +272,12 @@ class OpNode(Node):
         """See Node."""
         return self.plan.name
 
+    skips_unneeded = True
+
     @property
-    def skips_unneeded(self) -> bool:
+    def together(self) -> bool:
         """See Node."""
-        return not self.plan.lists
+        return self.plan.lists
 
     @property
     def is_view(self) -> bool:
@@ -425,11 +427,17 @@ def saved_values(node: OpNode) -> tuple[Any, ...]:
         if isinstance(kept, Saved):
             found[i] = kept.tensor_for(node)
         elif type(kept) is Value:
-            if type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs:
+            if is_detached(node, i, kept):
                 raise RuntimeError(DETACHED_MESSAGE)
             found[i] = unchanged(node, i)
     # What one unpack hook writes to may be what another returned.
     return tuple(t._read() if isinstance(kept, Saved) else t for kept, t in zip(node.saved, found, strict=True))
+
+
+def is_detached(node: OpNode, i: int, kept: Value) -> bool:
+    """Whether the operand whose value `node` saved at place `i` was cut off from its graph in place, and PyTorch has saved it too."""
+    cut = type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs
+    return cut and node.plan.reads(i, [not target.hidden for target, _ in node.next])
 
 
 def unchanged(node: OpNode, i: int) -> Any:

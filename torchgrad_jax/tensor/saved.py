@@ -15,7 +15,18 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, unchanged, written_itself
+from torchgrad_jax.tensor.node import (
+    DETACHED_MESSAGE,
+    FREED_MESSAGE,
+    Node,
+    OpNode,
+    Saved,
+    WithSaved,
+    is_detached,
+    modified_message,
+    unchanged,
+    written_itself,
+)
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -108,7 +119,7 @@ class SavedTensor(Saved):
         if not isinstance(found, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}")
         source = node if self.own else self.source
-        return found if source is None else with_history(detached(found), source, self.nr)
+        return found if source is None and not found.requires_grad else with_history(detached(found), source, self.nr)
 
     def _raise_modified(self, node: Node | None, value: Value) -> None:
         t = self.tensor
@@ -205,7 +216,7 @@ class _Itself:
         """The tensor, or one like it if it is gone."""
         t, saved = self.tensor(), self.saved()
         assert saved is not None
-        return t if t is not None else with_history(wrap(_readable(self.value)), node if saved.own else saved.source, saved.nr)
+        return t if t is not None else with_history(wrap(_readable(present(self.value))), node if saved.own else saved.source, saved.nr)
 
 
 def _pack(saved: SavedTensor, t: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], holds: bool = False) -> None:
@@ -402,7 +413,7 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
         elif kept.counter is not None:
             if outdated(kept):  # which of several is told first depends on the order
                 return _unpack_in_order(node, node.saved)
-            if type(kept.counter) is Detached and origin is not None and origin >= 0:
+            if is_detached(node, i, kept):
                 raise RuntimeError(DETACHED_MESSAGE)
             found.append(unpack_saved(node, i))
         elif origin is None:
