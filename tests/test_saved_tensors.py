@@ -544,4 +544,7 @@ def test_what_no_gradient_reads_may_be_detached_in_place(m):
     z = x.exp()
     (h,) = m.autograd.grad(z.square().sum(), x, create_graph=True)
     z.detach_()
-    return x.grad, error_of(lambda: h.sum().backward())
+    v = x * 2
+    w = m.atan2(v, x)
+    v.detach_()
+    return x.grad, error_of(lambda: h.sum().backward()), error_of(lambda: w.sum().backward(create_graph=True))

@@ -413,8 +413,6 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
         elif kept.counter is not None:
             if outdated(kept):  # which of several is told first depends on the order
                 return _unpack_in_order(node, node.saved)
-            if is_detached(node, i, kept):
-                raise RuntimeError(DETACHED_MESSAGE)
             found.append(unpack_saved(node, i))
         elif origin is None:
             found.append(wrap(kept))
@@ -436,6 +434,9 @@ def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:
 def _unpack_in_order(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = list(saved)
     for i in node.plan.unpacking:
+        kept = saved[i]
+        if type(kept) is Value and is_detached(node, i, kept):
+            raise RuntimeError(DETACHED_MESSAGE)
         found[i] = unpack_saved(node, i)
     return _with_constants(node, found)
 
