@@ -88,7 +88,7 @@ class Author:
                     copied = under(mode, f"{name} = plain({name})")
                     self.run.do(copied)
                     line += ("\n" if "\n" in line or mode else "; ") + copied
-        self.viewed |= {memory(x) for x in self.run.tensors().values() if x._base is not None and x.requires_grad}
+        self.viewed |= {memory(x) for x in self.run.tensors().values() if x._base is not None}
         self.lines.append(line)
         return line, raised
 

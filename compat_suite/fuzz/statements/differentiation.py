@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
-from compat_suite.fuzz.author import Author
+from compat_suite.fuzz.author import Author, memory
 from compat_suite.fuzz.observation import asked
 from compat_suite.fuzz.rules import UNSHOWN
 
 
 def flag(author: Author) -> str | None:
-    flags = ["requires_grad_()", "requires_grad_()", "requires_grad_(False)", "detach_()", "retain_grad()", "retain_grad()"]
-    return f"{author.some()}.{author.pick(flags)}"
+    kind = author.pick(["requires_grad_()", "requires_grad_()", "requires_grad_(False)", "detach_()", "retain_grad()", "retain_grad()"])
+    # To PyTorch a view keeps the node that it was given when it was written to, to us it has that of its base once it is asked.
+    a = author.some(lambda x: kind != "detach_()" or x._base is not None or memory(x) not in author.viewed)
+    return a and f"{a}.{kind}"
 
 
 def scale(author: Author) -> str | None:
@@ -29,8 +32,13 @@ def hook(author: Author) -> str | None:
     return f"{author.fresh('h')} = {a}.{kind}"
 
 
+def _computes_more(node: Any) -> bool:
+    """Whether PyTorch computes gradients that go nowhere, those of the other tensors of a list, which hooks then see."""
+    return node.name() in ("CatBackward0", "StackBackward0") and any(to is None for to, _ in node.next_functions)
+
+
 def node_hook(author: Author) -> str | None:
-    a = author.some(lambda x: isinstance(asked(lambda: x.grad_fn), torch.autograd.graph.Node))
+    a = author.some(lambda x: isinstance(node := asked(lambda: x.grad_fn), torch.autograd.graph.Node) and not _computes_more(node))
     if a is None:
         return None
     kind = author.pick([f"register_hook(hook_of_node({author.count}{scale(author)}))", f"register_prehook(prehook({author.count}{scale(author)}))"])

@@ -53,8 +53,7 @@ def unrolled(author: Author) -> str | None:
     w, x = pair
     y = author.fresh()
     write = author.pick(["pass", f"{y}[..., :1] = i", f"{y}.mul_(0.5)", f"{y}[..., -1:].add_({w}[..., :1])", f"{y} = {y}.clone(); {y}.zero_()"])
-    # Quarters and angles add up to 0 often, but for rounding: no sum is compared with 0.
-    stop = author.pick(["pass", "pass", f"if {y}.sum() > 2.1: break", f"if float({y}.sum()) < -0.1: continue"])
+    stop = author.pick(["pass", "pass", f"if {y}.sum() > 2: break", f"if float({y}.sum()) < 0: continue"])
     return "\n".join([
         f"{y} = {x}.clone()",
         f"for i in range({author.pick([2, 3, 5])}):",
