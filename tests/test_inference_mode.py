@@ -503,3 +503,23 @@ def test_stacked_inference_tensors_have_a_base(dim):
         with torch.inference_mode(): w = torch.stack([t], {dim})
         assert (y._base is None) == ({dim} in (2, -1)) and z._base is w._base is None
     """)
+
+
+TWIN_WRITES = {
+    "mul": lambda d, x, t: d.mul_(x), "number": lambda d, x, t: d.add_(x).mul_(2), "twice": lambda d, x, t: d.mul_(x).mul_(x),
+    "copy": lambda d, x, t: d.copy_(x), "saved": lambda d, x, t: d.addcmul_(t, x), "with itself": lambda d, x, t: d.add_(x).mul_(t),
+    "alpha": lambda d, x, t: d.add_(x, alpha=2), "data": lambda d, x, t: t.data.add_(x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWIN_WRITES)
+def test_a_twin_made_outside_takes_part_in_the_graph_once_it_is_written_to(name):
+    def program(m):
+        x = leaf(m, 1.0, 2.0)
+        t = inside(m, lambda: x.tanh())
+        d = t.detach()
+        d = TWIN_WRITES[name](d, x, t)
+        (d + x).sum().backward()
+        return d.requires_grad, d.is_inference(), d.is_leaf, d._version, x.grad, t.tolist()
+
+    like_pytorch(program)()

@@ -200,3 +200,15 @@ def test_a_hook_sees_no_gradient_that_goes_nowhere(operation):
         h = y.grad_fn.register_hook(hook_of_node(1))
         y.sum().backward()
     """)
+
+
+@pytest.mark.parametrize("made", ["cat([x, w])", "stack([x, w])", "cat([a, b], 0)", "x[torch.tensor([1, 0])]", "exp(x)"])
+def test_a_node_of_a_list_of_tensors_computes_none_where_none_is_needed(made):
+    same(f"""
+        x, w = leaf(2, seed=1), leaf(2)
+        with torch.no_grad(): a, b = x.split(1)
+        y = {made if made.startswith("x[") else "torch." + made}
+        h = y.grad_fn.register_hook(hook_of_node(1))
+        y.square().sum().backward(inputs=[y], retain_graph=True)
+        y.square().sum().backward()
+    """)

@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 
+import pytest
 from side_by_side import error_of, leaf, like_pytorch
 
 import torchgrad_jax as tj
@@ -427,3 +428,48 @@ def test_disabling_is_also_a_decorator(m):
             return 1
 
     return error_of(function), error_of(function)
+
+
+CHANGED = {
+    "mul": lambda m, x, y: (x * y, y), "div": lambda m, x, y: (x / y, y), "exp": lambda m, x, y: [x.exp()] * 2,
+    "tanh": lambda m, x, y: [x.tanh()] * 2, "where": lambda m, x, y: (m.where(y > 0, x, y).sin() * y, y),
+    "atan2": lambda m, x, y: (m.atan2(x, y), y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("change", ["t_", "unsqueeze_"])
+def test_what_was_given_another_shape_may_not_fit_the_gradient(name, change):
+    def program(m):
+        x = m.tensor([[0.5, 1.0, 1.5], [2.0, 0.25, 0.75]], requires_grad=True)
+        with hooks(m):
+            z, kept = CHANGED[name](m, x * 1, x.detach() + 1)
+        getattr(kept, change)(*[2] * (change == "unsqueeze_"))
+        return z.sum().backward()
+
+    like_pytorch(program)()
+
+
+@like_pytorch
+def test_what_an_unpack_hook_returns_is_as_much_a_part_of_the_graph_as_what_was_saved(m):
+    x, w, k = leaf(m, 1.0, 2.0), m.ones(2), leaf(m, 3.0, 4.0)
+    with hooks(m, unpack=lambda t: t * k):
+        y = x * w
+    with hooks(m):
+        z = x * w
+        w[:] = x
+        v = x * w
+    found = [m.autograd.grad(r.sum(), x, create_graph=True)[0].requires_grad for r in (y, z, v)]
+    return found, y.grad_fn._saved_other.requires_grad, z.grad_fn._saved_other.requires_grad, k.grad
+
+
+@like_pytorch
+def test_a_result_that_is_gone_was_written_to_by_way_of_data(m):
+    x = leaf(m, 1.0, 2.0)
+    with hooks(m):
+        y = x.exp()
+    y.data.mul_(2)
+    z = y + 1
+    del y
+    z.sum().backward()
+    return x.grad

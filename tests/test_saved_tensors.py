@@ -545,3 +545,19 @@ def test_zero_gradients_have_no_graph():
         b = second(*grad(x.flip(-1).sign().square().sum(), x, create_graph=True))
         c = second(*grad(x.flip(-1).round().square().sum(), x, create_graph=True))
     """)
+
+
+@like_pytorch
+def test_what_no_gradient_reads_may_be_detached_in_place(m):
+    x = leaf(m, 1.0, 2.0)
+    y = x.exp()
+    (g,) = m.autograd.grad(y.sum(), x, create_graph=True)
+    y.detach_()
+    g.sin().sum().backward()
+    z = x.exp()
+    (h,) = m.autograd.grad(z.square().sum(), x, create_graph=True)
+    z.detach_()
+    v = x * 2
+    w = m.atan2(v, x)
+    v.detach_()
+    return x.grad, error_of(lambda: h.sum().backward()), error_of(lambda: w.sum().backward(create_graph=True))

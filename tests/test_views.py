@@ -6,6 +6,8 @@ strides, and the class and text of what is raised.
 
 from __future__ import annotations
 
+import pytest
+
 from compat_suite.fuzz.programs import same
 
 
@@ -484,6 +486,16 @@ def test_operations_without_gradients_read_views_that_autograd_has_lost():
         b.requires_grad_(False)
         d = b.diagonal(0, 0, 5)
         e = b.unfold(0, 9, 1)
+    """)
+
+
+@pytest.mark.parametrize("call", ["t()", "permute(0)", "permute(0, 0, 1)", "select(0, 9)", "diagonal(0, 1, 1)"])
+def test_a_lost_view_says_so_before_its_dimensions_are_counted(call):
+    same(f"""
+        x = leaf(2, 1, 2)
+        a, = x.split(9)
+        with torch.no_grad(): x.add_(1)
+        a.{call}
     """)
 
 

@@ -304,3 +304,18 @@ def test_the_only_one_of_several_views_is_refused_too(views):
         y.sum().backward()
         z.sum().backward()
     """)
+
+
+@pytest.mark.parametrize("saved, written", [("twin", "y.abs_()"), ("twin", "y[0].mul_(2)"), ("y", "twin.mul_(x)"), ("twin[:1]", "y.mul_(x)"),
+                                            ("y", "y.mul_(x).exp_()"),
+                                            ("plain", "plain.mul_(x).add_(x)"), ("plain", "plain[0].mul_(x[0])")])  # fmt: skip
+def test_a_twin_without_history_keeps_its_node_where_the_other_is_written_to(saved, written):
+    same(f"""
+        x = leaf(2)
+        y = x.exp()
+        twin = y.detach()
+        plain = leaf(2, seed=1, requires_grad=False)
+        z = {saved} * x
+        {written}
+        z.sum().backward()
+    """)

@@ -8,7 +8,7 @@ EXCLUDED = {
 }
 _OF_DTYPES = (
     r"result type \w+ can't be cast|Subtraction, the|Negation, the|\"\w+\" not implemented for|masked_scatter: expected self and source to have"
-    r"|expected m1 and m2 to have the same dtype|expected dtype \w+ for"
+    r"|expected m1 and m2 to have the same dtype|expected dtype [\w ]+ for|Boolean inputs not supported"
 )
 _OF_SHAPES = r"The size of tensor a|output with shape|zero-dimensional tensor|Sizes of tensors must match|stack expects each tensor|mat1 and mat2"
 # Patterns of how PyTorch or torchgrad_jax begins where a call may have a second fault, and of how the other library begins then.

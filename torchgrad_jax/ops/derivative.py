@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.ops import dtypes, numpy_forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_to, convert, is_half, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, BoundOperator, _bound, broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.ops.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
@@ -356,8 +356,6 @@ def _unbroadcast(g: Any, aval: Aval) -> Any:
 
 def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """Formulas may return a gradient that still has to expand, such as a 0-dim one."""
-    from torchgrad_jax.ops.declare import broadcast_shapes
-
     return broadcast_shapes(a, b)
 
 
@@ -398,8 +396,6 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
 
 def _refuse_shapes(text: str) -> None:
     """PyTorch's refusal where JAX has told that arrays do not broadcast: hooks may return what was saved in another shape. RuntimeError."""
-    from torchgrad_jax.ops.declare import broadcast_shapes
-
     _, found, shapes = text.partition("ncompatible shapes for broadcasting: ")
     if found:
         broadcast_shapes(*[tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\([\d, ]*\)", shapes)])

@@ -13,7 +13,7 @@ from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import before_write, unwrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
@@ -237,7 +237,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-            if target._storage is not None and target._storage.inference and not rec.inference:
+            storage = target._storage
+            if storage is not None and storage.inference and not storage.counted and not rec.inference:
                 mask = 0  # it is refused as soon as it has been written to
     # That the target may not be written to is told before what is out of date.
     values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
@@ -249,7 +250,9 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         out = _expanded_alike(rec, target, bound, values[0], out)
     node = None
     if mask:
-        # What is saved of the target is its old content, which nobody can write to any more.
+        # What is saved of the target is its old content, which nobody can write to any more: a copy, be the target an inference tensor.
+        if rec.turned & LOOK and _all_ordinary(operands[1:]):
+            rec.turned &= ~LOOK
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, target)
@@ -266,6 +269,12 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.rare:
         pack_results(rec, node, target)
     return target
+
+
+def _all_ordinary(operands: Sequence[Any]) -> bool:
+    """Whether there are tensors among `operands`, and none is an inference tensor."""
+    kinds = [o._storage is not None and o._storage.inference for o in operands if isinstance(o, Tensor)]
+    return bool(kinds) and not any(kinds)
 
 
 def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
@@ -328,6 +337,8 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     counter = t._storage.counter
     if view is None or view.base is None:
         keep_retaining(t, node, nr)
+        if not t._rg:
+            counter.tracked = counter.version
         t._node, t._nr, t._rg = node, nr, True
         counter.writer = counter.version, node.name()
         return
@@ -335,6 +346,8 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     rec = per_thread.recorder
     copy = CopySlices(rec, base, view, t._value.aval, node)
     keep_retaining(base, copy)
+    if not base._rg:
+        counter.tracked = counter.version
     base._node, base._nr, base._rg = copy, 0, True
     counter.writer = counter.version, copy.name()
     t._rg = True

@@ -441,18 +441,17 @@ def saved_values(node: OpNode) -> tuple[Any, ...]:
         if isinstance(kept, Saved):
             found[i] = kept.tensor_for(node)
         elif type(kept) is Value:
-            refuse_detached(node, i)
+            if is_detached(node, i, kept):
+                raise RuntimeError(DETACHED_MESSAGE)
             found[i] = unchanged(node, i)
     # What one unpack hook writes to may be what another returned.
     return tuple(t._read() if isinstance(kept, Saved) else t for kept, t in zip(node.saved, found, strict=True))
 
 
-def refuse_detached(node: OpNode, i: int) -> None:
-    """RuntimeError where `node` saved at place `i` an operand that had a gradient and was detached in place since."""
-    assert node.saved is not None
-    origin = node.plan.origins[i]
-    if origin is not None and origin >= 0 and type(node.saved[i].counter) is Detached:
-        raise RuntimeError(DETACHED_MESSAGE)
+def is_detached(node: OpNode, i: int, kept: Value) -> bool:
+    """Whether the operand whose value `node` saved at place `i` was cut off from its graph in place, and PyTorch has saved it too."""
+    cut = type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs
+    return cut and node.plan.reads(i, [not target.hidden for target, _ in node.next])
 
 
 def unchanged(node: OpNode, i: int) -> Any:
@@ -478,10 +477,9 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     operand = node.plan.saves[i]
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
-    writer = value.counter.writer
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
-    if operand >= 0 and writer is not None and writer[0] > value.version and (origin is None or origin[0].next):
-        name, nr = writer[1], 0
+    if operand >= 0 and (origin is None or origin[0].next) and written_itself(value, origin is not None):
+        name, nr = value.counter.writer[1], 0
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])
         if made_in != "default":  # to name the tensor, PyTorch asks for its present node
@@ -495,6 +493,14 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if shape == before and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = now
     raise RuntimeError(modified_message(value, name, nr, shape))
+
+
+def written_itself(value: Value, tracked: bool) -> bool:
+    """Whether a saved tensor was given another node since by a write: not if the write was to its twin by `detach`, which is told by their gradients.
+    tracked: whether the tensor had one when it was saved."""
+    counter = value.counter
+    written = counter.writer is not None and counter.writer[0] > value.version
+    return written and tracked != (getattr(counter, "tracked", 0) > value.version)
 
 
 def _view_made_in(node: Node) -> str:

@@ -15,7 +15,18 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import DETACHED_MESSAGE, FREED_MESSAGE, Node, OpNode, Saved, WithSaved, modified_message, refuse_detached, unchanged
+from torchgrad_jax.tensor.node import (
+    DETACHED_MESSAGE,
+    FREED_MESSAGE,
+    Node,
+    OpNode,
+    Saved,
+    WithSaved,
+    is_detached,
+    modified_message,
+    unchanged,
+    written_itself,
+)
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -108,15 +119,14 @@ class SavedTensor(Saved):
         if not isinstance(found, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}")
         source = node if self.own else self.source
-        return found if source is None else with_history(detached(found), source, self.nr)
+        return found if source is None and not found.requires_grad else with_history(detached(found), source, self.nr)
 
     def _raise_modified(self, node: Node | None, value: Value) -> None:
         t = self.tensor
         origin = node if self.own else self.source if t is None else t._present_node()
         name, nr = ("", 0) if origin is None or type(origin) is AccumulateGrad else (origin.name(), self.nr)
-        writer = value.counter.writer
-        if t is None and not self.own and writer is not None and writer[0] > value.version:  # the node that the tensor has now
-            name, nr = writer[1], 0
+        if t is None and not self.own and written_itself(value, origin is not None):  # the node that the tensor has now
+            name, nr = value.counter.writer[1], 0
         raise RuntimeError(modified_message(value, name, nr))
 
     def release(self) -> None:
@@ -206,7 +216,7 @@ class _Itself:
         """The tensor, or one like it if it is gone."""
         t, saved = self.tensor(), self.saved()
         assert saved is not None
-        return t if t is not None else with_history(wrap(_readable(self.value)), node if saved.own else saved.source, saved.nr)
+        return t if t is not None else with_history(wrap(_readable(present(self.value))), node if saved.own else saved.source, saved.nr)
 
 
 def _pack(saved: SavedTensor, t: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], holds: bool = False) -> None:
@@ -424,8 +434,9 @@ def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:
 def _unpack_in_order(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = list(saved)
     for i in node.plan.unpacking:
-        if type(saved[i]) is Value:
-            refuse_detached(node, i)
+        kept = saved[i]
+        if type(kept) is Value and is_detached(node, i, kept):
+            raise RuntimeError(DETACHED_MESSAGE)
         found[i] = unpack_saved(node, i)
     return _with_constants(node, found)
 

@@ -111,6 +111,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     index = index.__index__()
     n = shape[dim]
     if not -n <= index < n:
+        refuse_lost(input)
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
         )  # fmt: skip
@@ -163,6 +164,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector as it is. RuntimeError for more than 2 dimensions."""
     if input._aval.ndim > 2:
+        refuse_lost(input)
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input._aval.ndim}D")
     return _view("t", input)
 
@@ -172,12 +174,14 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     ndim = input._aval.ndim
     order = as_dims(order, dims)
     if len(order) != ndim:
+        refuse_lost(input)
         raise RuntimeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions "
             f"i.e. input.dim() = {ndim} is not equal to len(dims) = {len(order)}"
         )  # fmt: skip
     wrapped = tuple(wrap_dim(d, ndim) for d in order)
     if len(set(wrapped)) != ndim:
+        refuse_lost(input)
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return _view("permute", input, wrapped)
 
@@ -344,6 +348,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         refuse_lost(input)
         raise
     if a == b:
+        refuse_lost(input)
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     return _view("diagonal", input, offset, a, b)
 

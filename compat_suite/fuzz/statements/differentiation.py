@@ -6,14 +6,16 @@ from functools import partial
 
 import torch
 
-from compat_suite.fuzz.author import Author
+from compat_suite.fuzz.author import Author, memory
 from compat_suite.fuzz.observation import asked
 from compat_suite.fuzz.rules import UNSHOWN
 
 
 def flag(author: Author) -> str | None:
-    flags = ["requires_grad_()", "requires_grad_()", "requires_grad_(False)", "detach_()", "retain_grad()", "retain_grad()"]
-    return f"{author.some()}.{author.pick(flags)}"
+    kind = author.pick(["requires_grad_()", "requires_grad_()", "requires_grad_(False)", "detach_()", "retain_grad()", "retain_grad()"])
+    # To PyTorch a view keeps the node that it was given when it was written to, to us it has that of its base once it is asked.
+    a = author.some(lambda x: kind != "detach_()" or x._base is not None or memory(x) not in author.viewed)
+    return a and f"{a}.{kind}"
 
 
 def scale(author: Author) -> str | None:
