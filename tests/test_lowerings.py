@@ -126,7 +126,7 @@ def test_gradient_of_a_product(dtype):
         def by_jax(g, a, dims=dims):
             return jax.vjp(lambda b: lax.reduce_prod(b, dims), a)[1](g.conj())[0].conj()
 
-        agree(lambda g, a, dim=dim: cumulative._prod_gradient(g, a, dim), by_jax, grad, x)
+        agree(lambda g, a, dim=dim, dims=dims: cumulative._prod_gradient(g, a, lax.reduce_prod(a, dims), dim), by_jax, grad, x)
 
 
 # ---------------------------------------------------------------------- samples

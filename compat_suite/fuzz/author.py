@@ -64,6 +64,7 @@ class Author:
         self.dtypes = dtypes
         self.viewed: set[int] = set()
         self.twinned: set[int] = set()
+        self.kept: list[Any] = []
         self.lines: list[str] = []
 
     def line(self, statement: str) -> tuple[str, Raised] | None:
@@ -87,7 +88,9 @@ class Author:
                     copied = under(mode, f"{name} = plain({name})")
                     self.run.do(copied)
                     line += ("\n" if "\n" in line or mode else "; ") + copied
-        self.viewed |= {memory(x) for x in self.run.tensors().values() if x._base is not None}
+        for x in self.run.tensors().values():
+            if x._base is not None:
+                self.mark(self.viewed, x)
         self.lines.append(line)
         return line, raised
 
@@ -126,8 +129,15 @@ class Author:
     def twinnable(self, wanted: Callable[[Any], bool] = lambda x: True) -> Any:
         """A tensor to write to by way of `data`. To PyTorch what was saved of views is then the new content, to us the old one."""
         name = self.some(lambda x: memory(x) not in self.viewed and wanted(x))
-        self.twinned |= set() if name is None else {memory(self.of(name))}
+        if name is not None:
+            self.mark(self.twinned, self.of(name))
         return name
+
+    def mark(self, marked: set[int], x: torch.Tensor) -> None:
+        """Add a tensor's memory, which is kept: another's at the same place would make a program depend on where there was room."""
+        if memory(x) not in marked:
+            marked.add(memory(x))
+            self.kept.append(x.untyped_storage())
 
     def of(self, name: str) -> torch.Tensor:
         """PyTorch's tensor of that name."""

@@ -256,7 +256,8 @@ class Vjp:
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
         names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
-        self.again = {sum(which) + i for i, name in enumerate(plan.saved_names) if name in names}
+        first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
+        self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
         _bound.append(weakref.ref(self))

@@ -108,7 +108,7 @@ def taken(author: Author) -> str | None:
     if "[:2]" in kind:  # a view without a name is saved: see `twinnable`
         if memory(author.of(a)) in author.twinned:
             return None
-        author.viewed.add(memory(author.of(a)))
+        author.mark(author.viewed, author.of(a))
     return f"{author.fresh()} = {a}.{kind}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compat_suite.fuzz.author import Author, memory, overlaps_itself
+from compat_suite.fuzz.author import Author, overlaps_itself
 
 
 def write(author: Author) -> str | None:
@@ -71,7 +71,7 @@ def write_layout(author: Author) -> str | None:
     a = author.viewable(lambda x: not x.is_inference())
     if a is None:
         return None
-    author.viewed.add(memory(author.of(a)))  # to us it is a view of its own memory
+    author.mark(author.viewed, author.of(a))  # to us it is a view of its own memory
     kinds = [f"transpose_({author.dim(a)}, {author.dim(a)})", "t_()", f"unsqueeze_({author.dim(a, 1)})", "squeeze_()", f"squeeze_({author.dim(a)})"]
     return f"{a}.{author.pick(kinds)} if torch.is_grad_enabled() else None"
 
