@@ -96,6 +96,72 @@ def test_strides_of_channels_last(name):
     assert ours == theirs
 
 
+INDEXED = {
+    "first": lambda i, j: (i,),
+    "middle": lambda i, j: (slice(None), i),
+    "last": lambda i, j: (..., i),
+    "apart": lambda i, j: (i, slice(None), i),
+    "neighbours": lambda i, j: (slice(None), i, i),
+    "after an integer": lambda i, j: (0, slice(None), i),
+    "after a new dimension": lambda i, j: (None, i),
+    "matrix": lambda i, j: (slice(None), j),
+    "transposed matrix": lambda i, j: (j.t(),),
+    "two matrices": lambda i, j: (j.t(), j),
+    "expanded": lambda i, j: (..., i[:1].expand(2), j),
+}
+
+
+@pytest.mark.parametrize("layout", OPERANDS)
+@pytest.mark.parametrize("key", INDEXED)
+@pytest.mark.parametrize("mode", ["enable_grad", "inference_mode"])
+def test_strides_of_what_index_tensors_read(key, layout, mode):
+    def program(m):
+        with getattr(m, mode)():
+            x = OPERANDS[layout](m, m.arange(24.0).view(2, 3, 4) / 24)
+            made = x[INDEXED[key](m.tensor([1, 0]), m.tensor([[1, 0], [0, 0]]))]
+        return made, list(made.stride())
+
+    like_pytorch(program)()
+
+
+@pytest.mark.parametrize("layout", OPERANDS)
+def test_strides_in_inference_mode(layout):
+    def program(m):
+        with m.inference_mode():
+            x = OPERANDS[layout](m, m.arange(24.0).view(2, 3, 4) / 24)
+            made = x.reciprocal(), x + 1, 1 - x, x.clone(), x.sort(0)[0], x.double()
+            made[1].view_as(x).t_() if x.ndim == 2 else made[1].mul_(2)
+            return [(y, list(y.stride())) for y in made], made[0][0].is_inference()
+
+    like_pytorch(program)()
+
+
+@like_pytorch
+def test_images_that_are_joined_or_normalised_stay_pixel_by_pixel(m):
+    x = m.arange(96.0).view(2, 3, 4, 4).to(memory_format=m.channels_last)
+    normalised = m.nn.functional.batch_norm(x, None, None, training=True), m.nn.functional.batch_norm(x, m.zeros(3), m.ones(3))
+    joined = m.cat([x, x], 1), m.cat([x, x.contiguous()], 1), m.cat([x, x[:, :1]], 1), m.cat([x, x.double()])
+    return [(y[0, 0], list(y.stride())) for y in normalised + joined]
+
+
+@like_pytorch
+def test_data_of_a_result_in_another_order(m):
+    x = m.arange(6.0).view(2, 3).t() * 2
+    twin = x.data
+    twin.add_(1)
+    held, given, shared = m.zeros(3, 2), m.arange(6.0).view(2, 3).t() * 2, m.zeros(2, 3)
+    held.data = x
+    given.data = m.zeros(3, 2)
+    shared.set_(m.arange(6.0).view(2, 3).t() * 2)
+    held.add_(1)
+    given.add_(1)
+    shared.add_(1)
+    parameter = m.nn.Parameter(x * 2)
+    parameter.data.mul_(0.5)
+    made = x, twin, held, given, shared, parameter.data
+    return [(y, list(y.stride()), y._version) for y in made], parameter.detach()
+
+
 @pytest.mark.parametrize("format", ["contiguous_format", "channels_last", "preserve_format"])
 def test_a_format_that_is_asked_for_has_the_last_word(format):
     def program(m):

@@ -82,12 +82,6 @@ class Author:
                 del self.run.space[name]
             self.run.counts = counts
             return None
-        if "layouts" in self.excluded:
-            for name, x in now.items():
-                if x is not before.get(name) and x._base is None and not x.is_contiguous() and not any(x is t for t in before.values()):
-                    copied = under(mode, f"{name} = plain({name})")
-                    self.run.do(copied)
-                    line += ("\n" if "\n" in line or mode else "; ") + copied
         for x in self.run.tensors().values():
             if x._base is not None:
                 self.mark(self.viewed, x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 EXCLUDED = {
-    "layouts": "results are row-major where PyTorch's follow the memory order of the operands: such results are copied",
     "second faults": "a call that is wrong in two ways may be refused for either: see FAULTS",
 }
 _OF_DTYPES = (

@@ -14,6 +14,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, zeros_like_grad
+from torchgrad_jax.ops.memory_order import INDEXED
 from torchgrad_jax.ops.refusals import no_derivative
 
 
@@ -65,11 +66,11 @@ def _index(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _at(x, indices, dims).get(mode="promise_in_bounds" if all(not i.size for i in indices) else "clip")
 
 
-op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, linear=("self",))(_index)
+op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, order=INDEXED, linear=("self",))(_index)
 
 
 @op("index_checked(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, node="IndexBackward0", linear=("self",),
-    check=_out_of_bounds)  # fmt: skip
+    order=INDEXED, check=_out_of_bounds)  # fmt: skip
 def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 

@@ -7,7 +7,10 @@ A rule gives the dimensions of a result from slowest to fastest, None for row-ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
+
+from torchgrad_jax.ops.strides import is_contiguous
 
 Ints = tuple[int, ...]
 Laid = tuple[Ints, Ints]
@@ -22,6 +25,52 @@ class Order:
 
     def __init__(self, *rules: Rule | None, always: bool = True) -> None:
         self.rules, self.always = rules, always
+
+
+@lru_cache(maxsize=4096)
+def result_order(shape: Ints, operands: tuple[tuple[Ints, Ints], ...]) -> Ints | None:
+    """The order of a result's dimensions, slowest first, by PyTorch's rule: that of the operands' strides, the first that tells; None for
+    row-major. operands: their shapes and strides."""
+    ndim = len(shape)
+    if ndim < 2 or 0 in shape or all(is_contiguous(s, strides) for s, strides in operands):
+        return None
+    known = []
+    for own, strides in operands:
+        missing = ndim - len(own)
+        known.append([0] * missing + [0 if n == 1 != shape[missing + d] else s for d, (n, s) in enumerate(zip(own, strides, strict=True))])
+
+    def faster(a: int, b: int) -> int:
+        """Whether dimension `a` is faster in memory than `b` (-1), slower (1), or that cannot be told (0)."""
+        for strides in known:
+            one, other = strides[a], strides[b]
+            if one and other:
+                if one != other:
+                    return -1 if one < other else 1
+                if shape[a] > shape[b]:
+                    return 1
+        return 0
+
+    order = list(range(ndim - 1, -1, -1))  # fastest first
+    for i in range(1, ndim):
+        at = i
+        for j in range(i - 1, -1, -1):
+            told = faster(order[j], order[at])
+            if told > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+            elif told < 0:
+                break
+    found = tuple(reversed(order))
+    return None if is_contiguous(shape, strides_in(shape, found)) else found
+
+
+def strides_in(shape: Ints, order: Ints) -> Ints:
+    """The strides, in elements, of dimensions that lie in memory from slowest to fastest as `order` says."""
+    found, step = [1] * len(shape), 1
+    for d in reversed(order):
+        found[d] = step
+        step *= max(shape[d], 1)
+    return tuple(found)
 
 
 def by_columns(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
@@ -62,6 +111,11 @@ def _as_image_or_weight(shape: Ints, operands: Sequence[Laid], statics: dict[str
     return _pixels(shape, operands, 2)
 
 
+def _as_all_images(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    """What is joined of images that all lie pixel by pixel."""
+    return _pixels(shape, operands, 1) if all([is_channels_last(*o) for o in operands]) else None
+
+
 def _transformed(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any], last: int | None) -> Ints | None:
     """Dimensions that are not transformed first, each part in the order of the operand; `last` fastest."""
     strides = operands[0][1]
@@ -99,11 +153,29 @@ def _turned(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> I
     return tuple(sorted(range(len(shape)), key=lambda d: -strides[d])) if all(strides) else None
 
 
+def _indexed(shape: Ints, operands: Sequence[Laid], statics: dict[str, Any]) -> Ints | None:
+    """Elements at indices: where those are given for neighbouring dimensions, their own take the place of these; otherwise they come first."""
+    (own, strides), *indices = operands
+    dims = statics["dims"]
+    kept = [d for d in range(len(own)) if d not in dims]
+    before = sum(d < dims[0] for d in kept) if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
+    count = len(shape) - len(kept)
+    moved = [strides[d] for d in kept]
+    laid = [(shape, (*moved[:before], *[0] * count, *moved[before:]))]
+    for size, steps in indices:
+        first = size[0] * steps[0] if size else 1
+        outside = before + count - len(size), len(kept) - before
+        laid.append(((*[1] * outside[0], *size, *[1] * outside[1]), (*[first] * outside[0], *steps, *[1] * outside[1])))
+    return result_order(shape, tuple(laid))
+
+
 COLUMNS = Order(by_columns)
 BY_SIDE = Order(_by_side)
 IMAGE = Order(_as_image, _as_image, always=False)
+JOINED = Order(_as_all_images, always=False)
 IMAGE_ALONE = Order(_as_image, always=False)
 CONVOLVED = Order(_as_image_or_weight, always=False)
 COMPLEX_TRANSFORM = Order(_complex_transform)
 REAL_TRANSFORM = Order(_real_transform)
 TURNED = Order(_turned)
+INDEXED = Order(_indexed, always=False)

@@ -158,7 +158,7 @@ def _batch_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight:
 
 
 @op("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, Scalar momentum, float eps)",
-    method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
+    order=IMAGE_ALONE, method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
     validate=lambda x, w, b, m, v, momentum, **_: _check_parameters("batch_norm")(x, w, b, m, v),
     grads={"input": _batch_norm_grad,
            "weight": lambda grad0, input, result1, result2:
@@ -191,7 +191,7 @@ def _rstd_of(running_var: Any, eps: float) -> Any:
 
 
 @op("native_batch_norm_eval(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float eps)", method=False,
-    toplevel=False, node="NativeBatchNormBackward0", validate=_check_parameters("batch_norm"),
+    toplevel=False, order=IMAGE_ALONE, node="NativeBatchNormBackward0", validate=_check_parameters("batch_norm"),
     grads={"input": lambda grad, weight, running_var, eps:
                wide(grad) * _of_channels(_rstd_of(running_var, eps) if weight is None else _rstd_of(running_var, eps) * wide(weight), grad.ndim),
            "weight": lambda grad, input, running_mean, running_var, eps:

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide
-from torchgrad_jax.ops.memory_order import TURNED
+from torchgrad_jax.ops.memory_order import JOINED, TURNED
 from torchgrad_jax.ops.refusals import no_derivative
 from torchgrad_jax.runtime.value import aval_of
 
@@ -118,7 +118,7 @@ def _cat_shapes(tensors: list[Any], dim: int) -> None:
 
 
 @op("cat(Tensor[] tensors, int dim)", method=False, toplevel=False, linear=True, validate=_cat_shapes, numpy=forms.cat, numpy_vjp=forms.cat_vjp,
-    skips=_is_skipped)  # fmt: skip
+    skips=_is_skipped, order=JOINED)  # fmt: skip
 def cat(tensors: list[Any], dim: int) -> Any:
     """The tensors one after another along `dim`, in their common dtype."""
     dtype = promotion.result_type([aval_of((1,) * max(t.ndim, 1), np.dtype(t.dtype)) for t in tensors])

@@ -288,10 +288,10 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         sig = first.signature
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
-    if rec.inference:
-        return fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
-    if type(outs) is Value:
+    if rec.inference:
+        made = fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
+    elif type(outs) is Value:
         made = result(outs, node, 0)
     elif node is None:
         made = tuple([wrap(v) for v in outs])

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.dispatch import run
-from torchgrad_jax.tensor.inplace import writer
-from torchgrad_jax.tensor.order import LaidOut, arrange, strides_in
-from torchgrad_jax.tensor.storage import Link, View
+from torchgrad_jax.ops.memory_order import strides_in
+from torchgrad_jax.tensor.order import arrange, in_rows
 from torchgrad_jax.tensor.tensor import Tensor
 
 
@@ -71,23 +67,10 @@ def is_in(t: Tensor, wanted: memory_format) -> bool:
 
 def lay_out(t: Tensor, order: tuple[int, ...]) -> Tensor:
     """Give a new tensor, which nobody shares memory with, the strides of `order`. Returns it."""
-    own = t._storage
-    if type(own) is LaidOut:
-        t._value.counter = t._storage = t._view = own = None
+    own = in_rows(t)._storage
     if (own is not None and not own.inference) or order == tuple(range(len(order))):
         return t
-    if own is None:
-        return arrange(t, order)
-    back = tuple(order.index(d) for d in range(len(order)))
-    permute = registry["permute"]
-    value = t._value
-    content, _ = run(per_thread.recorder, permute.bind((ARRAY, Static(order))), (value,))
-    storage = type(own)(content)
-    read = permute.bind((ARRAY, Static(back)))
-    value.counter, value.version = storage.counter, 0
-    t._storage = storage
-    t._view = View(None, (Link(read, writer(read), ()),), 0, storage, strides_in(value.aval.shape, order), 0, "default")
-    return t
+    return arrange(t, order)
 
 
 def lay_out_as(t: Tensor, format: Any) -> Tensor:

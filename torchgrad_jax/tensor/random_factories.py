@@ -11,11 +11,12 @@ from torchgrad_jax.ops import generator as host
 from torchgrad_jax.ops.counts import check_multinomial
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.ops.distributions import normal_around
+from torchgrad_jax.ops.memory_order import strides_in
 from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
 from torchgrad_jax.tensor.factory_options import check_memory
 from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format, strides_in
+from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format
 from torchgrad_jax.tensor.memory import resize_
 from torchgrad_jax.tensor.out import check_out, resize
 from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of

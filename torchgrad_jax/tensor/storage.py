@@ -93,14 +93,15 @@ class Storage:
     """The current Value of the base tensor, and its version counter.
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
-    among them this one; None while there are no others. _address: see `address`; 0 before somebody asks.
+    among them this one; None while there are no others. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("value", "counter", "writes", "siblings", "_address", "__weakref__")
+    __slots__ = ("value", "counter", "writes", "siblings", "pending", "_address", "__weakref__")
     value: Value
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
+    pending: Any
     # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
     inference, counted = False, True
 
@@ -152,7 +153,8 @@ class Storage:
 
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
-        made = type(self)(per_thread.recorder.alias(self.value))
+        content = self.value
+        made = type(self)(per_thread.recorder.alias(content))
         made._address = self.address
         living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
         living.append(weakref.ref(made))
