@@ -61,12 +61,13 @@ def work(chosen: argparse.Namespace) -> None:
     from compat_suite.fuzz.scripts import script
     from compat_suite.fuzz.search import differs, generate
     from compat_suite.fuzz.shrinking import shrunk
-    from torchgrad_jax.runtime import execution_mode
+    from torchgrad_jax.runtime import execution_mode, keeping
     from torchgrad_jax.runtime._jax_compat import share_ir_contexts
 
     faulthandler.enable()
     torch.set_num_threads(1)
     share_ir_contexts()
+    keeping.SOFT = keeping.HARD = sys.maxsize  # a process that has grown is replaced
     kinds: Counter[str] = Counter()
     shapes = FEWER if chosen.mode == "eager" else FEW
     excluded = EXCLUDED.keys() - set(chosen.include)

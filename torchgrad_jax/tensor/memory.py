@@ -92,7 +92,7 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     _place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
     counter = t._shared().counter
     if not t._is_view():
-        counter.relaid = getattr(counter, "relaid", (value.aval.shape,))[0], out.aval.shape
+        counter.relaid = (*getattr(counter, "relaid", ((0, value.aval.shape),)), (counter.version, out.aval.shape))
     if node is not None:
         before = t._node
         if before is not None and before.hooks is not None and t._nr in before.hooks.tensor and t._own_extra().hooked is None:

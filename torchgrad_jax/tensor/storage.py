@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.value import Value, is_tracer
 class VersionCounter:
     """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
     where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
-    `relaid`: the shapes before and after the tensor itself was given other layouts; not there if it was not."""
+    `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only."""
 
     __slots__ = ("version", "writer", "tracked", "relaid")
 
