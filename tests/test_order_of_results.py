@@ -200,6 +200,17 @@ def test_a_result_in_another_order_knows_when_it_was_written_to(m):
 
 
 @like_pytorch
+def test_a_strided_view_of_a_result_in_another_order(m):
+    x = m.arange(6.0).view(2, 3).requires_grad_()
+    y = x.t() * 2
+    z = y.as_strided((2, 2), (1, 2), 1)
+    z.square().sum().backward()
+    w = (x.t() * 2).detach()
+    w.as_strided((2,), (2,), 1).mul_(3)
+    return z, list(z.stride()), z.grad_fn.name(), x.grad, w, m.where(x.t() > 2, x.t().double(), x.t()).stride()
+
+
+@like_pytorch
 def test_drawn_numbers_lie_in_the_order_of_a_result(m):
     m.manual_seed(0)
     x = m.ones(3, 4).t() + 1

@@ -63,3 +63,15 @@ def test_of_a_leaf_that_was_given_other_data(m):
 def test_of_numbers(m):
     x = m.tensor(3.0, requires_grad=True)
     return [m.autograd.grad(f(x), x)[0].item() for f in (lambda x: x.prod(), lambda x: x.prod(0), lambda x: x.cumprod(0))]
+
+
+@like_pytorch
+def test_the_gradient_of_a_single_factor_is_constant(m):
+    found = []
+    for product in (lambda x: x.prod(), lambda x: x.prod(0), lambda x: x.cumprod(0)):
+        for values in (2.0, [2.0], [2.0, 3.0]):
+            x = m.tensor(values, requires_grad=True)
+            y = product(x)
+            (grad,) = m.autograd.grad(y.sum(), x, create_graph=True)
+            found.append((grad, grad.requires_grad, y.grad_fn._saved_self))
+    return found

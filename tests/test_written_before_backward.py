@@ -257,6 +257,33 @@ def test_one_of_several_views_is_refused_by_its_node(views, result):
     """)
 
 
+@pytest.mark.parametrize("before", ["y.unsqueeze_(1)", "y.t_()", "y.t_().t_()", "y.unsqueeze_(0).squeeze_(0)"])
+@pytest.mark.parametrize("after", ["y.transpose_(0, 1)", "y.unsqueeze_(0)", "y.mul_(2)"])
+def test_messages_tell_the_present_sizes_of_what_was_changed_before_it_was_kept(before, after):
+    same(f"""
+        x = leaf(2, 3)
+        y = x.exp()
+        {before}
+        z = y * y.sum()
+        {after}
+        z.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("view", ["y[...]", "y.view(6)", "y[:1]", "y.t()", "y.t().t_()", "y.unsqueeze(0).squeeze_(0)"])
+@pytest.mark.parametrize("made", ["x.detach() * 2", "x * 2"])
+@pytest.mark.parametrize("write", ["y.copy_(x)", "y.mul_(x)", "y[:1].mul_(x[:1])", "v.mul_(x.sum())", "y.copy_(x.detach())"])
+def test_messages_name_the_node_that_a_view_has_after_a_write(view, made, write):
+    same(f"""
+        x = leaf(2, 3)
+        y = {made}
+        v = {view}
+        z = v * x.sum()
+        {write}
+        z.sum().backward()
+    """)
+
+
 @pytest.mark.parametrize("change", ["unsqueeze_(1)", "unsqueeze_(0).unsqueeze_(0)", "squeeze_()", "t_()", "transpose_(0, 1).add_(1)"])
 @pytest.mark.parametrize("made", ["y.sin()", "y.sin() + y.exp()", "y[0].sin()", "y * x"])
 def test_messages_tell_the_present_sizes_of_what_is_kept(made, change):

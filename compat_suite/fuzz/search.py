@@ -119,7 +119,8 @@ def replay(steps: list[Step], excluded: Iterable[str]) -> Difference | None:
 def unstable(steps: list[Step], found: Difference) -> bool:
     """Whether PyTorch itself comes to something else where leaves or functions are wrong in their last digits: rounding decides then."""
     seen = []
-    for nudges, mode in ((None, nullcontext()), (NUDGES, nullcontext()), (None, _Rounded())):
+    down = {dtype: -by for dtype, by in NUDGES.items()}
+    for nudges, mode in ((None, nullcontext()), (NUDGES, nullcontext()), (down, nullcontext()), (None, _Rounded())):
         run = Run(torch, nudges)
         raised = None
         with mode:

@@ -433,7 +433,7 @@ def hinge_embedding_loss(
     x: Any = input
     t: Any = target
     reduction = _reduction(reduction, size_average, reduce)
-    zero = x.detach() * 0
+    zero = x.new_zeros(x.shape)
     apart = where(t != 1, _clamp_min(x.new_full((), margin) - x, 0), zero)
     together = where(t != -1, x, zero)
     return _reduced(apart + together, reduction)

@@ -91,7 +91,7 @@ def _running_product(x: Any, dim: int) -> Any:
     return _running(x, dim, lax.mul, 1, lax.cumprod)
 
 
-@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", grads={"self": _cumprod_gradient})
+@op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", trivial=lambda x: x.size < 2, grads={"self": _cumprod_gradient})
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
@@ -147,10 +147,10 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep(lax.reduce_prod(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 
-op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False,
+op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, trivial=lambda x: not x.ndim,
    grads={"self": lambda grad, self, result: _prod_gradient(grad, self, result)})(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   grads={"self": _prod_gradient})(_prod)  # fmt: skip
+   trivial=lambda x: not x.ndim, grads={"self": _prod_gradient})(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials
@@ -163,7 +163,7 @@ def log_add_exp(x: Any, y: Any) -> Any:
     """
     swap = y.real < x.real
     low, high = jnp.where(swap, y, x), jnp.where(swap, x, y)
-    nothing = high.real == -jnp.inf
+    nothing = (low.real == -jnp.inf) & (high.real == -jnp.inf)
     # inf - inf has no value, but the larger one is the sum.
     apart = jnp.where(nothing | ((low == high) & jnp.isinf(low.real)), jnp.zeros_like(low), low - high)
     if x.dtype.kind == "c":  # XLA's exponential of an infinity has no value where the other part is infinite too

@@ -82,6 +82,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.keeps: tuple[str, ...] = options.get("keeps", ())
         self.shows: tuple[str, ...] = options.get("shows", ())
+        self.trivial: Callable[[Aval], bool] | None = options.get("trivial")
         self.skips: Callable[..., bool] | None = options.get("skips")
         self.again: tuple[str, ...] = options.get("again", ())
         self.real: str | None = options.get("real")
@@ -390,6 +391,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
+    trivial: of an operand, whether it is so small that its gradient is the result's: then nothing saved matters to it.
     skips: of an operand, whether the function leaves it out: its gradient is zeros that no graph leads to.
     again: what was saved, by name, that the node of the gradient saves again though the gradient's own derivative may do without.
     multilinear: the function is linear in each of its tensors, or a sum of such: its forward derivative is made of itself.

@@ -64,6 +64,8 @@ class Plan:
             constant = {*bound.operator.keeps, *(name for name in bound.operator.shows if name not in self.saved_names)}
             self._keep(bound, constant)
             self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in constant)
+        if isinstance(bound, BoundOperator) and bound.operator.trivial is not None and bound.operator.trivial(sig.specs[0]):
+            self.constant = tuple(range(len(self.saves)))
         self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)

@@ -238,6 +238,7 @@ _declare_nll()
 
 
 def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> Any:
+    x = jnp.atleast_1d(x)
     classes = x.shape[-1]
     target = target.reshape(x.shape[:-1])
     at = target[..., None]
@@ -252,13 +253,14 @@ def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> An
     edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"))  # fmt: skip
 def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
     """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
-    return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1])
+    return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1] if x.ndim else 1)
 
 
 @op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False,
     check=lambda _: RuntimeError("argument #2 'target' is out of range"))  # fmt: skip
 def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     """The mean over classes of max(0, 1 - x[target] + x[i]) for all targets before the first -1 and all i that are none."""
+    x, target = jnp.atleast_1d(x), jnp.atleast_1d(target)
     classes = x.shape[-1]
     counts = jnp.cumprod(target >= 0, -1).astype(bool)
     at = jnp.where(counts, target, 0)

@@ -17,7 +17,10 @@ from torchgrad_jax.ops.reduction import keep, title, unreduced, wrap_dims
 
 def _sgn(x: Any) -> Any:
     # The magnitude of 0 has no derivative.
-    return jnp.where(x == 0, jnp.zeros_like(x), x / jnp.abs(jnp.where(x == 0, 1, x))) if x.dtype.kind == "c" else lax.sign(x)
+    zero = jnp.zeros_like(x)
+    if x.dtype.kind == "c":
+        return jnp.where(x == 0, zero, x / jnp.abs(jnp.where(x == 0, 1, x)))
+    return jnp.where(x != x, zero, lax.sign(x))
 
 
 def norm_over(x: Any, order: float, dims: tuple[int, ...]) -> Any:
@@ -55,7 +58,7 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
     if math.isinf(order):
         best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))
         count = keep(lax.reduce_sum(best.astype(grad.dtype), dims), dims, True)
-        return _sgn(x) * jnp.where(best, grad / count, 0).astype(grad.dtype)
+        return _sgn(x) * (best * (grad / count)).astype(grad.dtype)
     if order < 1:
         zero = size == 0
         powers = jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype)

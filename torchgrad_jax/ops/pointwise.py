@@ -196,7 +196,8 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 
 
 @op("pow_scalar(Tensor self, any exponent)", keeps_order=True, inplace=True, method=False, toplevel=False, node="PowBackward0", again=("self",),
-    grads={"self": lambda grad, self, exponent: grad * (0 if exponent == 0 else (exponent * power(self, exponent - 1)).conj())})  # fmt: skip
+    grads={"self": lambda grad, self, exponent: grad * (exponent * power(self, exponent - 1)).conj() if exponent else jnp.zeros_like(grad)}
+)  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
     if dtypes.category(x.dtype) == dtypes.INT and isinstance(exponent, int) and exponent < 0:
@@ -215,8 +216,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     "pow_tensor(Tensor|Scalar self, Tensor exponent)", promote="common", inplace=True, method=False, toplevel=False,
     node="PowBackward1", number_node="PowBackward2", shows=("result",),
     grads={
-        "self": lambda grad, self, exponent: grad
-        * jnp.where(exponent == 0, jnp.zeros_like(self * exponent), exponent * jnp.power(self, exponent - 1)).conj(),
+        "self": lambda grad, self, exponent: jnp.where(exponent == 0, jnp.zeros_like(grad), grad * (exponent * jnp.power(self, exponent - 1)).conj()),
         "exponent": _pow_grad_exponent,
     },
 )
@@ -453,8 +453,8 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
     return jnp.where(condition, x, y)
 
 
-@op("where_converted(Tensor condition, Tensor self, Tensor other, any dtype)", promote=None, method=False, toplevel=False, node="WhereBackward0",
-    grads=where_self.grads)  # fmt: skip
+@op("where_converted(Tensor condition, Tensor self, Tensor other, any dtype)", promote=None, elementwise=True, method=False, toplevel=False,
+    node="WhereBackward0", grads=where_self.grads)  # fmt: skip
 def where_converted(condition: Any, x: Any, y: Any, dtype: Any) -> Any:
     """The same of tensors of several dtypes."""
     return jnp.where(condition, convert(x, dtype), convert(y, dtype))

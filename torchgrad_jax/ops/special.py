@@ -195,7 +195,7 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
     def grad_of_self(grad: Any, self: Any, other: Any) -> Any:
         other = convert(other, grad.dtype)
         flat = (self == 0) & (other <= -shift)
-        return grad * jnp.where(flat, 0, log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
+        return jnp.where(flat, 0, grad * log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
 
     xlog.__doc__ = f"self * log({'1 + ' * shift}other), 0 where self is 0."
     for suffix, node, edges in zip(("_tensors", "_self_number", "_other_number"), nodes, (None, ("other",), ("self",)), strict=True):
@@ -260,9 +260,8 @@ def _zeta(x: Any, q: Any) -> Any:
 
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
     low, high = (0, 1) if eps is None else (eps, 1 - eps)
-    inside = (self >= low) & (self <= high)
-    safe = jnp.where(inside, self, 0.5)
-    return jnp.where(inside, grad / (safe * (1 - safe)), jnp.nan if eps is None else 0).astype(grad.dtype)
+    outside = (self < low) | (self > high)
+    return jnp.where(outside, jnp.nan if eps is None else 0, grad / (self * (1 - self))).astype(grad.dtype)
 
 
 @op("logit(Tensor self, float? eps=None)", promote="float", inplace=True, aliases=("special_logit",), grads={"self": _logit_grad})
@@ -320,7 +319,7 @@ def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options:
 
 _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
-        lambda grad, self: grad * jnp.where(self >= 0, -(lax.log(self) + 1), jnp.where(self != self, self, -jnp.inf)))  # fmt: skip
+        lambda grad, self: grad * -(lax.log(self) + 1))
 _hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
         validate=refusing("erfcx_cpu", "ch"))
 _hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",))

@@ -479,7 +479,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
     if operand >= 0 and (origin is None or origin[0].next) and written_itself(value, origin is not None):
-        name, nr = value.counter.writer[1], 0
+        name, nr = name_since_write(value), 0
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])
         if made_in != "default":  # to name the tensor, PyTorch asks for its present node
@@ -502,6 +502,14 @@ def written_itself(value: Value, tracked: bool) -> bool:
     counter = value.counter
     written = counter.writer is not None and counter.writer[0] > value.version
     return written and tracked != (getattr(counter, "tracked", 0) > value.version)
+
+
+def name_since_write(value: Value) -> str:
+    """The name of the node that a tensor was given by a write to its memory: a view gets one of its own when PyTorch asks for it."""
+    signature = getattr(value, "signature", None)
+    operator = None if signature is None else getattr(signature.bop, "operator", None)
+    is_view = operator is not None and operator.view is not None and not hasattr(value.counter, "relaid")
+    return "AsStridedBackward0" if is_view else value.counter.writer[1]
 
 
 def _view_made_in(node: Node) -> str:

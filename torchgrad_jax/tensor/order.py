@@ -15,7 +15,7 @@ from torchgrad_jax.ops.memory_order import Order, result_order, strides_in
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.storage import InferenceStorage, Link, Storage, VersionCounter, View, read_through
+from torchgrad_jax.tensor.storage import InferenceStorage, Link, Relayout, Storage, VersionCounter, View, read_through
 from torchgrad_jax.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -63,8 +63,8 @@ def _arrangement(shape: Ints, order: Ints) -> tuple[tuple[Link, ...], tuple[Link
     """The operations to and from memory in this order, and the strides there."""
     back = tuple([order.index(d) for d in range(len(order))])
     read, into = (registry["permute"].bind((ARRAY, Static(dims))) for dims in (back, order))
-    write = registry["permute_scatter"].bind((ARRAY, *read.layout))
-    return (Link(read, write, ()),), (Link(into, write, ()),), strides_in(shape, order)
+    write, write_back = (registry["permute_scatter"].bind((ARRAY, *bound.layout)) for bound in (read, into))
+    return (Relayout(read, write, (into, write_back)),), (Link(into, write_back, ()),), strides_in(shape, order)
 
 
 def arrange(t: Tensor, order: Ints) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import generator as host
-from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, op, registry
+from torchgrad_jax.ops.declare import ARRAY, NOT_IMPLEMENTED, op, registry, zeros_like_grad
 from torchgrad_jax.ops.distributions import ordered
 from torchgrad_jax.ops.refusals import no_derivative
 from torchgrad_jax.ops.strides import is_contiguous
@@ -137,19 +137,19 @@ _NODES = {
 for _name, _node in _NODES.items():
 
     @op(f"{_name}_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node=_node,
-        grads={"self": lambda grad: grad * 0})  # fmt: skip
+        grads={"self": zeros_like_grad})  # fmt: skip
     def _replace(x: Any, src: Any) -> Any:
         return src
 
 
 @op("bernoulli_of_tensor_drawn(Tensor self, Tensor p, Tensor src)", method=False, toplevel=False, node="BernoulliBackward1",
-    grads={"self": lambda grad: grad * 0, "p": lambda grad: jnp.zeros((), grad.dtype)})  # fmt: skip
+    grads={"self": zeros_like_grad, "p": lambda grad: jnp.zeros((), grad.dtype)})  # fmt: skip
 def _replace_by_tensor(x: Any, p: Any, src: Any) -> Any:
     return src
 
 
 @op("_drawn_of(Tensor self, Tensor src, str node)", method=False, toplevel=False, edges=("self",), node=lambda node: node,
-    grads={"self": lambda grad: grad * 0})  # fmt: skip
+    grads={"self": zeros_like_grad})  # fmt: skip
 def _of_one(x: Any, src: Any, node: str) -> Any:
     return src
 

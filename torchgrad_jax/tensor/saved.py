@@ -24,6 +24,7 @@ from torchgrad_jax.tensor.node import (
     WithSaved,
     is_detached,
     modified_message,
+    name_since_write,
     unchanged,
     written_itself,
 )
@@ -126,7 +127,7 @@ class SavedTensor(Saved):
         origin = node if self.own else self.source if t is None else t._present_node()
         name, nr = ("", 0) if origin is None or type(origin) is AccumulateGrad else (origin.name(), self.nr)
         if t is None and not self.own and written_itself(value, origin is not None):  # the node that the tensor has now
-            name, nr = value.counter.writer[1], 0
+            name, nr = name_since_write(value), 0
         raise RuntimeError(modified_message(value, name, nr))
 
     def release(self) -> None:

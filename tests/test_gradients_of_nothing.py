@@ -1,0 +1,67 @@
+"""Gradients where the result's own gradient, or what they are made of, is nan or infinite: what PyTorch leaves out stays left out."""
+
+import math
+
+import pytest
+
+from tests.side_by_side import like_pytorch
+from tests.ways import WAYS
+
+pytest.importorskip("torch")
+
+INF, NAN = math.inf, math.nan
+POINTS = [0.0, 1.0, -1.0, 2.0, INF, -INF, NAN, 0.5, 3.0, -3.0]
+FUNCTIONS = {
+    "power": lambda m, x: x.pow(2),
+    "power 0": lambda m, x: x.pow(0),
+    "powers": lambda m, x: m.pow(x, m.tensor([0.0, 1.0, 2.0, 0.5, 0.0, 0.0, 0.0, -1.0, INF, NAN], dtype=m.float64)),
+    "exponents": lambda m, x: m.pow(m.tensor([0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0, 0.0, -2.0, NAN], dtype=m.float64), x),
+    "logit": lambda m, x: x.logit(),
+    "logit within": lambda m, x: x.logit(1e-6),
+    "entr": lambda m, x: m.special.entr(x),
+    "xlogy": lambda m, x: m.xlogy(x, m.zeros_like(x)),
+    "norm": lambda m, x: x.norm(),
+    "norm 1": lambda m, x: x.norm(1),
+    "largest": lambda m, x: x[:4].norm(INF),
+    "largest is nan": lambda m, x: x.norm(INF),
+    "hinge": lambda m, x: m.nn.functional.hinge_embedding_loss(x, m.tensor([1, -1] * 5), reduction="none"),
+    "drawn": lambda m, x: x.nan_to_num(0.5).clamp(0, 1).bernoulli(),
+    "normal": lambda m, x: m.normal(x.nan_to_num(0.5), 1.0),
+    "overwritten": lambda m, x: x.clone().uniform_(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_at_the_ends(name, way):
+    def program(m, grad):
+        m.manual_seed(0)
+        x = m.tensor(POINTS, dtype=m.float64, requires_grad=True)
+        y = FUNCTIONS[name](m, x)
+        y.backward(m.full_like(y, grad))
+        return y, x.grad
+
+    with WAYS[way]():
+        for grad in (1.0, NAN, INF):
+            like_pytorch(lambda m: program(m, grad))()  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_running_sum_of_exponentials_does_not_forget_that_it_has_no_value(way):
+    with WAYS[way]():
+        like_pytorch(lambda m: m.tensor([1.0, NAN, -INF, 1.0]).logcumsumexp(0))()
+        like_pytorch(lambda m: m.tensor([-INF, -INF, 1.0, -INF]).logcumsumexp(0))()
+
+
+@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss"])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("target", [0, 1, -1])
+def test_margins_of_one_number(name, reduction, target):
+    def program(m):
+        x = m.tensor(0.3, requires_grad=True)
+        loss = getattr(m.nn.functional, name)(x, m.tensor(target), reduction=reduction)
+        value = loss.item()
+        loss.backward()
+        return value, list(loss.shape), x.grad
+
+    like_pytorch(program)()
