@@ -489,7 +489,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if operand >= 0 and origin is not None and not origin[0].next:
         avals: Any = origin[0].output_avals
         shape = avals[0].shape
-    relaid = getattr(value.counter, "relaid", ())
+    relaid: tuple[tuple[int, tuple[int, ...]], ...] = getattr(value.counter, "relaid", ())
     had = [s for version, s in relaid if version <= value.version]
     if had and shape == had[-1] and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = relaid[-1][1]
