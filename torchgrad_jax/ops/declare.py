@@ -82,7 +82,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.keeps: tuple[str, ...] = options.get("keeps", ())
         self.shows: tuple[str, ...] = options.get("shows", ())
-        self.trivial: Callable[[Aval], bool] | None = options.get("trivial")
+        self.trivial: Callable[[Any], bool] | None = options.get("trivial")
         self.skips: Callable[..., bool] | None = options.get("skips")
         self.again: tuple[str, ...] = options.get("again", ())
         self.real: str | None = options.get("real")

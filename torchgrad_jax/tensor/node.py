@@ -489,8 +489,8 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     if operand >= 0 and origin is not None and not origin[0].next:
         avals: Any = origin[0].output_avals
         shape = avals[0].shape
-    relaid: tuple[tuple[int, tuple[int, ...]], ...] = getattr(value.counter, "relaid", ())
-    had = [s for version, s in relaid if version <= value.version]
+    relaid: Any = getattr(value.counter, "relaid", ())
+    had: list[tuple[int, ...]] = [s for version, s in relaid if version <= value.version]
     if had and shape == had[-1] and (operand >= 0 or origin is None):  # PyTorch has kept the tensor itself
         shape = relaid[-1][1]
     raise RuntimeError(modified_message(value, name, nr, shape))
