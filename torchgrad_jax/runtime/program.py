@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
-from torchgrad_jax.runtime._jax_compat import call_x64
+from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
@@ -170,8 +170,11 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) 
         # before its results are kept: not where its arguments are given away.
         if not ahead:
             return form.function(*arguments)
-        form.function = function = ahead_of_time(form.function, arguments)
-    return function(*arguments)
+        function = ahead_of_time(form.function, arguments)
+        outs = function(*arguments)
+        form.function = directly(function)
+        form.ahead = True
+        return outs
 
 
 def run_pending(rec: Recorder, reason: str) -> None:
@@ -251,7 +254,11 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     if tier == COMPILED:
         function, arguments = program.call(numbers, arrays)
         # The arguments may have been given away: what it returns is in the epoch's list before anything can interrupt this.
-        call_x64(epoch.results.extend, starmap(function, (arguments,)))
+        results = starmap(function, (arguments,))
+        if program.form.ahead and np.ndarray not in map(type, arguments):
+            epoch.results.extend(results)
+        else:
+            call_x64(epoch.results.extend, results)
         (outs,) = epoch.results
     else:
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)

@@ -39,20 +39,22 @@ INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
 class Form:
     """What is compiled as one: a program, or all those that differ in how often their loops go round.
 
+    ahead: whether it was compiled ahead of its first call, after which no setting of JAX's matters to it: it takes arrays of JAX's as they are.
     spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of;
     turns: how often one of them was interpreted. used, executable: see `keeping`.
     """
 
-    __slots__ = ("function", "spent", "members", "turns", "used", "executable", "__weakref__")
+    __slots__ = ("function", "ahead", "spent", "members", "turns", "used", "executable", "__weakref__")
 
     def __init__(self) -> None:
         self.function: Any = None
+        self.ahead = False
         self.spent = 0.0
         self.members = self.turns = self.used = self.executable = 0
 
     def let_go(self) -> None:
         """Let go of what is compiled. It is compiled again when that is worth it again."""
-        self.function, self.spent, self.executable = None, 0.0, 0
+        self.function, self.ahead, self.spent, self.executable = None, False, 0.0, 0
 
 
 class Estimate:
