@@ -35,3 +35,32 @@ def test_storages_are_not_written_to():
         with pytest.raises(RuntimeError, match="write through a tensor"):
             write()
     assert not s.resizable()
+
+
+PARTS = {
+    "leaf": lambda m, x: x,
+    "transposed": lambda m, x: x.t(),
+    "row": lambda m, x: x[0],
+    "result in another order": lambda m, x: x.t() * 2,
+    "row of it": lambda m, x: (x.t() * 2)[0],
+    "result": lambda m, x: x * 2,
+    "leaf that is a view": lambda m, x: m.arange(6.0, dtype=m.float64).view(2, 3).requires_grad_(),
+    "leaf in another order": lambda m, x: (x.detach().t() * 2).requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_write_by_way_of_data_reaches_what_was_saved(name, times, late):
+    def program(m):
+        x = (m.arange(6.0, dtype=m.float64).view(2, 3) / 4 + 1).requires_grad_()
+        part = PARTS[name](m, x)
+        twin = part.data
+        y = part.sin() * part * x.sum()
+        for _ in range(times):
+            (part.data if late else twin).mul_(2)
+        y.sum().backward()
+        return x.grad, part._version, part, part.grad if part.is_leaf else None
+
+    like_pytorch(program)()

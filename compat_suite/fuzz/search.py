@@ -21,6 +21,7 @@ from compat_suite.fuzz.statements import LEAVES, STATEMENTS
 # How much the leaves of a program may be wrong without changing what is compared, if rounding is no matter in it.
 NUDGES = {"float64": 1e-12, "float32": 1e-6}
 ROUNDED = {"exp", "log", "sin", "cos", "tanh", "sigmoid", "atan2", "pow", "log1p", "logsumexp", "softmax", "log_softmax"}
+UNSIGNED = {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "clamp_min", "clamp_max"}  # of two zeros either is the larger
 
 
 class Look(IntEnum):
@@ -135,11 +136,14 @@ def unstable(steps: list[Step], found: Difference) -> bool:
 
 class _Rounded(TorchDispatchMode):
     """The results of functions that libraries round differently are wrong, relatively, by `NUDGES`: a leaf's cancel where it is compared with itself,
-    and integers have none."""
+    and integers have none. A 0 that is the larger of two has the other sign."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        if func.__name__.partition(".")[0].strip("_") in ROUNDED and made.is_floating_point():
+        name = func.__name__.partition(".")[0].strip("_")
+        if name in UNSIGNED and isinstance(made, torch.Tensor):
+            return made.copy_(torch.where(made == 0, -made, made)) if made.is_floating_point() else made
+        if name in ROUNDED and made.is_floating_point():
             places = torch.arange(made.numel(), dtype=made.dtype).reshape(made.shape)
             made.mul_(1 + NUDGES.get(str(made.dtype)[6:], 0.0) * (places * 5 % 7 - 3))
         return made

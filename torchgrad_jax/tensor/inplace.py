@@ -561,6 +561,8 @@ def detached(t: Tensor) -> Tensor:
         return data_of(t)
     twin = wrap(value)
     share(twin, storage, t._view)
+    if t._view is not None:
+        storage.know(twin)
     return twin
 
 
@@ -572,6 +574,7 @@ def data_of(t: Tensor) -> Tensor:
     if t._view is None:
         twin = wrap(storage.value)
     else:
+        t._shared().know(t)
         value = per_thread.recorder.alias(t._content())
         value.counter = storage.counter
         twin = wrap(value)

@@ -93,14 +93,16 @@ class Storage:
     """The current Value of the base tensor, and its version counter.
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
-    among them this one; None while there are no others. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
+    among them this one; None while there are no others. parts: the tensors, no bases in row-major order, whose `data` was asked for; not there if
+    none was. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("value", "counter", "writes", "siblings", "pending", "_address", "__weakref__")
+    __slots__ = ("value", "counter", "writes", "siblings", "parts", "pending", "_address", "__weakref__")
     value: Value
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
+    parts: list[weakref.ref[Any]]
     pending: Any
     # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
     inference, counted = False, True
@@ -164,15 +166,23 @@ class Storage:
                 storage.siblings = living
         return made
 
+    def know(self, part: Any) -> None:
+        """Let a tensor, which is no base in row-major order, be one of those whose saved content changes with the memory of a sibling."""
+        self.parts = [*[r for r in getattr(self, "parts", ()) if r() is not None], weakref.ref(part)]
+
     def _spread(self, value: Value) -> None:
         for reference in self.siblings or ():
             storage = reference()
             if storage is not None and storage is not self:
+                parts = [part for r in getattr(storage, "parts", ()) if (part := r()) is not None and part._storage is storage]
+                former = [part._content() for part in parts]
                 content = per_thread.recorder.alias(value)
                 content.counter, content.version = storage.counter, storage.counter.version
                 storage.value.counter = Superseded(content)
                 storage.value = content
                 storage.writes += 1
+                for part, old in zip(parts, former, strict=True):
+                    old.counter = Superseded(part._content())
 
 
 class CountedTogether(Storage):
