@@ -18,27 +18,28 @@ _lock = threading.Lock()
 
 def prune(roots: dict[Any, Step], current: Step | None) -> None:
     """Cut off what was not used for long of the trees of Steps. `current` is where something is pending."""
-    if not _lock.acquire(blocking=False):  # under way in another thread, or what was let go of has made Python run other code
-        return
-    try:
-        forgets = keeping.signatures > keeping.signature_limit
-        kept = _Kept(keeping.MOST_STEPS // 2, keeping.MOST_SIGNATURES // 2 if forgets else keeping.signatures)
-        for root in list(roots.values()):
-            kept.add(root)
-        kept.add(current)
-        for step in _by_use(list(roots.values())):
-            if not kept.add(step):
-                break
-        _cut(kept.steps)
-        for forget in keeping.after_steps:
-            forget(kept.signatures)
-        if forgets:
-            keeping.signatures = sum([forget(kept.signatures) for forget in keeping.after_signatures])
-            keeping.signature_limit = max(keeping.MOST_SIGNATURES, 2 * keeping.signatures)
-        keeping.steps = kept.count
-        keeping.step_limit = max(keeping.MOST_STEPS, 2 * kept.count)
-    finally:
-        _lock.release()
+    if not _lock.locked():  # else it is under way in another thread, or what was let go of has made Python run other code
+        # On one line: an interrupt between two would leave it locked.
+        with _lock: _prune(roots, current)  # noqa: E701
+
+
+def _prune(roots: dict[Any, Step], current: Step | None) -> None:
+    forgets = keeping.signatures > keeping.signature_limit
+    kept = _Kept(keeping.MOST_STEPS // 2, keeping.MOST_SIGNATURES // 2 if forgets else keeping.signatures)
+    for root in list(roots.values()):
+        kept.add(root)
+    kept.add(current)
+    for step in _by_use(list(roots.values())):
+        if not kept.add(step):
+            break
+    _cut(kept.steps)
+    for forget in keeping.after_steps:
+        forget(kept.signatures)
+    if forgets:
+        keeping.signatures = sum([forget(kept.signatures) for forget in keeping.after_signatures])
+        keeping.signature_limit = max(keeping.MOST_SIGNATURES, 2 * keeping.signatures)
+    keeping.steps = kept.count
+    keeping.step_limit = max(keeping.MOST_STEPS, 2 * kept.count)
 
 
 class _Kept:
