@@ -346,3 +346,21 @@ def test_a_twin_without_history_keeps_its_node_where_the_other_is_written_to(sav
         {written}
         z.sum().backward()
     """)
+
+
+UNSAVED = ["v.scatter_add(0, i, v)", "v * v", "v * 2.5", "v + v", "v.sum()", "torch.cat([v, v])[:4]", "torch.addcmul(v, v, v)"]
+SAVED = ["v.exp()", "v * x", "v / v", "v ** 2", "v ** v", "v.gather(0, i)", "v[i]", "v.masked_fill(v > 1, 1.0)", "v.clamp(0, 1)", "v.prod()",
+         "v.softmax(0)", "torch.lerp(v, v, v)", "v.scatter_add(0, i, x)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("result", UNSAVED + SAVED)
+def test_a_second_pass_below_a_view_without_history_misses_what_was_saved_for_it(result):
+    same(f"""
+        x = leaf(4)
+        i = torch.zeros(4, dtype=torch.int64)
+        y = x * 2
+        with torch.no_grad(): v = y.view(4)
+        z = {result}
+        (x * 1 + z).sum().backward()
+        (x * 1 + z).sum().backward()
+    """)

@@ -206,6 +206,11 @@ class Plan:
         alone = zip(self.apart(), wanted if self._may_leave_out(place) else (True,) * len(wanted), strict=True)
         return any(there and place in places and p._reads(places.index(place)) for (p, places), there in alone)
 
+    def reads_tensors(self, wanted: Sequence[bool]) -> bool:
+        """Whether `reads` is so of any tensor that is saved."""
+        specs = self._sig.specs
+        return any([self.reads(place, wanted) for place, i in enumerate(self.saves) if i < 0 or isinstance(specs[i], Aval)])
+
     def _may_leave_out(self, place: int) -> bool:
         """Whether PyTorch asks whether the gradient that this is for is wanted: it does if that is one of several, and the only one made of this."""
         bound: Any = self._sig.bop

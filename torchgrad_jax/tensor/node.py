@@ -320,6 +320,9 @@ class OpNode(Node):
         plan = self.plan
         saved = self.saved if calculus.placed is None else calculus.placed[self]
         if saved is None:
+            # Of what is for no gradient that leads anywhere PyTorch saves nothing, and so misses nothing.
+            if all([target.hidden for target, _ in self.next]) and not plan.reads_tensors([False] * len(self.next)):
+                return (None,) * len(self.next)
             raise RuntimeError(FREED_MESSAGE)
         if plan.single and grads[0] is not None:
             given = grads[0]._aval.dtype if calculus.tensors else grads[0].aval.dtype
