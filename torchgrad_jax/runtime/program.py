@@ -250,12 +250,14 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     if tier == COMPILED and may_wait and program.is_long():
         _promise(program, numbers, arrays, epoch)
         return
-    arrays = [leaves[i].concrete() if type(a) is Promised else a for i, a in zip(program.inputs, arrays, strict=True)]
+    kinds = set(map(type, arrays))
+    if Promised in kinds:
+        arrays = [leaves[i].concrete() for i in program.inputs]
     if tier == COMPILED:
         function, arguments = program.call(numbers, arrays)
         # The arguments may have been given away: what it returns is in the epoch's list before anything can interrupt this.
         results = starmap(function, (arguments,))
-        if program.form.ahead and np.ndarray not in map(type, arguments):
+        if program.form.ahead and np.ndarray not in (map(type, arguments) if numbers else kinds):
             epoch.results.extend(results)
         else:
             call_x64(epoch.results.extend, results)
