@@ -561,8 +561,6 @@ def detached(t: Tensor) -> Tensor:
         return data_of(t)
     twin = wrap(value)
     share(twin, storage, t._view)
-    if t._view is not None:
-        storage.know(twin)
     return twin
 
 
@@ -579,6 +577,8 @@ def data_of(t: Tensor) -> Tensor:
         value.counter = storage.counter
         twin = wrap(value)
     share(twin, storage, t._view)
+    if t._view is not None:
+        storage.know(twin)
     return twin
 
 
