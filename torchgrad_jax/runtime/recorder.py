@@ -351,7 +351,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """Record an operation of any operands. Returns its Value, or the tuple of its Values if it has several outputs."""
     epoch = rec.epoch
     try:
-        slots = [o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
+        slots = [float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
     except LargeNumber:
         kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
         return record(rec, bop, tuple([o if type(o) is not int else large_int(o, kind) for o in operands]))

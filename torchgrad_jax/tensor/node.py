@@ -325,8 +325,8 @@ class OpNode(Node):
                 return (None,) * len(self.next)
             raise RuntimeError(FREED_MESSAGE)
         if plan.single and grads[0] is not None:
-            given = grads[0]._aval.dtype if calculus.tensors else grads[0].aval.dtype
-            if given is not plan.avals[0].dtype and given != plan.avals[0].dtype:
+            given = grads[0]._aval if calculus.tensors else grads[0].aval
+            if given is not plan.avals[0] and given.dtype != plan.avals[0].dtype:
                 grads = [_converted(calculus, grads[0], plan.avals[0])]
         if plan.passes:
             return (None if plan.undefined else grads[0],) * len(self.next)
