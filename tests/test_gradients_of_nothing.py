@@ -65,3 +65,47 @@ def test_margins_of_one_number(name, reduction, target):
         return value, list(loss.shape), x.grad
 
     like_pytorch(program)()
+
+
+LOCAL = {
+    "linear": lambda f, x: f.interpolate(x, size=9, mode="linear"),
+    "linear, corners": lambda f, x: f.interpolate(x, size=9, mode="linear", align_corners=True),
+    "linear, fewer": lambda f, x: f.interpolate(x, size=3, mode="linear"),
+    "bilinear": lambda f, x: f.interpolate(x[None], size=(1, 9), mode="bilinear"),
+    "bicubic": lambda f, x: f.interpolate(x[None], size=(1, 9), mode="bicubic"),
+    "nearest": lambda f, x: f.interpolate(x, size=9),
+    "area": lambda f, x: f.interpolate(x, size=4, mode="area"),
+    "adaptive mean": lambda f, x: f.adaptive_avg_pool1d(x, 4),
+    "mean": lambda f, x: f.avg_pool1d(x, 2, 1),
+    "means of many": lambda f, x: f.avg_pool1d(x.repeat(1, 1, 12), 40, 3),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", LOCAL)
+def test_what_has_no_value_spreads_no_further_than_its_windows(name, way):
+    def program(m):
+        x = m.tensor([[[1.0, NAN, 2.0, 3.0, INF, 4.0, 5.0]]], dtype=m.float64, requires_grad=True)
+        y = LOCAL[name](m.nn.functional, x)
+        grad = m.ones_like(y)
+        grad.view(-1)[0] = NAN
+        y.backward(grad)
+        return y, x.grad
+
+    with WAYS[way]():
+        like_pytorch(program)()
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0])
+def test_distances_from_what_has_no_value_have_none(p):
+    def program(m):
+        x = m.tensor([[0.0, NAN, 1.0], [INF, 1.0, 2.0], [1.0, 1.0, 1.0]], dtype=m.float64)
+        return m.cdist(x, x, p), m.nn.functional.pdist(x, p)
+
+    like_pytorch(program)()
+
+
+@like_pytorch
+def test_a_loss_of_angles_leaves_out_what_has_no_value(m):
+    x, y = m.tensor([[NAN, 1.0], [1.0, 2.0]]), m.ones(2, 2)
+    return m.nn.functional.cosine_embedding_loss(x, y, m.tensor([0.0, 1.0]), reduction="none")

@@ -473,7 +473,7 @@ def cosine_embedding_loss(
     product = (x * y).sum(axis)
     a, b = (with_number("add", (v * v).sum(axis), eps) for v in (x, y))
     cosine: Any = product / (a * b).sqrt()
-    zero = cosine.detach() * 0
+    zero = cosine.new_zeros(cosine.shape)
     near, far = cosine.new_ones(()) - cosine, _clamp_min(with_number("sub", cosine, margin), 0)
     together, apart = where(t == 1, near, zero), where(t == -1, far, zero)
     return _reduced(together + apart, reduction)

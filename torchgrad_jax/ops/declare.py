@@ -82,6 +82,7 @@ class Operator:
         self.constants: dict[str, str] = options.get("constants", {})
         self.keeps: tuple[str, ...] = options.get("keeps", ())
         self.shows: tuple[str, ...] = options.get("shows", ())
+        self.transpose: Callable[..., Any] | None = options.get("transpose")
         self.trivial: Callable[[Any], bool] | None = options.get("trivial")
         self.skips: Callable[..., bool] | None = options.get("skips")
         self.again: tuple[str, ...] = options.get("again", ())
@@ -388,6 +389,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
+    transpose: of a linear function of one tensor, its transpose, where JAX's own would take long: function of (grad, shape of the tensor, **statics).
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.

@@ -460,6 +460,10 @@ def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
 
 def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
     count = sum(defined)
+    bound: Any = sig.bop
+    if bound.operator.transpose is not None:
+        given: Any = sig.specs[0]
+        return lambda specs: lambda grad, *kept: bound.operator.transpose(grad, given.shape, **bound._keywords())
 
     def backward(*arrays: Any) -> Any:
         from jax import numpy as jnp

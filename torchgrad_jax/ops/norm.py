@@ -197,7 +197,13 @@ def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
         squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
         squares = jnp.maximum(squares, 0)
         return jnp.where(squares == 0, 0, lax.sqrt(jnp.where(squares == 0, 1, squares))).astype(x.dtype)
-    return norm_over(_differences(x, y), p, (max(x.ndim, y.ndim),))
+    return _distance(_differences(x, y), p)
+
+
+def _distance(off: Any, p: float) -> Any:
+    if p == 0:  # nan differs, but not by a number of elements
+        return jnp.where(off != off, off, (off != 0).astype(off.dtype)).sum(-1)
+    return norm_over(off, p, (off.ndim - 1,))
 
 
 def _matmul(x: Any, y: Any) -> Any:
@@ -263,5 +269,5 @@ def pdist(x: Any, p: float) -> Any:
     i, j = np.triu_indices(x.shape[0], 1)
     off = x[i] - x[j]
     same = (off == 0).all(-1, keepdims=True)
-    found = norm_over(jnp.where(same, 1, off).astype(x.dtype), float(p), (1,))
+    found = _distance(jnp.where(same, 1, off).astype(x.dtype), float(p))
     return jnp.where(same[:, 0], 0, found).astype(x.dtype)

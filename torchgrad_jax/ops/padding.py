@@ -9,9 +9,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, op, wide
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, op
 from torchgrad_jax.ops.memory_order import IMAGE_ALONE
-from torchgrad_jax.ops.pooling import along
 from torchgrad_jax.ops.refusals import no_derivative
 
 Ints = tuple[int, ...]
@@ -103,59 +102,3 @@ def _shuffled(x: Any, groups: int) -> Any:
     n, c, *spatial = x.shape
     blocks = lax.reshape(x, (n, groups, c // groups, *spatial))
     return lax.reshape(jnp.swapaxes(blocks, 1, 2), x.shape)
-
-
-# ---------------------------------------------------------------------- resampling
-
-
-def _nearest_index(n: int, out: int, scale: float, exact: bool) -> np.ndarray:
-    at = np.arange(out, dtype=np.float32)
-    found = np.floor((at + np.float32(0.5)) * np.float32(scale)) if exact else np.floor(at * np.float32(scale))
-    return np.minimum(found.astype(np.int64), n - 1)
-
-
-def _cubic(t: np.ndarray) -> np.ndarray:
-    """Keys' cubic convolution kernel with a = -0.75."""
-    a, t = -0.75, np.abs(t)
-    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
-    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
-
-
-def _weights(n: int, out: int, scale: float, align_corners: bool, cubic: bool) -> np.ndarray:
-    """The matrix (n, out) that interpolates between the elements of a dimension."""
-    i = np.arange(out)
-    if align_corners:
-        at = i * ((n - 1) / (out - 1)) if out > 1 else np.zeros(out)
-    else:
-        at = (i + 0.5) * scale - 0.5
-        at = at if cubic else np.maximum(at, 0.0)
-    low = np.floor(at).astype(np.int64)
-    matrix = np.zeros((n, out))
-    for k in range(-1, 3) if cubic else range(2):
-        weight = _cubic(at - (low + k)) if cubic else np.where(k, at - low, 1 - (at - low))
-        np.add.at(matrix, (np.clip(low + k, 0, n - 1), i), weight)
-    return matrix
-
-
-def _upsample(x: Any, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> Any:
-    dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
-    for i, out in enumerate(output_size):
-        axis = x.ndim - len(output_size) + i
-        n = x.shape[axis]
-        scale = n / out if scales is None else 1 / scales[i]
-        if mode.startswith("nearest"):
-            x = jnp.take(x, _nearest_index(n, out, scale, mode == "nearest-exact"), axis=axis, mode="clip")
-        else:
-            x = along(x, jnp.asarray(_weights(n, out, scale, align_corners, mode == "bicubic"), x.dtype), axis)
-    return x.astype(dtype)
-
-
-for _mode, _node in {
-    "nearest1d": "Nearest1D", "nearest2d": "Nearest2D", "nearest3d": "Nearest3D", "nearest_exact1d": "NearestExact1D",
-    "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
-    "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
-}.items():  # fmt: skip
-    op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
-       node=f"Upsample{_node}Backward0", linear=True,
-       method=False, toplevel=False)(_upsample)  # fmt: skip

@@ -12,8 +12,8 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops.convolution import shifted
 from torchgrad_jax.ops.declare import op, wide
-from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.ops.memory_order import IMAGE, IMAGE_ALONE
+from torchgrad_jax.ops.resampling import Taps, means
 
 Ints = tuple[int, ...]
 
@@ -252,18 +252,11 @@ def _window_sums(x: Any, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints)
     if math.prod(kernel) <= MAX_SHIFTS:
         parts = [shifted(x, k, sizes, stride) for k in np.ndindex(*kernel)]
         return sum(parts[1:], parts[0])
-    # One dimension after the other, each as a product with a matrix of zeros and ones.
-    count = len(kernel)
-    for i in range(count):
-        axis = x.ndim - count + i
-        at = np.arange(x.shape[axis])[:, None] - np.arange(sizes[i]) * stride[i]
-        x = along(x, ((at >= 0) & (at < kernel[i])).astype(x.dtype), axis)
+    for i, (k, m, step) in enumerate(zip(kernel, sizes, stride, strict=True)):  # one dimension after the other
+        windows = np.arange(m)[:, None] * step + np.arange(k)
+        axis = x.ndim - len(kernel) + i
+        x = Taps(windows, None, None, x.shape[axis]).apply(x, axis)
     return x
-
-
-def along(x: Any, matrix: Any, axis: int) -> Any:
-    """The product of `x` with a matrix (old size, new size) along one dimension."""
-    return jnp.moveaxis(lax.dot_general(x, matrix, (((axis,), (0,)), ((), ())), precision=PRECISION), -1, axis)
 
 
 def _avg_pool(
@@ -297,11 +290,17 @@ def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
             split = lax.reshape(x, (*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]))
             x = lax.reduce_sum(split, (axis + 1,)) / jnp.asarray(n // out, x.dtype)
             continue
-        start, stop = adaptive_bounds(n, out)
-        at = np.arange(n)[:, None]
-        matrix = ((at >= start) & (at < stop)) / np.maximum(stop - start, 1)
-        x = along(x, jnp.asarray(matrix, x.dtype), axis)
+        x = means(*adaptive_bounds(n, out), n).apply(x, axis)
     return x.astype(dtype)
+
+
+def _adaptive_avg_pool_back(grad: Any, shape: Ints, output_size: Ints) -> Any:
+    dtype, grad = grad.dtype, wide(grad)
+    for i, out in reversed(list(enumerate(output_size))):
+        axis = len(shape) - len(output_size) + i
+        if shape[axis] != out:
+            grad = means(*adaptive_bounds(shape[axis], out), shape[axis]).transposed().apply(grad, axis)
+    return grad.astype(dtype)
 
 
 def _adaptive_choice(x: Any, output_size: Ints) -> tuple[Any, Any]:
@@ -335,5 +334,5 @@ def _declare(name: str, schema: str, function: Callable[..., Any], **options: An
 
 _declare("avg_pool", "Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override",
          _avg_pool, linear=True, keeps=("self",))  # fmt: skip
-_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, linear=True, keeps=("self",))
+_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))
 _declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, results=("values", "indices"), grads={"self": _adaptive_max_grad})
