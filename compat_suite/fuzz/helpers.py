@@ -15,7 +15,7 @@ def nested(values, shape):
 
 def leaf(*shape, seed=0, dtype="float64", requires_grad=True, nudge=0.0):
     """A tensor of quarters, none of them 0; of integers or booleans. nudge: by how much, relatively, they are wrong."""
-    numbers = [((i * 7 + seed * 3 + 2) % 11 - 5.5) / 4 * (1 + nudge * ((i * 5 + seed) % 7 - 3)) for i in range(math.prod(shape))]
+    numbers = [((i * 7 + seed * 3 + 2) % 11 - 5.5) / 4 * (1 + nudge * ((i * 5 + seed) % 6 - 2.5)) for i in range(math.prod(shape))]
     if dtype == "bool":
         numbers = [x > 0 for x in numbers]
     elif not dtype.startswith("float"):

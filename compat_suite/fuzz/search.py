@@ -145,7 +145,7 @@ class _Rounded(TorchDispatchMode):
             return made.copy_(torch.where(made == 0, -made, made)) if made.is_floating_point() else made
         if name in ROUNDED and made.is_floating_point():
             places = torch.arange(made.numel(), dtype=made.dtype).reshape(made.shape)
-            made.mul_(1 + NUDGES.get(str(made.dtype)[6:], 0.0) * (places * 5 % 7 - 3))
+            made.mul_(1 + NUDGES.get(str(made.dtype)[6:], 0.0) * (places * 5 % 6 - 2.5))
         return made
 
 
