@@ -210,6 +210,20 @@ def test_a_strided_view_of_a_result_in_another_order(m):
     return z, list(z.stride()), z.grad_fn.name(), x.grad, w, m.where(x.t() > 2, x.t().double(), x.t()).stride()
 
 
+@pytest.mark.parametrize("dims", [(1, 2, 0), (2, 0, 1), (0, 2, 1)])
+@pytest.mark.parametrize("write", ["v.mul_(3)", "v[None].mul_(3)", "v[0] = 0.5", "v[:1].mul_(2)", "v[None].fill_(2.0)", "y.mul_(2)", "y[0].mul_(2)"])
+def test_writes_to_parts_of_a_strided_view_of_a_result_in_another_order(dims, write):
+    def program(m):
+        x = (m.arange(8.0).view(2, 2, 2) / 4).requires_grad_()
+        y = x.permute(*dims) * 2
+        v = y.as_strided((2,), (1,), 1)
+        exec(write, {"y": y, "v": v})
+        v.sin().sum().backward()
+        return x.grad, y
+
+    like_pytorch(program)()
+
+
 @like_pytorch
 def test_drawn_numbers_lie_in_the_order_of_a_result(m):
     m.manual_seed(0)

@@ -364,3 +364,17 @@ def test_a_second_pass_below_a_view_without_history_misses_what_was_saved_for_it
         (x * 1 + z).sum().backward()
         (x * 1 + z).sum().backward()
     """)
+
+
+@pytest.mark.parametrize("write", ["x[:] = y", "x.mul_(y)", "x.mul_(y.detach())", "x.mul_(w)"])
+@pytest.mark.parametrize("call", ["y.backward()", "(y + x.sum()).backward()", "torch.autograd.grad(y, w, allow_unused=True)"])
+def test_a_leaf_that_a_write_has_given_a_history_takes_no_gradient(write, call):
+    same(f"""
+        x = leaf(2)
+        w = leaf(2, seed=1)
+        y = x.sum()
+        x.requires_grad_(False)
+        {write}
+        {call}
+        x.grad, w.grad
+    """)

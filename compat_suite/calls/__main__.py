@@ -21,7 +21,8 @@ def options() -> argparse.Namespace:
     """The command line."""
     found = argparse.ArgumentParser(description=__doc__)
     found.add_argument("names", nargs="*", help="functions as in the table of signatures: sum, Tensor.sum, linalg.norm; none: all")
-    found.add_argument("--categories", nargs="+", default=["keywords", "types", "out", "strides"], choices=["keywords", "types", "out", "strides"])
+    categories = ["keywords", "types", "out", "strides", "dtypes"]
+    found.add_argument("--categories", nargs="+", default=categories, choices=categories)
     found.add_argument("--texts", action="store_true", help="count an error as equal only where its first line is equal too")
     found.add_argument("--jobs", type=int, default=1)
     found.add_argument("--most", type=int, default=3, help="differences of a function and category that are listed; 0: all")

@@ -13,7 +13,7 @@ import torch
 
 from compat_suite.calls.operands import OPERANDS, Operands
 
-CATEGORIES = ("keywords", "types", "out", "strides")
+CATEGORIES = ("keywords", "types", "out", "strides", "dtypes")
 # What may stand where a type is asked for: tried in turn until PyTorch takes the call.
 _TENSORS = ("A", "P", "V", "J", "I", "M", "C", "T", "B", "Q", "S", "PIVOTS", "R")
 _FILLINGS: dict[str, tuple[str, ...]] = {
@@ -31,6 +31,7 @@ _BY_NAME: dict[str, tuple[str, ...]] = {
     "weight": ("None", *_TENSORS), "callable": ("lambda *a: a[0]",), "fill_value": ("2", "0.5"), "cls": ("torch.Tensor",),
     "ndarray": ("np.ones((3, 3), np.float32)",),
 }  # fmt: skip
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 WRONG = ("None", "'x'", "1.5", "2", "True", "[1.5]", "[1, 'x']", "A", "[A]", "torch.float32", "np.float32(1.5)", "np.int64(1)", "np.ones(2)", "1j",
          "object()", "S", "torch.tensor(1)", "int", "{}", "slice(1)")  # fmt: skip
 # NumPy's names that PyTorch's binding takes beside its own.
@@ -183,7 +184,7 @@ def works(text: str) -> bool:
 
 def calls_of(call: Call, category: str) -> Iterator[str]:
     """The calls of a category that are made from a base call."""
-    yield from {"keywords": _keywords, "types": _types, "out": _outs, "strides": _strides}[category](call)
+    yield from {"keywords": _keywords, "types": _types, "out": _outs, "strides": _strides, "dtypes": _dtypes}[category](call)
 
 
 def _keywords(call: Call) -> Iterator[str]:
@@ -255,3 +256,18 @@ def _strides(call: Call) -> Iterator[str]:
     if all(call.arguments[n] in ("A", "P", "T", "B", "Q") for n in tensors) and call.receiver in (None, "A", "P", "T", "B", "Q"):
         for form in ("Q", "Q_c", "Q_t", "Q_e"):
             yield call.text({n: form if n in tensors else v for n, v in call.arguments.items()}, receiver=form if call.receiver else None)
+
+
+def _dtypes(call: Call) -> Iterator[str]:
+    """All operands in another dtype, and each alone."""
+    tensors = [n for n, v in call.arguments.items() if v in OPERANDS]
+    for dtype in DTYPES:
+        cast = {n: f"{call.arguments[n]}.to(torch.{dtype})" for n in tensors}
+        receiver = f"{call.receiver}.to(torch.{dtype})" if call.receiver in OPERANDS else None
+        if receiver or cast:
+            yield call.text({**call.arguments, **cast}, receiver=receiver)
+        if len(cast) + (receiver is not None) > 1:
+            if receiver:
+                yield call.text(receiver=receiver)
+            for name, value in cast.items():
+                yield call.text({**call.arguments, name: value})

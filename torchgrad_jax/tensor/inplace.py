@@ -19,7 +19,7 @@ from torchgrad_jax.tensor.before_write import before_write, unwrite
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, links_between, read_through, with_numbers, write_through
+from torchgrad_jax.tensor.storage import Link, PrimalView, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
@@ -371,8 +371,9 @@ def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
 REPEATING = {"expand", "unfold", "as_strided"}
 
 
-def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int) -> tuple[Link, ...]:
-    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory."""
+def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int, base: View | None = None) -> tuple[Link, ...]:
+    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory. base: how that
+    lies in memory which `links` begin with."""
     if len(links) == 1:
         return links
     names = [link.read.operator.name for link in links]
@@ -381,7 +382,8 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int)
     if any(name in NOT_BY_STRIDES for name in names):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
     read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
-    return (Link(read, writer(read), ()),)
+    to_memory = [] if base is None else [Link(*link.undo, ()) for link in reversed(base.links) if isinstance(link, Relayout)]
+    return (*to_memory, Link(read, writer(read), ()))
 
 
 def replay(links: tuple[Link, ...], base: Tensor) -> Node:
@@ -419,7 +421,7 @@ class CopySlices(Node):
 
     def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
         self.inner, self.aval = inner, base._aval
-        self.links = links_to_write(view, links_between(base._view, view), aval, view.offset - base.storage_offset())
+        self.links = links_to_write(view, links_between(base._view, view), aval, view.offset - base.storage_offset(), base._view)
         edges = inner.next
         places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
         self.through_self = bool(places) and places[0] == 0
@@ -568,7 +570,7 @@ def data_of(t: Tensor) -> Tensor:
     """A tensor without history on the same memory that counts its versions for itself."""
     from torchgrad_jax.tensor.tensor import wrap
 
-    storage: Storage = t._shared().sibling()
+    storage = t._shared().sibling()
     if t._view is None:
         twin = wrap(storage.value)
     else:
