@@ -14,7 +14,9 @@ from compat_suite.fuzz.rules import FAULTS
 # How far numbers may be from PyTorch's, relative to the larger of them and to 1: both libraries round, in other orders.
 TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-4, "torch.complex128": 1e-9, "torch.complex64": 1e-4}
 _RUNTIME = ("RuntimeError", "NotImplementedError")
-_MODIFIED = re.compile(r"(.*modified by an inplace operation: \[torch\.\w+) \[([\d, ]*)\]\](, which is output 0 of \w+,)?( is at version \d+; expected version \d+)")
+_MODIFIED = re.compile(
+    r"(.*modified by an inplace operation: \[torch\.\w+) \[([\d, ]*)\]\](, which is output 0 of \w+,)?( is at version \d+; expected version \d+)"
+)
 _RELAYOUT = re.compile(r"Squeeze\d|Unsqueeze1|T1|Transpose1")
 CONTENTS = ("value", "grad", "calls")
 
