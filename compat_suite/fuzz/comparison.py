@@ -119,4 +119,4 @@ def _of_a_view_laid_out_since(ours: str, theirs: str) -> bool:
     if one is None or other is None or (one[1], one[4]) != (other[1], other[4]):
         return False
     sizes = [math.prod(map(int, found[2].split(", "))) if found[2] else 1 for found in (one, other)]
-    return sizes[0] == sizes[1] and (one[3] == other[3] or ("AsStrided" in (one[3] or "") and bool(_RELAYOUT.search(other[3] or ""))))
+    return sizes[0] == sizes[1] and (one[3] == other[3] or ("AsStrided" in (one[3] or "AsStrided") and bool(_RELAYOUT.search(other[3] or ""))))
