@@ -378,3 +378,17 @@ def test_a_leaf_that_a_write_has_given_a_history_takes_no_gradient(write, call):
         {call}
         x.grad, w.grad
     """)
+
+
+@pytest.mark.parametrize("write", ["v.add_(w)", "x.add_(w)", "x[:1].mul_(w[:1])", "x.add_(1)", "with torch.no_grad(): x.add_(w)"])
+@pytest.mark.parametrize("view", ["x[...]", "x[:1]", "x.detach()", "x"])
+@pytest.mark.parametrize("call", ["v.requires_grad_(False)", "v.requires_grad_()", "v.requires_grad = False", "v.requires_grad = True"])
+def test_the_flag_of_a_view_that_a_write_has_given_a_history_stays(write, view, call):
+    same(f"""
+        w = leaf(3)
+        x = leaf(3, seed=1, requires_grad=False)
+        v = {view}
+        {write if view == "x[...]" or not write.startswith("v") else "x.mul_(w)"}
+        {call}
+        v.requires_grad, x.requires_grad
+    """)

@@ -276,7 +276,7 @@ class Tensor(_Base):
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if self._node is not None:
+        if self._is_computed():
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables."
                 + ("" if flag else " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -301,7 +301,7 @@ class Tensor(_Base):
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
         if requires_grad and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if not requires_grad or self._node is None:  # what was computed requires a gradient already
+        if not requires_grad or not self._is_computed():  # what was computed requires a gradient already
             self.requires_grad = requires_grad
         return self
 
@@ -314,6 +314,11 @@ class Tensor(_Base):
     def grad_fn(self) -> Node | None:
         """The node that made this tensor; None for a leaf."""
         return self._present_node()
+
+    def _is_computed(self) -> bool:
+        """Whether it has a grad_fn, be it one out of date. A view that was written to itself has got its own then."""
+        view = self._view
+        return self._node is not None if view is None or view.node_seen != -1 else self._present_node() is not None
 
     def _present_node(self) -> Node | None:
         """`grad_fn`, made anew for a view whose base was written to."""
