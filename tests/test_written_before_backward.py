@@ -392,3 +392,19 @@ def test_the_flag_of_a_view_that_a_write_has_given_a_history_stays(write, view, 
         {call}
         v.requires_grad, x.requires_grad
     """)
+
+
+@pytest.mark.parametrize("write", ["t.mul_(2)", "x.detach().mul_(2)", "with torch.no_grad(): x.mul_(2)", "v.detach().mul_(2)", "t"])
+@pytest.mark.parametrize("view", ["x[1:]", "x.split([1, 3])[1]", "x.view(4)"])
+@pytest.mark.parametrize("mode", ["no_grad", "enable_grad"])
+def test_a_view_that_is_a_leaf_is_looked_at_when_its_gradient_comes(write, view, mode):
+    same(f"""
+        x = leaf(4, requires_grad={mode == "no_grad"})
+        with torch.{mode}(): v = {view}
+        t = x.detach()
+        v.requires_grad_()
+        y = torch.cat([v, v]) * 2
+        {write}
+        y.sum().backward()
+        v.grad, x.grad
+    """)

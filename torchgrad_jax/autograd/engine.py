@@ -420,7 +420,7 @@ class ExecutionEngine:
 def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None = None) -> None:
     """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`. RuntimeError where it is a
     leaf no more."""
-    if variable._node is not None:
+    if (variable._node if variable._view is None else variable._present_node()) is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     if not variable._rg:  # it was asked not to require a gradient since
         return
