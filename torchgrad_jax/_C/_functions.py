@@ -4,7 +4,7 @@ from typing import Any as _Any
 
 from torchgrad_jax.autograd.function import Function as _Function
 from torchgrad_jax.autograd.function import FunctionMeta as _FunctionMeta
-from torchgrad_jax.tensor.inplace import CopySlices
+from torchgrad_jax.tensor.history import CopySlices
 from torchgrad_jax.tensor.node import Node as _Node
 from torchgrad_jax.tensor.node import node_class as _node_class
 from torchgrad_jax.tensor.refusal import DelayedError as Error

@@ -23,7 +23,8 @@ from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, Trace
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor import node as nodes
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, call_values
-from torchgrad_jax.tensor.inplace import REPEATED, overwrite, repeats
+from torchgrad_jax.tensor.history import REPEATED, repeats
+from torchgrad_jax.tensor.inplace import overwrite
 from torchgrad_jax.tensor.layout import dense_order, lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.saved import HOOKS, reset_hooks, unpack_all

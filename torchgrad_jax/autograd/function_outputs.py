@@ -8,7 +8,8 @@ from typing import Any
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.inplace import LEAF_USED, VIEW_OF_LEAF, detached, raise_by_origin, rebase
+from torchgrad_jax.tensor.history import raise_by_origin, rebase
+from torchgrad_jax.tensor.inplace import LEAF_USED, VIEW_OF_LEAF, detached
 from torchgrad_jax.tensor.node import Node
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import _view

@@ -20,10 +20,11 @@ from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import constant, is_tracer
 from torchgrad_jax.tensor.dispatch import LEVEL, NO_PLAN, apply, plan_of
-from torchgrad_jax.tensor.inplace import REPEATED, apply_inplace, cast_to, links_between, make_view, repeats
+from torchgrad_jax.tensor.history import REPEATED, repeats
+from torchgrad_jax.tensor.inplace import apply_inplace, cast_to, make_view
 from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved
 from torchgrad_jax.tensor.saved import SUSPENDED, keep_as_saved
-from torchgrad_jax.tensor.storage import Link, PrimalView, View, maps
+from torchgrad_jax.tensor.storage import Link, PrimalView, View, links_between, maps
 from torchgrad_jax.tensor.tensor import Tensor
 
 OPEN = "open dual level"

@@ -12,15 +12,14 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, numpy_forms, promotion
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_to, convert, op, plain_number, registry, zeros_like_grad
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import before_write, unwrite
-from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, result, run, turn
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
+from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, run, turn
+from torchgrad_jax.tensor.history import REPEATED, links_to_write, raise_by_origin, rebase, repeats
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.storage import Link, PrimalView, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node
+from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, write_through
+from torchgrad_jax.tensor.tensor import Tensor
 
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
@@ -131,20 +130,11 @@ OVERLAP = (
     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
     "Please clone() the tensor before performing the operation."
 )
-REPEATED = (
-    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-    "Please clone() the tensor before performing the operation."
-)
 _INDEX_PUT, _MASK = ("index_put_", "tensor[indices] = tensor"), "tensor[mask] = scalar"
 WRITES_TO_EXPANDED = {
     "index_put": _INDEX_PUT, "index_put_checked": _INDEX_PUT, "masked_fill": ("masked_fill_", _MASK),
     **{f"index_fill_{kind}{known}": ("index_fill_", _MASK) for kind in ("scalar", "tensor") for known in ("", "_checked")},
 }  # fmt: skip
-
-
-def repeats(view: View, aval: Aval) -> bool:
-    """Whether several elements of a view are one place in memory by a stride of 0."""
-    return 0 in view.strides and aval.size > 0 and any(s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True))
 
 
 @op("written_to_expanded(Tensor self, Tensor written, int[] dims, bool accumulate)", method=False, toplevel=False, out=False)
@@ -206,11 +196,6 @@ def overlaps(a: Tensor, b: Tensor) -> bool:
     )):  # fmt: skip
         return False
     return a._aval.size > 0 and b._aval.size > 0 and (_is_same(a, b) or overlap_in_part(a, b))
-
-
-def raise_by_origin(t: Tensor, view: View, how: str) -> None:
-    """Refuse a write that reaches a view which autograd cannot follow. RuntimeError with PyTorch's text."""
-    raise RuntimeError(untracked(view.made_in, t._node, t._nr, how))
 
 
 def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
@@ -327,186 +312,6 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     return apply_inplace(_FILL_TENSOR, (self, value))
 
 
-# ---------------------------------------------------------------------- the graph after a write
-
-
-def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
-    """The tensor's content is now the `nr`-th output of `node`; if it is a view, its base's does in part."""
-    view = t._view
-    assert t._storage is not None
-    counter = t._storage.counter
-    if view is None or view.base is None:
-        keep_retaining(t, node, nr)
-        if not t._rg:
-            counter.tracked = counter.version
-        t._node, t._nr, t._rg = node, nr, True
-        counter.writer = counter.version, node.name()
-        return
-    base: Tensor = view.base
-    rec = per_thread.recorder
-    copy = CopySlices(rec, base, view, t._value.aval, node)
-    keep_retaining(base, copy)
-    if not base._rg:
-        counter.tracked = counter.version
-    base._node, base._nr, base._rg = copy, 0, True
-    counter.writer = counter.version, copy.name()
-    t._rg = True
-    view.node_seen = -1  # regenerated when it is asked for
-    if t._extra is not None and t._extra.retains_grad:
-        regenerate_node(t, view, t._storage)
-
-
-def keep_retaining(t: Tensor, node: Node, nr: int = 0) -> None:
-    """A tensor that retains its gradient retains that of its new content. Its hooks stay with the old one."""
-    old = t._node
-    if t._extra is not None:
-        t._extra.hooked = None
-    if t._extra is not None and t._extra.retains_grad and old is not None and old.hooks is not None:
-        keep = old.hooks.retain.pop(t._nr, None)
-        if keep is not None:
-            node.own_hooks().retain[nr] = keep
-
-
-# View operations by which several elements may be one place in memory.
-REPEATING = {"expand", "unfold", "as_strided"}
-
-
-def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int, base: View | None = None) -> tuple[Link, ...]:
-    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory. base: how that
-    lies in memory which `links` begin with."""
-    if len(links) == 1:
-        return links
-    names = [link.read.operator.name for link in links]
-    if REPEATING.isdisjoint(names[:-1]):
-        return links
-    if any(name in NOT_BY_STRIDES for name in names):
-        raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
-    read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
-    to_memory = [] if base is None else [Link(*link.undo, ()) for link in reversed(base.links) if isinstance(link, Relayout)]
-    return (*to_memory, Link(read, writer(read), ()))
-
-
-def replay(links: tuple[Link, ...], base: Tensor) -> Node:
-    """The history of a view of `base`, made again: a node for each operation that strides do not tell, and one for those between two."""
-    rec = per_thread.recorder
-    before, rec.grad_enabled = rec.grad_enabled, True
-    try:
-        strided: tuple[Link, ...] = ()
-        for link in links:
-            if link.read.operator.name in NOT_BY_STRIDES:
-                base = apply(link.read, (_strided(rec, strided, base),))
-                strided = ()
-            else:
-                strided += (link,)
-        made = _strided(rec, strided, base)._node
-        assert made is not None
-        return made
-    finally:
-        rec.grad_enabled = before
-
-
-def _strided(rec: Recorder, links: tuple[Link, ...], base: Tensor) -> Tensor:
-    if not links:
-        return base
-    value = read_through(rec, links, base._read())
-    return result(value, ViewOfBase(rec, links, base, value.aval), 0)
-
-
-class CopySlices(Node):
-    """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
-    straight on."""
-
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed")
-    skips_unneeded = True
-
-    def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
-        self.inner, self.aval = inner, base._aval
-        self.links = links_to_write(view, links_between(base._view, view), aval, view.offset - base.storage_offset(), base._view)
-        edges = inner.next
-        places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
-        self.through_self = bool(places) and places[0] == 0
-        rest = edges[1:] if self.through_self else edges
-        self.has_base = base._rg
-        self.repeats = repeats(view, aval)
-        self.freed = False
-        self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
-        self.seq = rec.sequence
-        rec.sequence += 1
-        self.hooks = None
-
-    def name(self) -> str:
-        """See Node."""
-        return "torch::autograd::CopySlices"
-
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """See Node."""
-        return (shown(self.next[0]) if self.has_base else (None, 0), *self.inner.next_functions[1:])
-
-    @property
-    def edge_places(self) -> Sequence[int]:
-        """See Node."""
-        return [*([0] if self.has_base else []), *list(self.inner.edge_places)[1 if self.through_self else 0 :]]
-
-    @property
-    def output_avals(self) -> tuple[Aval, ...]:
-        """See Node."""
-        return (self.aval,)
-
-    def describe(self) -> tuple[list[Any], list[Any]] | None:
-        """See Node."""
-        inner = self.inner
-        if self.freed or not isinstance(inner, OpNode) or inner.saved is None:
-            return None
-        numbers = [n for x in self.links for n in x.numbers]
-        return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
-
-    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
-        """See Node."""
-        count = sum(len(x.numbers) for x in self.links)
-        return {self: with_numbers(self.links, values[:count]), **self.inner.place(values[count:])}
-
-    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
-        """See Node."""
-        if self.freed:
-            raise RuntimeError(FREED_MESSAGE)
-        rec, call = calculus.recorder, calculus.call
-        links = self.links if calculus.placed is None else calculus.placed[self]
-        grad = grads[0]
-        part = read_through(rec, links, grad, call)
-        needed, calculus.needed = calculus.needed, None  # the inner node's first edge leads to what the written part was, not into the graph
-        through = self.inner.run(calculus, [part])
-        calculus.needed = needed
-        rest = through[1:] if self.through_self else through
-        if not self.has_base:
-            return rest
-        if self.repeats:  # PyTorch writes the part's gradient into the whole's
-            raise RuntimeError(REPEATED)
-        own = through[0] if self.through_self else None
-        if own is None:
-            if not isinstance(self.inner, OpNode):  # the user's backward passes nothing on: PyTorch then drops the rest too
-                return (None, *rest)
-            own = call(ZEROS_LIKE, (part,))
-        return (write_through(rec, links, grad, own, call), *rest)
-
-    def content(self) -> Any:
-        """See Node."""
-        return self.inner.content()
-
-    def put_back(self, content: Any) -> None:
-        """See Node."""
-        self.freed = False
-        self.inner.put_back(content)
-
-    def release(self) -> None:
-        """See Node. PyTorch drops the inner node itself, whatever that has saved."""
-        self.freed = True
-        self.inner.release()
-
-
-ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
-
-
 # ---------------------------------------------------------------------- making views
 
 
@@ -588,14 +393,3 @@ def share(t: Tensor, storage: Storage, view: View | None) -> None:
     """Make `t` the part of a storage that `view` describes, without a base."""
     t._storage = storage
     t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")
-
-
-def writer(bound: Any) -> Any:
-    """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
-    found = _writers.get(bound)
-    if found is None:
-        found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
-    return found
-
-
-_writers = Memo()

@@ -16,7 +16,8 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import LEVEL, make_node, plan_of, run, turn
-from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, detached, writer
+from torchgrad_jax.tensor.history import writer
+from torchgrad_jax.tensor.inplace import check_differentiable, check_history, data_of, detached
 from torchgrad_jax.tensor.layout import FORMATS, contiguous_format, preserve_format
 from torchgrad_jax.tensor.node import HookList, node_class
 from torchgrad_jax.tensor.saved import forget_history

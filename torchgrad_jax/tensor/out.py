@@ -10,7 +10,8 @@ from torchgrad_jax.ops.declare import registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import LEVEL, apply
-from torchgrad_jax.tensor.inplace import OVERLAP, REPEATED, cast_to, overlaps, overwrite, repeats
+from torchgrad_jax.tensor.history import REPEATED, repeats
+from torchgrad_jax.tensor.inplace import OVERLAP, cast_to, overlaps, overwrite
 from torchgrad_jax.tensor.return_types import ReturnType, return_type
 from torchgrad_jax.tensor.tensor import Tensor
 

@@ -442,14 +442,14 @@ def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
     if not base._rg and t._node is None:
         return
     if view.made_in != "default":
-        from torchgrad_jax.tensor.inplace import raise_by_origin
+        from torchgrad_jax.tensor.history import raise_by_origin
 
         raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
     t._rg = True
     made = history_of_view(t, links_between(base._view, view), base, view.replay)
     if t._extra is not None and t._extra.retains_grad:
-        from torchgrad_jax.tensor.inplace import keep_retaining
+        from torchgrad_jax.tensor.history import keep_retaining
 
         keep_retaining(t, made)
     t._node, t._nr = made, 0
@@ -460,7 +460,7 @@ def history_of_view(t: Tensor, links: tuple[Link, ...], base: Tensor, again: boo
     if again:
         return replayed(links, base)
     if any(link.read.operator.name in NOT_BY_STRIDES for link in links):
-        from torchgrad_jax.tensor.inplace import replay
+        from torchgrad_jax.tensor.history import replay
 
         return replay(links, base)
     return ViewOfBase(per_thread.recorder, links, base, t._value.aval)

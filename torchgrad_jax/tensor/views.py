@@ -14,7 +14,8 @@ from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply, binary, unary
-from torchgrad_jax.tensor.inplace import detached, make_view, writer
+from torchgrad_jax.tensor.history import writer
+from torchgrad_jax.tensor.inplace import detached, make_view
 from torchgrad_jax.tensor.layout import contiguous_format, is_in, lay_out_as, preserve_format
 from torchgrad_jax.tensor.storage import Link
 from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
