@@ -523,3 +523,18 @@ def test_a_twin_made_outside_takes_part_in_the_graph_once_it_is_written_to(name)
         return d.requires_grad, d.is_inference(), d.is_leaf, d._version, x.grad, t.tolist()
 
     like_pytorch(program)()
+
+
+@pytest.mark.parametrize("statement", ["x.mul_(2)", "x.mul_(x)", "x.mul_(w)", "x.mul_(o)", "x.addcmul_(x, x)", "x[0] = 1", "x.add_(o)"])
+@pytest.mark.parametrize("made", ["t", "t.detach()", "t[...]"])
+@pytest.mark.parametrize("mode", ["inference_mode", "enable_grad"])
+def test_a_write_to_an_inference_tensor_that_was_made_to_require_a_gradient(made, statement, mode):
+    same(f"""
+        with torch.inference_mode(): t = torch.ones(2)
+        x = {made}
+        w = leaf(2)
+        o = torch.ones(2)
+        with torch.inference_mode(): x.requires_grad_()
+        with torch.{mode}(): {statement}
+        x.tolist()
+    """)

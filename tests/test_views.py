@@ -553,3 +553,14 @@ def test_a_view_of_what_requires_no_gradient_any_more_may_be_written_to():
         w.mul_(2)
         y.add_(1)
     """)
+
+
+@pytest.mark.parametrize("size, stride", [((2,), (2,)), ((2, 2), (1, 2)), ((3,), (0,)), ((2, 2), (1, 1)), ((1, 3), (7, 1)), ((), ())])
+def test_gradients_by_strides_keep_the_sign_of_zeros(size, stride):
+    same(f"""
+        x = leaf(4)
+        y = (x * torch.tensor([-0.0, 1.0, -1.0, 0.0])).as_strided({size}, {stride}, 0)
+        y.sum().backward()
+        g = grad((x * 1).as_strided({size}, {stride}, 0), x, torch.full({size}, -0.0))[0]
+        1 / g, 1 / x.grad
+    """)

@@ -8,6 +8,7 @@ memory of its own. All dims are non-negative and all sizes are known when these 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -342,8 +343,18 @@ def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, .
     return x.reshape(-1).at[_strided_index(x.shape, size, stride, storage_offset)].set(src).reshape(x.shape)
 
 
+def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+    """The gradient of what was read by strides: where no element was read twice it is put in its place, be it a negative 0."""
+    reach, once = 0, True  # of each dimension, from the fastest on, and whether the next begins beyond
+    for step, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n != 1):
+        once, reach = once and step > reach, reach + step * (n - 1)
+    at = jnp.zeros(math.prod(shape), grad.dtype).at[_strided_index(shape, size, stride, storage_offset)]
+    return (at.set(grad, unique_indices=True) if once else at.add(grad)).reshape(shape)
+
+
 @_view("as_strided(Tensor self, int[] size, int[] stride, int storage_offset)", _strided_write,
-       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset), numpy=forms.as_strided)  # fmt: skip
+       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset), numpy=forms.as_strided,
+       transpose=_strided_back)  # fmt: skip
 def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
     """Elements of the base's memory by strides."""
     return x.reshape(-1)[_strided_index(x.shape, size, stride, storage_offset)]

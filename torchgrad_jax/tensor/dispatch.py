@@ -328,7 +328,7 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     node.plan = p
     if rec.turned & LOOK:
         rec.turned &= ~LOOK
-        if _for_inference(sig, operands):
+        if for_inference(sig.bop, operands):
             return None
         _refuse_inference_operands(p, operands)
     if p.saves:
@@ -343,9 +343,8 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     return node
 
 
-def _for_inference(sig: Signature, operands: Sequence[Any]) -> bool:
+def for_inference(bound: Any, operands: Sequence[Any]) -> bool:
     """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one."""
-    bound: Any = sig.bop
     declared = isinstance(bound, BoundOperator)
     roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
     return all(_is_inference(o) if isinstance(o, Tensor) else not tensor for o, tensor in zip(operands, roles, strict=True))

@@ -15,7 +15,7 @@ from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.tensor.before_write import before_write, unwrite
-from torchgrad_jax.tensor.dispatch import LEVEL, apply, make_node, run, turn
+from torchgrad_jax.tensor.dispatch import LEVEL, apply, for_inference, make_node, run, turn
 from torchgrad_jax.tensor.history import REPEATED, links_to_write, raise_by_origin, rebase, repeats
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
 from torchgrad_jax.tensor.storage import Link, PrimalView, Storage, View, write_through
@@ -218,11 +218,13 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         if mask and written:
             layout = tuple(ARRAY for _ in range(len(operands) + 1))
             return apply_inplace(registry[written].bind(layout), (*operands, apply(bound, operands)))
+        storage = target._storage
+        if mask and storage is not None and storage.inference and for_inference(bound, operands):
+            mask = 0
         if mask:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-            storage = target._storage
             if storage is not None and storage.inference and not storage.counted and not rec.inference:
                 mask = 0  # it is refused as soon as it has been written to
     # That the target may not be written to is told before what is out of date.
