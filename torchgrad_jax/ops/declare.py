@@ -552,7 +552,7 @@ def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[
     return lambda arrays: [convert(a, target) if isinstance(s, type) else a for a, s in zip(arrays, specs, strict=True)]
 
 
-_MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear"))
+_MATRIX_NAMES = frozenset(("mm", "matmul", "addmm", "linear", "_euclidean_dist"))
 
 
 def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:

@@ -16,17 +16,22 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes, loops
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops import loops
+from torchgrad_jax.ops.declare import broadcast_shapes, op
 from torchgrad_jax.ops.linalg_errors import (
     NOT_POSITIVE,
     SINGULAR_INVERSE,
     ZERO_PIVOT,
+    check_equal_dtypes,
     check_float,
+    check_kernel,
     check_matrix,
+    check_pair,
+    check_routine,
     check_square,
     checked_by_info,
     failure,
+    in_single,
     square_float,
 )
 from torchgrad_jax.ops.matrix import PRECISION
@@ -103,6 +108,8 @@ def _failed_minor(a: Any) -> Any:
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
+    if not a.size:
+        return a, jnp.zeros(a.shape[:-2], jnp.int32)
     lower = _hermitian(a, upper)
     factor = jnp.tril(lax.linalg.cholesky(lower, symmetrize_input=False))
     failed = jnp.isnan(diagonal(factor).real).any(-1)
@@ -110,7 +117,7 @@ def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     for _ in range(a.ndim - 2):
         minors = jax.vmap(minors)
     count = lambda: minors(lax.stop_gradient(lower))  # noqa: E731
-    info = lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32)) if a.size else jnp.zeros(failed.shape, jnp.int32)
+    info = lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32))
     return (adjoint(factor) if upper else factor), info
 
 
@@ -123,15 +130,21 @@ def _cholesky_grad(grad: Any, factor: Any, upper: bool) -> Any:
     return triangular(lower, left, True, left=False)
 
 
+def _old_cholesky_shapes(a: Aval, upper: bool) -> None:
+    if a.size or a.ndim < 2:
+        check_square("cholesky", a)
+    check_routine("cholesky_cpu", a)
+
+
 _NODE = "LinalgCholeskyExBackward0"
 _CHOLESKY_GRADS = {"self": lambda grad, L, upper: _cholesky_grad(grad, L, upper)}
 op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
-   validate=square_float("linalg.cholesky"), **PRIVATE)(_cholesky)  # fmt: skip
+   validate=square_float("linalg.cholesky", "cholesky_cpu"), **PRIVATE)(_cholesky)  # fmt: skip
 for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
     op(f"{_name}(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L",), node=_node, grads=_CHOLESKY_GRADS,
-       validate=square_float("linalg.cholesky" if _node else "cholesky"), check=failure(_public, NOT_POSITIVE),
+       validate=square_float("linalg.cholesky", "cholesky_cpu") if _node else _old_cholesky_shapes, check=failure(_public, NOT_POSITIVE),
        **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
@@ -166,14 +179,27 @@ def _cholesky_solve_factor(grad: Any, input2: Any, result: Any, upper: bool) -> 
     return _of_factor(mul(_positive_solve(grad, input2, upper), adjoint(result)), input2, upper)
 
 
-@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", order=COLUMNS, **PRIVATE,
+def _cholesky_solve_shapes(b: Aval, factor: Aval, upper: bool) -> None:
+    for name, x in (("b", b), ("u", factor)):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    check_pair("cholesky_solve", b, factor)
+    check_kernel("cholesky_solve_cpu", b)
+
+
+@op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", order=COLUMNS, validate=_cholesky_solve_shapes, **PRIVATE,
     grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
 def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     """The solution X of A X = b, A given by its Cholesky factor."""
     return _positive_solve(b, factor, upper)
 
 
-@op("cholesky_inverse(Tensor self, bool upper=False)", order=COLUMNS, validate=lambda a, upper: check_square("cholesky_inverse", a),
+def _cholesky_inverse_shapes(a: Aval, upper: bool) -> None:
+    check_square("cholesky_inverse", a)
+    check_kernel("cholesky_inverse_out_cpu", a)
+
+
+@op("cholesky_inverse(Tensor self, bool upper=False)", order=COLUMNS, validate=_cholesky_inverse_shapes,
     grads={"self": lambda grad, self, result, upper: _of_factor(mul(result, grad, result), self, upper)})  # fmt: skip
 def cholesky_inverse(factor: Any, upper: bool) -> Any:
     """The inverse of the matrix of which `self` is the Cholesky factor."""
@@ -186,7 +212,7 @@ def cholesky_inverse(factor: Any, upper: bool) -> Any:
 def _zero_pivot(lu: Any) -> Any:
     """The number (from 1) of the first zero on U's diagonal; 0 for none."""
     zero = diagonal(lu) == 0
-    return jnp.where(zero.any(-1), jnp.argmax(zero, -1) + 1, 0).astype(jnp.int32) if lu.shape[-1] else jnp.zeros(lu.shape[:-2], jnp.int32)
+    return jnp.where(zero.any(-1), jnp.argmax(zero, -1) + 1, 0).astype(jnp.int32) if zero.shape[-1] else jnp.zeros(lu.shape[:-2], jnp.int32)
 
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
@@ -226,6 +252,7 @@ def solve_adjoint(a: Any, lu: Any, pivots: Any, b: Any) -> Any:
     )  # fmt: skip
 
 
+@in_single
 def _solve(a: Any, b: Any, left: bool) -> tuple[Any, ...]:
     vector = is_vector(a, b)
     b = b[..., None] if vector else b
@@ -275,19 +302,15 @@ def _solve_grad_a(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: b
 
 def _solve_shapes(a: Aval, b: Aval, left: bool) -> None:
     name = "linalg.solve"
-    check_float(name, a)
+    check_float(name, a, low_precision=True)
     check_square(name, a)
-    if a.dtype != b.dtype:
-        raise RuntimeError(
-            f"{name}: Expected A and B to have the same dtype, but found A of type {dtypes.of(a.dtype).title} and B of type "
-            f"{dtypes.of(b.dtype).title} instead"
-        )
-    if is_vector(a, b):
-        if a.shape[-1] != b.shape[-1]:
-            raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation AX = B ({a.shape[-2]}x{a.shape[-1]} and {b.shape[-1]}x1)")
-        return
-    check_matrix(name, b, "B")
-    check_equation(name, a, b, left)
+    check_equal_dtypes(a, b, name, "A", "B")
+    if not is_vector(a, b):
+        check_matrix(name, b, "B")
+        check_equation(name, a, b, left)
+    elif a.shape[-1] != b.shape[-1]:
+        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation AX = B ({a.shape[-2]}x{a.shape[-1]} and {b.shape[-1]}x1)")
+    check_routine("lu_cpu", a)
 
 
 def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
@@ -297,6 +320,7 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
         raise RuntimeError(
             f"{name}: Incompatible shapes of A and B for the equation {equation} ({a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]})"
         )
+    broadcast_shapes(b.shape[:-2], a.shape[:-2])
 
 
 _SOLVE_GRADS = {"A": _solve_grad_a, "other": _solve_grad_b}
@@ -330,7 +354,7 @@ def _triangular_shapes(a: Aval, b: Aval, upper: bool, left: bool, unitriangular:
     check_square(name, a)
     check_matrix(name, b, "B")
     check_equation(name, a, b, left)
-    check_float(name, a)
+    check_kernel("triangular_solve_cpu", a)
 
 
 def _triangular_b(grad: Any, self: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
@@ -351,8 +375,17 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: boo
     return triangular(a, b.astype(a.dtype), not upper, left, unit=unitriangular)
 
 
+def _old_triangular_shapes(b: Aval, a: Aval, upper: bool, transpose: bool, unitriangular: bool) -> None:
+    for name, x in (("b", b), ("A", a)):
+        if x.ndim < 2:
+            raise RuntimeError(f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has {x.ndim} dimensions instead")
+    check_pair("triangular_solve", b, a)
+    check_kernel("triangular_solve_cpu", a)
+
+
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
-    order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",), **PRIVATE)  # fmt: skip
+    order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",),
+    validate=_old_triangular_shapes, **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a
@@ -385,7 +418,8 @@ def _det_grad(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
     return _inverse_adjoint_times(A, _without_zero_pivots(LU), pivots, grad0 * result.conj())
 
 
-@op("linalg_det(Tensor A)", results=("result", "LU", "pivots"), grads={"A": _det_grad}, validate=square_float("linalg.det"), **PRIVATE)
+@op("linalg_det(Tensor A)", results=("result", "LU", "pivots"), grads={"A": _det_grad}, validate=square_float("linalg.det", "lu_cpu"), **PRIVATE)
+@in_single
 def linalg_det(a: Any) -> Any:
     """The product of the eigenvalues."""
     lu, pivots, _ = _lu(a)
@@ -451,8 +485,7 @@ def _plain(name: str) -> Callable[..., None]:
     def validate(a: Aval, *rest: Any, **statics: Any) -> None:
         if a.ndim < 2:
             raise RuntimeError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(a.shape)} instead")
-        if not dtypes.is_float(np.dtype(a.dtype)):
-            raise NotImplementedError(f"\"lu_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+        check_routine("lu_cpu", a)
 
     return validate
 
@@ -463,16 +496,17 @@ def _lu_factor_grad(grad0: Any, LU: Any, pivots: Any) -> Any:
     return _lu_grad(permutation_of(pivots, LU.shape[-2]), lower, upper, jnp.tril(grad0[..., :, :k], -1), jnp.triu(grad0[..., :k, :]))
 
 
+@in_single
 def _lu_factor(a: Any) -> tuple[Any, Any, Any]:
     lu, pivots, _ = _lu(a)
     return lu, pivots, _zero_pivot(lu)
 
 
 op("linalg_lu_factor_ex(Tensor self)", order=COLUMNS,
-   results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("linalg.lu_factor"),
+   results=("LU", "pivots", "info"), grads={"self": _lu_factor_grad}, validate=_plain("torch.lu_factor"),
    **PRIVATE)(_lu_factor)  # fmt: skip
 op("linalg_lu_factor(Tensor self)", order=COLUMNS, results=("LU", "pivots"), node="LinalgLuFactorExBackward0", grads={"self": _lu_factor_grad},
-   validate=_plain("linalg.lu_factor"),
+   validate=_plain("torch.lu_factor"),
    check=failure("torch.linalg.lu_factor", ZERO_PIVOT, RuntimeError), **PRIVATE)(checked_by_info(_lu_factor))  # fmt: skip
 
 
@@ -485,6 +519,7 @@ def permutation_matrix(permutation: Any, dtype: Any) -> Any:
 
 @op("linalg_lu(Tensor self)", results=("L", "U", "permutation"), validate=_plain("linalg.lu"), **PRIVATE,
     grads={"self": lambda grad0, grad1, permutation, L, U: _lu_grad(permutation, L, U, grad0, grad1)})  # fmt: skip
+@in_single
 def linalg_lu(a: Any) -> Any:
     """A lower triangle with ones, an upper triangle and a permutation whose product is the matrix."""
     lu, _, permutation = _lu(a)
@@ -499,17 +534,24 @@ def lu_unpack(lu: Any, pivots: Any) -> Any:
 
 def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool) -> None:
     name = "linalg.lu_solve"
-    check_float(name, lu)
-    check_square(name, lu)
+    check_float("torch." + name, lu, low_precision=True)
+    check_square("torch." + name, lu)
+    check_equal_dtypes(lu, b, name, "LU", "B")
+    if pivots.dtype != np.int32:
+        raise RuntimeError(f"{name}: pivots should be a Tensor of scalar type torch.int32")
     check_matrix(name, b, "B")
     if pivots.shape[-1:] != lu.shape[-1:]:
         raise RuntimeError(f"{name}: Number of pivots per batch should be same as the dimension of the matrix")
     check_equation(name, lu, b, left)
+    if pivots.shape != lu.shape[:-1]:
+        raise RuntimeError(f"{name}: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape {list(pivots.shape)} instead")
+    check_routine("linalg.lu_solve_cpu", lu)
 
 
 @op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", order=BY_SIDE,
     validate=_lu_solve_shapes, keeps=("result",),
     **PRIVATE)  # fmt: skip
+@in_single
 def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:
     """The solution X of A X = B (A^H X = B, X A = B) by the decomposition of A."""
     batch = jnp.broadcast_shapes(lu.shape[:-2], b.shape[:-2])

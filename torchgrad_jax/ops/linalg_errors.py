@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -43,20 +45,83 @@ def check_float(name: str, a: Any, low_precision: bool = False) -> None:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind.title}")
 
 
-def square_float(name: str) -> Callable[..., None]:
+def has_routine(dtype: Any) -> bool:
+    """Whether LAPACK computes in this dtype: single and double precision, real and complex."""
+    return dtypes.is_float(np.dtype(dtype)) and dtype.itemsize >= 4
+
+
+def check_kernel(kernel: str, a: Any) -> None:
+    """NotImplementedError, with the name of PyTorch's kernel, for a dtype that LAPACK has no routines for."""
+    if not has_routine(a.dtype):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+
+
+def check_routine(kernel: str, a: Any) -> None:
+    """The same where PyTorch's kernel is not called for nothing."""
+    if a.size:
+        check_kernel(kernel, a)
+
+
+def check_equal_dtypes(a: Any, b: Any, name: str = "", first: str = "b", second: str = "A") -> None:
+    """RuntimeError for matrices of two dtypes in one equation."""
+    if a.dtype != b.dtype:
+        kinds = dtypes.of(np.dtype(a.dtype)).title, dtypes.of(np.dtype(b.dtype)).title
+        raise RuntimeError(
+            f"{name + ': ' if name else ''}Expected {first} and {second} to have the same dtype, but found {first} of type {kinds[0]} and {second} "
+            f"of type {kinds[1]} instead{'' if name else '.'}"
+        )
+
+
+def check_pair(name: str, b: Any, a: Any) -> None:
+    """RuntimeError where A X = b has no meaning, in the words of PyTorch's older functions."""
+    check_equal_dtypes(b, a)
+    if a.shape[-1] != a.shape[-2]:
+        raise RuntimeError(f"A must be batches of square matrices, but they are {a.shape[-2]} by {a.shape[-1]} matrices")
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for {name}: each A matrix is {a.shape[-1]} by {a.shape[-1]} but each b matrix is {b.shape[-2]} by "
+            f"{b.shape[-1]}"
+        )
+    broadcast_shapes(b.shape[:-2], a.shape[:-2])
+
+
+def square_float(name: str, kernel: str = "") -> Callable[..., None]:
+    """A `validate` for batches of square matrices. 16 bit floats are refused by PyTorch's kernel where there is one of that name: it is not
+    asked for no matrices."""
+
     def validate(a: Aval, *rest: Any, **statics: Any) -> None:
         check_square(name, a)
-        check_float(name, a)
+        check_float(name, a, low_precision=bool(kernel))
+        if kernel:
+            check_routine(kernel, a)
 
     return validate
 
 
-def matrix_float(name: str) -> Callable[..., None]:
+def matrix_float(name: str, check: Callable[[str, Any], None], kernel: str) -> Callable[..., None]:
+    """A `validate` for matrices, `check` being check_kernel or check_routine."""
+
     def validate(a: Aval, *rest: Any, **statics: Any) -> None:
         check_matrix(name, a)
-        check_float(name, a)
+        check_float(name, a, low_precision=True)
+        check(kernel, a)
 
     return validate
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which takes the dtypes that LAPACK has routines for; arrays of others, which are empty, go through float32."""
+
+    @functools.wraps(function)
+    def computed(*arrays: Any, **statics: Any) -> Any:
+        dtype = arrays[0].dtype
+        if has_routine(dtype):
+            return function(*arrays, **statics)
+        outs = function(*(x.astype(jnp.float32) if x.dtype == dtype else x for x in arrays), **statics)
+        back = [x.astype(dtype) if x.dtype == jnp.float32 else x for x in (outs if isinstance(outs, tuple) else (outs,))]
+        return tuple(back) if isinstance(outs, tuple) else back[0]
+
+    return computed
 
 
 # ---------------------------------------------------------------------- errors that depend on values

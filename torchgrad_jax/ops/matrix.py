@@ -12,6 +12,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import convert, op
 from torchgrad_jax.ops.reduction import wrap_dims
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # XLA multiplies float32 in lower precision on some accelerators; PyTorch does not.
@@ -102,9 +103,10 @@ def _dot_shapes(a: Aval, b: Aval) -> None:
         )
 
 
-def _check_dot_dtypes(a: Aval, b: Aval) -> None:
-    from torchgrad_jax.ops import dtypes
+_refuse_booleans = refusing("dot", "b")
 
+
+def _check_dot_dtypes(a: Aval, b: Aval) -> None:
     if a.ndim != 1 or b.ndim != 1:
         _dot_shapes(a, b)
     if a.dtype != b.dtype:
@@ -112,9 +114,10 @@ def _check_dot_dtypes(a: Aval, b: Aval) -> None:
             f"dot : expected both vectors to have same dtype, but found {dtypes.of(a.dtype).title} and {dtypes.of(b.dtype).title}"
         )
     _dot_shapes(a, b)
+    _refuse_booleans(a)
 
 
-@op("dot(Tensor self, Tensor tensor)", multilinear=True, promote=None, validate=_of_numbers("dot", _check_dot_dtypes),
+@op("dot(Tensor self, Tensor tensor)", multilinear=True, promote=None, validate=_check_dot_dtypes,
     grads={"self": lambda grad, tensor: grad * tensor.conj(), "tensor": lambda grad, self: grad * self.conj()})  # fmt: skip
 def dot_(x: Any, y: Any) -> Any:
     """The inner product of two vectors, without conjugation."""
@@ -219,6 +222,8 @@ def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         raise RuntimeError(
             f"Incompatible matrix sizes for bmm ({x.shape[1]}x{x.shape[2]} and {y.shape[1]}x{y.shape[2]})"
         )  # fmt: skip
+    _one_dtype("self", a, "mat2", y)
+    _one_dtype("mat1", x, "mat2", y)
     _fits(a, (x.shape[1], y.shape[2]))
 
 
@@ -227,7 +232,7 @@ def _spread(grad: Any, batch: Any) -> Any:
 
 
 @op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True,
-    validate=_addbmm_shapes,
+    validate=_of_numbers("addmm_impl_cpu_", _addbmm_shapes),
     grads={"self": _grad_self,
            "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread(grad, batch2), batch2.mT.conj()), _conjugate(alpha)),
            "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread(grad, batch1)), _conjugate(alpha))})  # fmt: skip
@@ -320,6 +325,7 @@ def _cross_shapes(a: Aval, b: Aval, dim: int) -> None:
     at = wrap_dims((dim,), a.ndim)[0]
     if a.shape[at] != 3 or b.shape[at] != 3:
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[at]} and {b.shape[at]}")
+    refusing("cross", "b")(a)
 
 
 def _cross(x: Any, y: Any, dim: int) -> Any:
@@ -327,7 +333,7 @@ def _cross(x: Any, y: Any, dim: int) -> Any:
     return jnp.cross(x, y, axis=dim)
 
 
-@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", keeps_order=False, multilinear=True, method=False, toplevel=False, promote="common",
+@op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", keeps_order=False, multilinear=True, method=False, toplevel=False, promote="same",
     validate=_cross_shapes,
     grads={"self": lambda grad, other, dim: _cross(other.conj(), grad, dim),
            "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)})  # fmt: skip

@@ -9,10 +9,11 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import convert, op, wide
 from torchgrad_jax.ops.matrix import batched_dot
 from torchgrad_jax.ops.reduction import keep, title, unreduced, wrap_dims
+from torchgrad_jax.ops.refusals import refusing
 
 
 def _sgn(x: Any) -> Any:
@@ -70,17 +71,26 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
     return x * jnp.where(size == 0, 0, _pow(jnp.where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
 
 
+def check_wider(name: str, x: Any, dtype: np.dtype) -> None:
+    """RuntimeError for a dtype of another kind than that of `x`, or a narrower one."""
+    held, wanted = dtypes.of(np.dtype(x.dtype)), dtypes.of(dtype)
+    if wanted.category < dtypes.FLOAT:
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {wanted.title}")
+    if held.is_complex != wanted.is_complex:
+        kind = "complex" if held.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.title}")
+    if promotion.promote_types(held.np, dtype) != dtype:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({held.title}) should be convertible without narrowing to the specified dtype ({wanted.title})"
+        )
+
+
 def _check_vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> None:
     if not dtypes.is_float(np.dtype(x.dtype)):
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
     dims = wrap_dims(dim, len(x.shape))
-    if dtype is not None and dtypes.category(dtype) < dtypes.category(np.dtype(x.dtype)):
-        raise RuntimeError(f"linalg.vector_norm: dtype should be complex for complex inputs, but got {dtypes.of(dtype).title}")
-    if dtype is not None and dtype.itemsize < x.dtype.itemsize:
-        raise RuntimeError(
-            f"linalg.vector_norm: the dtype of the input ({title(x)}) should be convertible without narrowing to the specified dtype "
-            f"({dtypes.of(dtype).title})"
-        )
+    if dtype is not None:
+        check_wider("linalg.vector_norm", x, dtype)
     if 0 in x.shape and (ord < 0 or math.isinf(ord)):
         if dim is None or dim == ():
             raise RuntimeError(
@@ -238,7 +248,7 @@ def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
 
 
 @op(
-    "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False,
+    "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False, promote="same",
     grads={"x1": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[0],
            "x2": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[1]},
 )  # fmt: skip
@@ -247,8 +257,14 @@ def euclidean_dist(x: Any, y: Any) -> Any:
     return _cdist(x, y, 2.0, True)
 
 
+def _cdist_dtypes(x: Any, y: Any, p: float, product: bool) -> None:
+    if not product and x.size and y.size:
+        refusing("cdist", "h")(x)
+
+
 @op(
-    "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0",
+    "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0", promote="same",
+    validate=_cdist_dtypes,
     grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[0],
            "x2": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[1]},
 )  # fmt: skip
@@ -261,6 +277,12 @@ def _check_pdist(x: Any, p: float) -> None:
     """RuntimeError for what is no list of rows."""
     if x.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {x.ndim}D")
+    if x.dtype.kind in "biuc":
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    if x.shape[0] > 1 and x.shape[1]:
+        refusing("pdist", "h")(x)
 
 
 @op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",))

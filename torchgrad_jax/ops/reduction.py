@@ -72,6 +72,8 @@ def _sum(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> A
     """The sum over `dim` (int or tuple; all where None). Integers and booleans are added as int64."""
     x = convert(x, dtype or (_INT64 if dtypes.category(x.dtype) <= dtypes.INT else np.dtype(x.dtype)))
     dims = wrap_dims(dim, x.ndim)
+    if x.dtype == np.bool_:  # asked for
+        return keep(lax.reduce_or(x, dims), dims, keepdim)
     return keep(lax.reduce_sum(wide(x), dims).astype(x.dtype), dims, keepdim)
 
 

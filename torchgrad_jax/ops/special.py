@@ -375,7 +375,15 @@ def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
     return grad * sum(_digamma(self - i / 2) for i in range(p))
 
 
-@op("mvlgamma(Tensor self, int p)", promote="float", keeps_order=False, inplace=True, aliases=("special_multigammaln",),
+def _check_mvlgamma(x: Any, p: int) -> None:
+    if x.dtype == np.bool_:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    refusing("arange_cpu", "c")(x)  # PyTorch makes the numbers x - i / 2 by arange
+
+
+@op("mvlgamma(Tensor self, int p)", promote="float", validate=_check_mvlgamma, keeps_order=False, inplace=True, aliases=("special_multigammaln",),
     grads={"self": _mvlgamma_grad})  # fmt: skip
 def mvlgamma(x: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension `p`."""

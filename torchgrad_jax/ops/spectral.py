@@ -13,16 +13,20 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops import numpy_forms as forms
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import broadcast_shapes, op
 from torchgrad_jax.ops.linalg import PRIVATE, adjoint, diagonal, identity, mul, triangular, with_diagonal
 from torchgrad_jax.ops.linalg_errors import (
     ILL_CONDITIONED,
     NOT_FINITE,
     check_float,
+    check_kernel,
+    check_routine,
     check_square,
     checked_by_info,
     failure,
     first_failure,
+    has_routine,
+    in_single,
     matrix_float,
 )
 from torchgrad_jax.ops.memory_order import COLUMNS, Order, by_columns
@@ -38,6 +42,7 @@ def _over_differences(x: Any, differences: Any) -> Any:
     return jnp.where(nothing, 0, x) / jnp.where(nothing, 1, differences).astype(x.dtype)
 
 
+@in_single
 def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
     vectors, values = lax.linalg.eigh(a, lower=not upper, symmetrize_input=False)
     failed = jnp.isnan(values).any(-1)
@@ -54,8 +59,7 @@ def _eigh_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> A
 
 def _eigh_shapes(a: Aval, upper: bool) -> None:
     check_square("linalg.eigh", a)
-    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
-        raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+    check_routine("linalg_eigh_cpu", a)
 
 
 @op("linalg_eigh(Tensor self, bool upper)", order=Order(None, by_columns),
@@ -70,7 +74,7 @@ def linalg_eigh(a: Any, upper: bool) -> Any:
     check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
 def linalg_eigvalsh(a: Any, upper: bool) -> Any:
     """The eigenvalues alone, where no gradient is wanted."""
-    values, _, info = _eigh(a, upper)
+    values, _, info = _eigh(a, upper=upper)
     return values, first_failure(info)
 
 
@@ -85,7 +89,7 @@ def _eig_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> An
 
 def _eig_shapes(a: Aval) -> None:
     check_square("linalg.eig", a)
-    check_float("linalg.eig", a)
+    check_kernel("linalg_eig_out_cpu", a)
 
 
 def _not_finite(offender: int) -> Exception:
@@ -134,15 +138,18 @@ def _svd_info(a: Any) -> Any:
 
 
 @op("linalg_svd(Tensor self, bool full_matrices)", order=Order(by_columns, None, by_columns),
-    results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd"),
+    results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
     check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
+@in_single
 def linalg_svd(a: Any, full_matrices: bool) -> Any:
     """Singular vectors and values, descending."""
     u, s, vh = jnp.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh, first_failure(_svd_info(a))
 
 
-@op("linalg_svdvals(Tensor self)", differentiable=False, validate=matrix_float("linalg.svd"), check=failure("linalg.svd", NOT_FINITE), **PRIVATE)
+@op("linalg_svdvals(Tensor self)", differentiable=False, validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
+    check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
+@in_single
 def linalg_svdvals(a: Any) -> Any:
     """The singular values alone, where no gradient is wanted."""
     return jnp.linalg.svd(a, compute_uv=False), first_failure(_svd_info(a))
@@ -173,7 +180,7 @@ def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
 
 
 @op("linalg_qr(Tensor self, str mode)", order=Order(by_columns, by_columns),
-    results=("Q", "R"), grads={"self": _qr_grad}, validate=matrix_float("linalg.qr"), **PRIVATE)
+    results=("Q", "R"), grads={"self": _qr_grad}, validate=matrix_float("linalg.qr", check_kernel, "geqrf_cpu"), **PRIVATE)
 def linalg_qr(a: Any, mode: str) -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
     if mode == "r":
@@ -204,19 +211,22 @@ def _pinv_grad(grad: Any, result: Any, self: Any) -> Any:
     return -adjoint(mul(k, p)) + mul(gh - mul(a, k), mul(p, ph)) + phk - mul(mul(phk, p), a)
 
 
-def _pinv_shapes(a: Aval, **statics: Any) -> None:
-    if a.ndim < 2 or not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
+def check_pinv(a: Aval, hermitian: bool = False, **statics: Any) -> None:
+    """RuntimeError for what has no pseudo-inverse."""
+    if a.ndim < 2 or not has_routine(a.dtype):
         raise RuntimeError(
             f"linalg.pinv({dtypes.of(np.dtype(a.dtype)).title}{{{list(a.shape)}}}): expected a tensor with 2 or more dimensions of float, double, "
             "cfloat or cdouble types"
         )
+    if hermitian and a.size:
+        check_square("linalg.eigh", a)
 
 
 def _reciprocal(s: Any, limit: Any) -> Any:
     return jnp.where(jnp.abs(s) > limit, 1 / jnp.where(s == 0, 1, s), 0)
 
 
-@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=_pinv_shapes, **PRIVATE)
+@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=check_pinv, **PRIVATE)
 def linalg_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """The Moore-Penrose inverse."""
     if not a.size:
@@ -230,7 +240,25 @@ def linalg_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool)
     return mul(adjoint(vh) * inverse[..., None, :].astype(a.dtype), adjoint(u))
 
 
-@op("linalg_matrix_rank(Tensor self, any atol, any rtol, bool hermitian)", differentiable=False, **PRIVATE)
+def check_default_tolerance(dtype: Any) -> None:
+    """RuntimeError for a dtype of which PyTorch does not know the distance of 1 from the next number, which is the tolerance unless told."""
+    if not has_routine(dtype):
+        raise RuntimeError("This function doesn't handle types other than float and double")
+
+
+def _rank_shapes(a: Aval, atol: float | None, rtol: float | None, hermitian: bool) -> None:
+    if rtol is None:
+        check_default_tolerance(a.dtype)
+    if not a.size:
+        return
+    if hermitian:
+        _eigh_shapes(a, False)
+    else:
+        check_float("linalg.svd", a, low_precision=True)
+        check_routine("linalg_svd_cpu", a)
+
+
+@op("linalg_matrix_rank(Tensor self, any atol, any rtol, bool hermitian)", differentiable=False, validate=_rank_shapes, **PRIVATE)
 def linalg_matrix_rank(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """The number of singular values that are not negligible."""
     if not a.size:
@@ -276,6 +304,10 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
             f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
             f"{dtypes.of(b.dtype).title}"
         )
+    if rcond is None:
+        check_default_tolerance(a.dtype)
+    check_kernel("linalg_lstsq_cpu", a)
+    broadcast_shapes(a.shape[:-2], b.shape[:-2])
 
 
 @op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", order=COLUMNS,
@@ -354,8 +386,7 @@ def _householder_shapes(a: Aval, tau: Aval) -> None:
         raise RuntimeError(
             f"{name}: tau dtype {dtypes.of(np.dtype(tau.dtype)).title} does not match input dtype {dtypes.of(np.dtype(a.dtype)).title}"
         )
-    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
-        raise NotImplementedError(f"\"orgqr_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+    check_kernel("orgqr_cpu", a)
 
 
 @op("linalg_householder_product(Tensor input, Tensor tau)", order=COLUMNS, validate=_householder_shapes, keeps=("result",), **PRIVATE)
@@ -377,8 +408,7 @@ def householder_product(a: Any, tau: Any) -> Any:
 def _geqrf_shapes(a: Aval) -> None:
     if a.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
-    if not dtypes.is_float(np.dtype(a.dtype)) or a.dtype.itemsize < 4:
-        raise NotImplementedError(f"\"geqrf_cpu\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+    check_kernel("geqrf_cpu", a)
 
 
 @op("geqrf(Tensor self)", order=COLUMNS, results=("a", "tau"), validate=_geqrf_shapes, grads={"self": not_implemented("geqrf")})

@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes, spectral  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import registry
-from torchgrad_jax.ops.linalg_errors import check_square
+from torchgrad_jax.ops.linalg_errors import check_float, check_square
 from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import functions, views
@@ -61,16 +61,6 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
 
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The solution X of A X = input, A given by its Cholesky factor."""
-    b, a = input._aval.shape, L._aval.shape
-    if len(b) < 2 or len(a) < 2:
-        which, n = ("b", len(b)) if len(b) < 2 else ("u", len(a))
-        raise RuntimeError(f"{which} should have at least 2 dimensions, but has {n} dimensions instead")
-    if a[-1] != a[-2]:
-        raise RuntimeError(f"A must be batches of square matrices, but they are {a[-2]} by {a[-1]} matrices")
-    if a[-1] != b[-2]:
-        raise RuntimeError(
-            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {a[-1]} by {a[-1]} but each b matrix is {b[-2]} by {b[-1]}"
-        )
     return with_out("cholesky_solve", out, call("cholesky_solve", input, L, bool(upper)))
 
 
@@ -119,7 +109,6 @@ def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
 ) -> Any:
     """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
-    solve_triangular(A.detach(), b.detach(), upper=upper)  # says what does not fit
     made = _TRIANGULAR(call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
     return with_out("triangular_solve", out, made)
 
@@ -148,6 +137,7 @@ linalg_slogdet, torch_slogdet = _slogdet("linalg_slogdet"), _slogdet("slogdet")
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where it is negative."""
     check_square("logdet", input._aval)
+    check_float("logdet", input._aval)
     sign, logabsdet = torch_slogdet(input)
     if input.is_complex():
         return sign.log() + logabsdet
@@ -182,18 +172,27 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
-    check_square("linalg.eigvalsh", A._aval)
+    check_square("linalg.eigh", A._aval)
     made = call("linalg_eigh", A, _upper(UPLO))[0] if _wants_gradient(A) else call("linalg_eigvalsh", A, _upper(UPLO))
     return with_out("linalg_eigvalsh", out, made)
 
 
+def _complex_of(A: Tensor) -> None:
+    """RuntimeError for what has no complex dtype of its precision."""
+    if not dtypes.is_float(A._aval.dtype):
+        raise RuntimeError(f"Unknown Complex ScalarType for {dtypes.of(A._aval.dtype).title}")
+
+
 def eig(A: Tensor, *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors), complex. On the host only."""
+    _complex_of(A)
     return with_out("linalg_eig", out, _EIG(call("linalg_eig", A)))
 
 
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
     """The eigenvalues, complex. On the host only."""
+    _complex_of(A)
+    check_square("linalg.eigvals", A._aval)
     return with_out("linalg_eigvals", out, call("linalg_eig", A)[0])
 
 
@@ -210,6 +209,8 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
 def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
     """(U, S, V) with input = U S V^H; reduced if `some`."""
+    if input._aval.ndim < 2:
+        raise RuntimeError(f"linalg.svd: input should have at least 2 dimensions, but has {input._aval.ndim} dimensions instead")
     if not compute_uv:
         m, n = input._aval.shape[-2:]
         zeros = [created(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
@@ -303,8 +304,18 @@ def _number(x: Any) -> Any:
     return float(x.item()) if isinstance(x, Tensor) else None if x is None else float(x)
 
 
+def _check_tolerances(name: str, **tolerances: Any) -> None:
+    """RuntimeError for complex tensors."""
+    for which, x in tolerances.items():
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(f"torch.linalg.{name}: {which} tensor of complex type is not supported. Got {x.dtype.title}")
+
+
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
     """The Moore-Penrose inverse; singular values below max(atol, rtol * largest) count as zero."""
+    _check_tolerances("pinv", rcond=rcond)
+    spectral.check_pinv(A._aval)
+    _check_tolerances("pinv", atol=atol, rtol=rtol)
     rtol = rcond if rtol is None else rtol
     return with_out("linalg_pinv", out, call("linalg_pinv", A, _number(atol), _number(rtol), bool(hermitian)))
 
@@ -319,6 +330,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if A._aval.ndim < 2:
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
+    _check_tolerances("matrix_rank", atol=atol, rtol=rtol)
     if any(isinstance(t, Tensor) and t._aval.size != 1 for t in (atol, rtol)):
         return with_out("linalg_matrix_rank", out, _rank_by_tensors(A.detach(), hermitian, atol, rtol))
     return with_out("linalg_matrix_rank", out, call("linalg_matrix_rank", A, _number(atol), _number(rtol), bool(hermitian)))
@@ -326,6 +338,8 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
 
 def _rank_by_tensors(a: Tensor, hermitian: bool, atol: Any, rtol: Any) -> Tensor:
     """`matrix_rank` with tolerances of their own for the matrices of a batch."""
+    if rtol is None:
+        spectral.check_default_tolerance(a._aval.dtype)
     s = eigvalsh(a).abs() if hermitian else svdvals(a)
     if not s._aval.shape[-1]:
         return (s > 0).sum(-1)
@@ -359,12 +373,16 @@ _ORDS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")
 
 def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The ratio of the largest and the smallest singular value, or the product of the norms of a matrix and its inverse."""
-    if A._aval.ndim < 2:
-        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     p = 2 if p is None else p
+    if isinstance(p, str):
+        check_square(f"linalg.cond(ord={p})", A._aval)
+    elif A._aval.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     if p not in _ORDS:
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
-    if p in (2, -2):
+    if not A._aval.size:
+        made = A.new_zeros(A._aval.shape[:-2], dtype=A.dtype.to_real())
+    elif p in (2, -2):
         s = svdvals(A)
         first, last = views.narrow(s, -1, 0, 1), views.narrow(s, -1, s._aval.shape[-1] - 1, 1)
         made = views.squeeze(first / last if p == 2 else last / first, -1)
@@ -388,6 +406,9 @@ def _norm_of_inverse(A: Tensor, p: Any) -> Any:
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0, 1 ... of the elements, as columns."""
+    kind = x.dtype
+    if kind is dtypes.bool_ or kind in (dtypes.float16, dtypes.bfloat16):
+        raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {kind.title}")
     if N is None and x._aval.shape[-1:] in ((), (0,), (1,)) or N is not None and N <= 1:
         raise RuntimeError("N must be greater than 1.")
     if not x._aval.ndim:
@@ -405,7 +426,7 @@ def torch_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> T
     count = rows if N is None else N
     if count < 0:
         raise RuntimeError("N must be non-negative.")
-    made = x.new_ones((rows, count))
+    made = x.new_ones((rows, count), dtype=x.dtype if dtypes.is_float(x._aval.dtype) else dtypes.int64)
     if count > 1:
         powers = views.narrow(made, 1, 1, count - 1)
         copy_(powers, views.unsqueeze(x, 1))

@@ -6,6 +6,8 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.ops.declare import registry
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
@@ -41,7 +43,8 @@ def einsum(*args: Any) -> Tensor:
         found = _resolve(operands, lists, output)
         _check_sizes(operands, found[0])
     apart = any(t._aval.dtype != operands[0]._aval.dtype for t in operands)  # products without a sum bring them together, others refuse
-    if apart or len(operands) == 1 or (per_thread.recorder.grad_enabled and any(t.requires_grad for t in operands)):
+    steps = operands[0]._aval.dtype.kind in "biu" and operands[0]._aval.dtype != np.int64  # they can be seen: sums are of int64
+    if apart or steps or len(operands) == 1 or (per_thread.recorder.grad_enabled and any(t.requires_grad for t in operands)):
         return _composed(operands, found[0], found[1])
     return call("einsum", operands, *found)
 

@@ -53,20 +53,23 @@ def _contract(a: Tensor, b: Tensor, left: list[int], right: list[int]) -> Tensor
         if p != q and 1 not in (p, q):
             raise RuntimeError(f"contracted dimensions need to match, but first has size {p} in dim {i} and second has size {q} in dim {j}")
         if p == 1 != q:
-            b = b.sum(j, keepdim=True)
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
         elif q == 1 != p:
-            a = a.sum(i, keepdim=True)
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
     m, n = a._aval.shape, b._aval.shape
     left, right = [wrap_dim(i, len(m)) for i in left], [wrap_dim(j, len(n)) for j in right]
     rows, columns = [d for d in range(len(m)) if d not in left], [d for d in range(len(n)) if d not in right]
-    if not rows and not columns:
-        x, y = (views.flatten(views.permute(t, dims)) for t, dims in ((a, left), (b, right)))
-        return views.reshape(_dot(x, y), ())
     inner = math.prod(m[d] for d in left)
     outer_a, outer_b = tuple(m[d] for d in rows), tuple(n[d] for d in columns)
-    x = views.reshape(views.permute(a, (*rows, *left)), (math.prod(outer_a), inner))
-    y = views.reshape(views.permute(b, (*right, *columns)), (inner, math.prod(outer_b)))
-    return views.reshape(_mm(x, y), outer_a + outer_b)
+    x, y = views.permute(a, (*rows, *left)), views.permute(b, (*right, *columns))
+    if math.prod(outer_a) == math.prod(outer_b) == 1:
+        if x.is_contiguous() and y.is_contiguous():
+            made = _dot(views.flatten(x), views.flatten(y))
+        else:
+            made = (views.squeeze(x) * views.squeeze(y)).sum(dtype=a.dtype)
+        return views.reshape(made, outer_a + outer_b)
+    product = _mm(views.reshape(x, (math.prod(outer_a), inner)), views.reshape(y, (inner, math.prod(outer_b))))
+    return views.reshape(product, outer_a + outer_b)
 
 
 _mm, _dot, _vdot = (function_of(registry[name]) for name in ("mm", "dot", "vdot"))

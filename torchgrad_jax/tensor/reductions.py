@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, reduction, sorting  # noqa: F401 - declare operators
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.linalg_errors import check_float
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
@@ -425,6 +426,11 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     ndim = A._aval.ndim
     if ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    order = ord if isinstance(ord, str) else float(ord)
+    if order not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {order if isinstance(order, str) else f'{order:g}'} not supported.")
+    singular = order in ("nuc", 2, -2)
+    check_float("linalg.matrix_norm", A._aval, low_precision=not singular)
     dims = _dims(dim)
     if dims is None or len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims or ()))}")
@@ -432,24 +438,17 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if rows == columns:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
     if dtype is not None:
+        norm.check_wider("linalg.matrix_norm", A._aval, dtype.np)
         A = cast(A, dtype)
-    if isinstance(ord, str):
-        if ord not in ("fro", "nuc"):
-            raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-        made = vector_norm(A, 2, (rows, columns), keepdim) if ord == "fro" else _singular(A, rows, columns, keepdim, lambda s, k: sum_(s, -1, k))
+    if isinstance(order, str):
+        made = _singular(A, rows, columns, keepdim, lambda s, k: sum_(s, -1, k)) if singular else vector_norm(A, 2, (rows, columns), keepdim)
         return _finish("linalg.matrix_norm", out, made)
-    order = float(ord)
-    if builtins_abs(order) not in (1, 2, math.inf):
-        raise RuntimeError(f"linalg.matrix_norm: Order {order:g} not supported.")
     kind = "max" if order > 0 else "min"
-    if builtins_abs(order) == 2:
+    if singular:
         return _finish("linalg.matrix_norm", out, _singular(A, rows, columns, keepdim, lambda s, k: _extreme_size(kind, s, -1, k)))
-    first, second = (rows, columns) if builtins_abs(order) == 1 else (columns, rows)
+    first, second = (rows, columns) if order in (1, -1) else (columns, rows)
     second = second - 1 if not keepdim and second > first else second
     return _finish("linalg.matrix_norm", out, _extreme_size(kind, vector_norm(A, 1, first, keepdim), second, keepdim))
-
-
-builtins_abs = abs
 
 
 def _extreme_size(kind: str, sizes: Tensor, dim: int, keepdim: bool) -> Tensor:
@@ -491,7 +490,7 @@ def linalg_norm(
 def norm_(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None) -> Tensor:
     """The `p`-norm over `dim`, all elements taken as one vector where None; "nuc" is the nuclear norm of a matrix."""
     if p == "nuc":
-        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+        return matrix_norm(input, "nuc", tuple(range(input._aval.ndim)) if dim is None else dim, keepdim, dtype=dtype, out=out)
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, out=out)
 
 
@@ -499,21 +498,22 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
     """The `p`-norm distances of the rows of `x1` from those of `x2`, over batches that broadcast."""
     a, b = x1._aval, x2._aval
     for label, aval in (("X1", a), ("X2", b)):
-        if not dtypes.is_float(aval.dtype):
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {label} got: {dtypes.of(aval.dtype).title}")
         if aval.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {label} got: {aval.ndim}D")
     if a.shape[-1] != b.shape[-1]:
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {a.shape[-1]} X2: {b.shape[-1]}")
+    for label, aval in (("X1", a), ("X2", b)):
+        if not dtypes.of(aval.dtype).is_floating_point:
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {label} got: {dtypes.of(aval.dtype).title}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if compute_mode not in _COMPUTE_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     mode = _COMPUTE_MODES[compute_mode]
     product = p == 2 and (mode == "always" or (mode == "large" and (a.shape[-2] > 25 or b.shape[-2] > 25)))
-    target = dtypes.of(promotion.promote_types(a.dtype, b.dtype))
-    x1, x2 = cast(x1, target), cast(x2, target)
-    if product and 0 not in a.shape + b.shape:
+    if 0 in a.shape + b.shape:
+        x2 = cast(x2, x1.dtype)
+    elif product:
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         x1, x2 = (_one_batch(x, batch) if batch else x for x in (x1, x2))
         made = apply(registry["_euclidean_dist"].bind((ARRAY, ARRAY)), (x1, x2))

@@ -137,7 +137,7 @@ def _check_weights(name: str, weights: Any, count: int) -> None:
     aval, whole = weights._aval, name == "fweights"
     if aval.ndim > 1:
         raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {aval.ndim} dimensions")
-    if (aval.dtype.kind not in "iu") if whole else not dtypes.is_float(aval.dtype):
+    if (aval.dtype.kind not in "iu") if whole else not dtypes.of(aval.dtype).is_floating_point:
         wanted = "integral" if whole else "floating point"
         raise RuntimeError(f"cov(): expected {name} to have {wanted} dtype but got {name} with {weights.dtype.title} dtype")
     if aval.size != count:
