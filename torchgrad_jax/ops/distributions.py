@@ -229,10 +229,12 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blo
     if dtype in REAL_OF:
         parts = normal(g, (*shape, 2), REAL_OF[dtype], mean, std / math.sqrt(2), blocks)
         return parts.view(dtype)[..., 0]
+    n = math.prod(shape)
+    if not n:
+        return np.empty(shape, dtype)
     if dtype not in FLOATING:
         raise unsupported("normal_kernel_cpu", dtype)
     mean, std = float(mean), float(std)
-    n = math.prod(shape)
     if n < 16 or not blocks:
         return finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
     whole = n - n % 16

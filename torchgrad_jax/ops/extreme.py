@@ -221,11 +221,22 @@ def _refuse_no_limit(x: Any, low: Any, high: Any) -> None:
     if low is None and high is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     _refuse_complex_limit(x, low, high)
+    limits = {"min": low, "max": high}
+    given = [kind for kind, limit in limits.items() if limit is not None]
+    numbers = isinstance(limits[given[0]], type)
+    if numbers or len(given) == 2:
+        _refuse_bools("_".join(["clamp", *given * (len(given) == 1), *["scalar"] * numbers, "cpu"]), x, low, high)
 
 
 def _refuse_complex_limit(*given: Any) -> None:
     if any(a is complex or (isinstance(a, Aval) and a.dtype.kind == "c") for a in given):
         raise NotImplementedError("clamp is not supported for complex types")
+
+
+def _refuse_bools(kernel: str, *given: Any) -> None:
+    """Refuses what would be limited among bool alone. A limit that is a tensor, and the only one, is no limit to PyTorch but a maximum."""
+    if all(a is None or a is bool or (isinstance(a, Aval) and a.dtype == np.bool_) for a in given):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
 
 
 @op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", keeps_order=True, method=False, toplevel=False, node="ClampBackward1",
@@ -265,7 +276,12 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
     else:
         own = {"self": lambda grad, self, max: jnp.where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
         other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
-    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=_refuse_complex_limit,
+
+    def refuse(x: Any, bound: Any) -> None:
+        _refuse_complex_limit(x, bound)
+        _refuse_bools(f"clamp_{kind}_scalar_cpu", x, bound)
+
+    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=refuse,
        node=f"Clamp{kind.title()}Backward0", keeps=("self",), grads=own)(by_number)  # fmt: skip
     op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward1", keeps=("self", kind), grads={**own, **other})(limit)  # fmt: skip

@@ -501,7 +501,9 @@ def _taken(x: Any, index: Any) -> Any:
 def _put_flat(x: Any, index: Any, source: Any, accumulate: bool) -> Any:
     at = x.reshape(-1).at[jnp.where(index < 0, index + x.size, index).reshape(-1)]
     values = source.reshape(-1) if source.ndim else source
-    return (at.add(values) if accumulate else at.set(values)).reshape(x.shape)
+    if not accumulate:
+        return at.set(values).reshape(x.shape)
+    return (at.max(values) if x.dtype == np.bool_ else at.add(values)).reshape(x.shape)
 
 
 @_indexed("put(Tensor self, Tensor index, Tensor source, bool accumulate)", outside_elements, True,

@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import convert, op, zeros_like_grad
+from torchgrad_jax.ops.reduction import title
 from torchgrad_jax.ops.refusals import refusing
 
 
@@ -100,3 +101,25 @@ def isinf(x: Any) -> Any:
 def isfinite(x: Any) -> Any:
     """Whether neither infinite nor nan."""
     return jnp.isfinite(x)
+
+
+def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
+    for label, limit in (("rtol", rtol), ("atol", atol)):
+        if limit < 0:
+            raise RuntimeError(f"{label} must be greater than or equal to zero, but got {limit:g}")
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"{title(x)} did not match {title(y)}")
+
+
+@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", keeps_order=True, differentiable=False, out=False,
+    validate=_same_type)  # fmt: skip
+def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""
+    if x.dtype == np.bool_:
+        return x == y
+    near = x == y
+    if dtypes.is_float(np.dtype(x.dtype)):
+        allowed = atol + rtol * jnp.abs(y)
+        near = near | (jnp.isfinite(x) & jnp.isfinite(y) & (jnp.abs(x - y) <= allowed))
+        return near | (jnp.isnan(x) & jnp.isnan(y)) if equal_nan else near
+    return near | (jnp.abs(x - y) <= atol + rtol * jnp.abs(y))

@@ -382,29 +382,29 @@ ceil = _rounding("ceil", lax.ceil, "The smallest integer that is not below.")
 trunc = _rounding("trunc", jnp.trunc, "The integer part.", aliases=("fix",))
 
 
-def _refuse_round(x: Any, decimals: int) -> None:
-    kernel = "round_cpu" if decimals else "round_vml_cpu"
-    refusing(kernel, "bciu" if decimals else "bc")(x)
+def _refuse_round(x: Any, decimals: int | None) -> None:
+    # Integers are round already, except to who asks for decimals, be it none.
+    refusing("round_cpu" if decimals else "round_vml_cpu", "bc" if decimals is None else "bciu")(x)
 
 
-@op("round(Tensor self, *, int decimals=0)", keeps_order=True, inplace=True, out="same", validate=_refuse_round,
-    grads={"self": zeros_like_grad}, node=lambda decimals: f"RoundBackward{int(decimals != 0)}")
-def round_(x: Any, decimals: int) -> Any:
-    """The nearest number of `decimals` decimals, halves to even."""
+@op("round(Tensor self, *, int? decimals=None)", keeps_order=True, inplace=True, out="same", validate=_refuse_round,
+    grads={"self": zeros_like_grad}, node=lambda decimals: f"RoundBackward{int(decimals is not None)}")
+def round_(x: Any, decimals: int | None) -> Any:
+    """The nearest number of `decimals` decimals, of none where None, halves to even."""
     return _rounded(x, decimals)
 
 
-def _rounded(x: Any, decimals: int) -> Any:
+def _rounded(x: Any, decimals: int | None) -> Any:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    if decimals == 0:
+    if not decimals:
         return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     scale = 10.0**decimals
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
 
 
 @op("special_round(Tensor self, *, int decimals=0)", keeps_order=True, method=False, toplevel=False, grads={"self": zeros_like_grad},
-    node="RoundBackward1")  # fmt: skip
+    validate=_refuse_round, node="RoundBackward1")  # fmt: skip
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
     return _rounded(x, decimals)

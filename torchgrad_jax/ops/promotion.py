@@ -103,8 +103,9 @@ def fitting(number: Any, array_type: np.dtype) -> Any:
     real, imag = (number.real, number.imag) if isinstance(number, complex) else (number, 0)
     if kind in "iu":
         bounds = np.iinfo(array_type)
-        whole = real == real and abs(real) != float("inf")
-        fits = whole and imag == 0 and (-bounds.max if kind == "u" else bounds.min) <= int(real) <= bounds.max
+        # The limits of a float are floats too, and below zero it fits no unsigned type. An integer does, as what is left when it wraps around.
+        low, high = (bounds.min, bounds.max) if isinstance(real, int) else (float(bounds.min), float(bounds.max))
+        fits = imag == 0 and (-high if kind == "u" and isinstance(real, int) else low) <= real <= high
     else:
         limit = float(np.finfo(array_type).max) if array_type.itemsize > 2 and kind in "fc" else float("inf")
         fits = (imag == 0 or kind == "c") and not any(limit < abs(part) < float("inf") for part in (real, imag))

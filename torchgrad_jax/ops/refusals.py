@@ -30,6 +30,10 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
     return refuse
 
 
+# What is said where PyTorch makes complex numbers of float16.
+NO_COMPLEX32 = "torchgrad_jax has no complex32, the complex numbers of two float16: arrays of JAX have no such type. Use float32."
+
+
 def refusing(kernel: str, kinds: str) -> Callable[..., None]:
     """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
     names its kernel."""

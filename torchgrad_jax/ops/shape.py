@@ -12,7 +12,7 @@ from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide
 from torchgrad_jax.ops.memory_order import JOINED, TURNED
-from torchgrad_jax.ops.refusals import no_derivative
+from torchgrad_jax.ops.refusals import no_derivative, refusing
 from torchgrad_jax.runtime.value import aval_of
 
 
@@ -233,6 +233,7 @@ def narrow_copy(x: Any, dim: int, start: int, length: int) -> Any:
 
 
 def _trace_shapes(a: Any) -> None:
+    refusing("trace", "b")(a)
     if a.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {a.ndim}")
 

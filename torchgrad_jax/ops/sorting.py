@@ -12,8 +12,10 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, loops, promotion
 from torchgrad_jax.ops.declare import op
 from torchgrad_jax.ops.extreme import at_place
-from torchgrad_jax.ops.reduction import title, wrap_one
+from torchgrad_jax.ops.reduction import wrap_one
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.runtime._jax_compat import has_x64
+from torchgrad_jax.runtime.value import aval_of
 
 # ---------------------------------------------------------------------- along a dimension
 
@@ -154,6 +156,8 @@ def _check_kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> None:
     n = x.shape[wrap_one(dim, len(x.shape))] if x.shape else 1
     if not 1 <= k <= n:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(wrap_one(dim, len(x.shape))))
+    if x.shape:
+        refusing("kthvalue_cpu", "bc")(x)
 
 
 @op("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_kthvalue,
@@ -185,9 +189,9 @@ def _value_shared(grad: Any, self: Any, result: Any) -> Any:
     return jnp.where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
 
 
-def _refuse_complex_median(x: Any) -> None:
-    if x.dtype.kind == "c":
-        raise NotImplementedError(f"\"median_cpu\" not implemented for '{title(x)}'")
+def _check_median(x: Any) -> None:
+    if x.size:
+        refusing("median_cpu", "bc")(x)
 
 
 def _declare_median(name: str, ignore_nan: bool) -> None:
@@ -195,17 +199,17 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
         return _median(x, dim, keepdim, ignore_nan)
 
     def over_all(x: Any) -> Any:
-        if not x.size:
-            return jnp.full((), jnp.nan, x.dtype) if dtypes.is_float(np.dtype(x.dtype)) else jnp.full((), np.iinfo(x.dtype).min, x.dtype)
+        if not x.size:  # nan, as each dtype holds it
+            return jnp.full((), np.iinfo(x.dtype).min if x.dtype.kind in "iu" else jnp.nan, x.dtype)
         return _median(x.reshape(-1), 0, False, ignore_nan)[0]
 
     def validate(x: Any, dim: int, keepdim: bool) -> None:
         _refuse_empty_dim("median", x, dim)
-        _refuse_complex_median(x)
+        refusing("median_out", "bc")(x)
 
     over_dim.__doc__ = "The lower median along one dimension, and its index."
     over_all.__doc__ = "The lower median of all elements."
-    op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_refuse_complex_median, keeps=("self", "result"),
+    op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_check_median, keeps=("self", "result"),
        grads={"self": _value_shared})(over_all)  # fmt: skip
     op(f"{name}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{name.title()}Backward1",
        results=("values", "indices"), validate=validate, grads={"self": _at_place})(over_dim)  # fmt: skip
@@ -215,8 +219,13 @@ _declare_median("median", False)
 _declare_median("nanmedian", True)
 
 
-@op("mode(Tensor self, int dim=-1, bool keepdim=False)", results=("values", "indices"),
-    validate=lambda x, dim, keepdim: _refuse_empty_dim("mode", x, dim), grads={"self": _at_place})  # fmt: skip
+def _check_mode(x: Any, dim: int, keepdim: bool) -> None:
+    _refuse_empty_dim("mode", x, dim)
+    if x.shape and x.size:
+        refusing("mode_cpu", "c")(x)
+
+
+@op("mode(Tensor self, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_mode, grads={"self": _at_place})
 def mode(x: Any, dim: int, keepdim: bool) -> Any:
     """The most frequent element along `dim`, the smallest of equally frequent ones, and its last index."""
     if not x.ndim:
@@ -241,8 +250,13 @@ def _search(sequence: Any, values: Any, right: bool) -> Any:
     return loops.searchsorted(sequence, values.reshape(-1), side=side, method=method).reshape(values.shape)
 
 
+def _check_values(sequence: Any, values: Any, sorter: Any, **_: Any) -> None:
+    if isinstance(values, type) or values.size:
+        refusing("searchsorted_out_cpu", "bc")(aval_of((), promotion.result_type([sequence, values])))
+
+
 @op("_searchsorted(Tensor sorted_sequence, Tensor|Scalar self, Tensor? sorter, bool out_int32, bool right)", differentiable=False,
-    method=False, toplevel=False)  # fmt: skip
+    method=False, toplevel=False, validate=_check_values)  # fmt: skip
 def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right: bool) -> Any:
     """Where each value would be put into the sorted last dimension of `sequence`."""
     if sorter is not None:
@@ -266,8 +280,6 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
 @op("_histc(Tensor self, int bins, Scalar min, Scalar max)", differentiable=False, method=False, toplevel=False)
 def histc(x: Any, low: Any, high: Any, bins: int) -> Any:
     """Counts of the elements in `bins` equal parts of [min, max]; the range of the elements where both are equal."""
-    if not dtypes.is_float(np.dtype(x.dtype)):
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{title(x)}'")
     x = x.reshape(-1)
     own = low == high
     if x.size:
@@ -288,7 +300,15 @@ def bincount(x: Any, weights: Any, length: int) -> Any:
     return jnp.zeros(length, weights.dtype).at[x].add(weights)
 
 
-@op("_isin(Tensor|Scalar elements, Tensor|Scalar test_elements, bool invert)", differentiable=False, method=False, toplevel=False)
+def _check_isin(elements: Any, test_elements: Any, invert: bool) -> None:
+    for given in (elements, test_elements):
+        kind = np.dtype(given) if isinstance(given, type) else given.dtype
+        if kind.kind in "bc":
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {dtypes.of(kind).title}")
+
+
+@op("_isin(Tensor|Scalar elements, Tensor|Scalar test_elements, bool invert)", differentiable=False, method=False, toplevel=False,
+    validate=_check_isin)  # fmt: skip
 def isin(elements: Any, test_elements: Any, invert: bool) -> Any:
     """Whether each element is among `test_elements`."""
     kind = np.result_type(elements.dtype, test_elements.dtype)

@@ -12,13 +12,10 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, convert, op, wide, zeros_like_grad
+from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, SAME, broadcast_shapes, convert, is_half, op, wide, zeros_like_grad
 from torchgrad_jax.ops.pointwise import sign
 from torchgrad_jax.ops.reduction import title
-from torchgrad_jax.ops.refusals import kernel, no_derivative, not_implemented, refusing
-
-# The grad_fn of an operation that PyTorch has no derivative for.
-
+from torchgrad_jax.ops.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
 
 # ---------------------------------------------------------------------- division with remainder
 # `_checked`: integers whose divisors are not known when the operation is recorded.
@@ -291,9 +288,11 @@ _unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad,
        aliases=("special_gammaln",), validate=refusing("lgamma_vml_cpu", "c"))  # fmt: skip
 _unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
        aliases=("special_psi", "special_digamma"))  # fmt: skip
+_POLYGAMMA = {0: "digamma", 1: "trigamma"}  # the kernels that PyTorch has for the first of them
 for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written", "PolygammaBackward1")):
     _unary(f"{_name}(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
-           lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node)  # fmt: skip
+           lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node,
+           validate=lambda x, n: refusing(_POLYGAMMA.get(n, "polygamma"), "c")(x))  # fmt: skip
 _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
        aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
 
@@ -319,12 +318,14 @@ def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options:
 
 _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.",
-        lambda grad, self: grad * -(lax.log(self) + 1))
+        lambda grad, self: grad * -(lax.log(self) + 1), validate=refusing("entr_cpu", "c"))
 _hidden("erfcx", _erfcx, "exp(self ** 2) * erfc(self).", lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
         validate=refusing("erfcx_cpu", "ch"))
-_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",))
-_hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",))
-_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",))
+_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",),
+        validate=refusing("i0e_cpu", "c"))  # fmt: skip
+_hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",), validate=refusing("i1_cpu", "c"))
+_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",),
+        validate=refusing("i1e_cpu", "c"))  # fmt: skip
 _hidden("ndtri", special.ndtri, "The inverse of ndtr.", lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
         validate=refusing("ndtri_cpu", "ch"))
 _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
@@ -335,6 +336,7 @@ _hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbe
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
     number_node="SpecialZetaBackward1",
     grads={"self": not_implemented("zeta"), "other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
+@kernel("zeta_cpu", "ch")
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
     return _zeta(x, q)
@@ -394,7 +396,15 @@ def mvlgamma(x: Any, p: int) -> Any:
 # ---------------------------------------------------------------------- parts of floating point numbers
 
 
-@op("heaviside(Tensor self, Tensor values)", keeps_order=True, inplace=True, node=NOT_IMPLEMENTED, promote="same",
+def _check_heaviside(x: Any, values: Any) -> None:
+    if "c" in (x.dtype.kind, values.dtype.kind):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if x.dtype != values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    broadcast_shapes(x.shape, values.shape)
+
+
+@op("heaviside(Tensor self, Tensor values)", keeps_order=True, inplace=True, node=NOT_IMPLEMENTED, validate=_check_heaviside,
     grads={"self": no_derivative("heaviside"), "values": no_derivative("heaviside")})  # fmt: skip
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
@@ -478,28 +488,6 @@ _test("isneginf", jnp.isneginf, "Whether -inf.", validate=lambda x: _refuse_comp
 _test("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else jnp.ones(x.shape, bool), "Whether the imaginary part is 0.", out=False)
 _test("signbit", lambda x: jnp.signbit(x) if jnp.issubdtype(x.dtype, jnp.floating) else x < 0, "Whether the sign is set.",
       validate=_refuse_complex_sign)  # fmt: skip
-
-
-def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
-    for label, limit in (("rtol", rtol), ("atol", atol)):
-        if limit < 0:
-            raise RuntimeError(f"{label} must be greater than or equal to zero, but got {limit:g}")
-    if x.dtype != y.dtype:
-        raise RuntimeError(f"{title(x)} did not match {title(y)}")
-
-
-@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", keeps_order=True, differentiable=False, out=False,
-    validate=_same_type)  # fmt: skip
-def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
-    """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""
-    if x.dtype == np.bool_:
-        return x == y
-    near = x == y
-    if dtypes.is_float(np.dtype(x.dtype)):
-        allowed = atol + rtol * jnp.abs(y)
-        near = near | (jnp.isfinite(x) & jnp.isfinite(y) & (jnp.abs(x - y) <= allowed))
-        return near | (jnp.isnan(x) & jnp.isnan(y)) if equal_nan else near
-    return near | (jnp.abs(x - y) <= atol + rtol * jnp.abs(y))
 
 
 # ---------------------------------------------------------------------- whole numbers and bits
@@ -587,6 +575,8 @@ def _two_reals(name: str) -> Any:
     grads={"real": lambda grad, real, imag: grad.real, "imag": lambda grad, real, imag: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
+    if is_half(x.dtype):
+        raise RuntimeError(NO_COMPLEX32)
     return lax.complex(x, y)
 
 
@@ -595,6 +585,7 @@ def complex_(x: Any, y: Any) -> Any:
     grads={"abs": lambda grad, result: (grad.conj() * sgn.function(result)).real,
            "angle": lambda grad, result: grad.imag * result.real - grad.real * result.imag},
 )  # fmt: skip
+@kernel("polar_cpu", "h")
 def polar(x: Any, y: Any) -> Any:
     """The complex numbers of magnitudes and angles."""
     return lax.complex(x * lax.cos(y), x * lax.sin(y))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -236,10 +236,10 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
     made = created(from_data(data, dtype, device))
     if isinstance(data, Tensor) and not plain(data):
         keep_order(made, (data,))
-    return _requiring(made, requires_grad)
+    return requiring(made, requires_grad)
 
 
-def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
+def requiring(t: Tensor, requires_grad: bool) -> Tensor:
     if requires_grad:
         if not dtypes.is_float(t._aval.dtype):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
@@ -366,7 +366,7 @@ def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]
 
         return write_out(name, out, created(full_value(size, number, target, out.device)))
     made = lay_out_as(created(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
-    return _requiring(made, options.get("requires_grad", False))
+    return requiring(made, options.get("requires_grad", False))
 
 
 def zeros(*size: Any, **kwargs: Any) -> Tensor:
@@ -436,22 +436,22 @@ def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
 
 def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in a new size, with this tensor's dtype and device."""
-    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), _sizes((size,), "new_full"), _of_self(self, kwargs))
+    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), _sizes((size,), "new_full"), of_self(self, kwargs))
 
 
 def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Zeros of a new size, with this tensor's dtype and device."""
-    return _filled("new_zeros", 0, size, _of_self(self, kwargs))
+    return _filled("new_zeros", 0, size, of_self(self, kwargs))
 
 
 def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Ones of a new size, with this tensor's dtype and device."""
-    return _filled("new_ones", 1, size, _of_self(self, kwargs))
+    return _filled("new_ones", 1, size, of_self(self, kwargs))
 
 
 def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """A tensor of a new size whose content does not matter, with this tensor's dtype and device."""
-    return _filled("new_empty", 0, size, _of_self(self, kwargs))
+    return _filled("new_empty", 0, size, of_self(self, kwargs))
 
 
 def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
@@ -460,10 +460,11 @@ def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
         if option not in ("dtype", "device", "requires_grad"):
             raise TypeError(f"new_tensor() got an unexpected keyword argument '{option}'")
     check_memory("new_tensor", kwargs)
-    return tensor(data, **_of_self(self, kwargs))
+    return tensor(data, **of_self(self, kwargs))
 
 
-def _of_self(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
+def of_self(t: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a factory that are this tensor's dtype and device, where they are not given."""
     kwargs["dtype"] = kwargs.get("dtype") or t.dtype
     kwargs["device"] = kwargs.get("device") or t.device
     return kwargs
@@ -476,7 +477,7 @@ def _from_host(name: str, array: np.ndarray, options: dict[str, Any]) -> Tensor:
     """What a factory computed on the host, as a tensor or written to `out`."""
     made = created(constant(array, aval_of(array.shape, array.dtype, as_device(options.get("device")))))
     if options.get("out") is None:
-        return _requiring(made, options.get("requires_grad", False))
+        return requiring(made, options.get("requires_grad", False))
     from torchgrad_jax.tensor.out import write_out
 
     return write_out(name, options["out"], made)
@@ -546,8 +547,8 @@ def _limit(name: str, argument: str, position: int, value: Any) -> Any:
     return _number(name, argument, position, value)
 
 
-def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]) -> tuple[np.ndarray, np.dtype]:
-    """Evenly spaced numbers in double precision, and the dtype that they are to have."""
+def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any], of: Callable[[Any], Any] | None = None) -> np.ndarray:
+    """Evenly spaced numbers, or what `of` makes of them in double precision, in the dtype that they are to have."""
     check_options(name, options)
     start, end, steps = _limit(name, "start", 1, start), _limit(name, "end", 2, end), _steps(name, steps)
     inferred = dtypes.to_complex(dtypes.default_float()) if isinstance(start, complex) or isinstance(end, complex) else None
@@ -555,35 +556,33 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
     if inferred is not None and target.kind != "c":
         word, title = dtypes.of(inferred).word, dtypes.of(target).title
         raise RuntimeError(f"torch.{name}(): inferred dtype {word} can't be safely cast to passed dtype {title}")
+    kind: Any = np.complex128 if target.kind == "c" else np.float64
+    if steps < 2:  # PyTorch fills a tensor, which it does for every dtype
+        return np.array([promotion.fitting(start if of is None else of(kind(start)).item(), target) for _ in range(steps)]).astype(target)
     _refuse_dtype(f"{name}_cpu", target, "b")
     if target.kind in "iu":
         start, end = (int(promotion.fitting(v, target)) for v in (start, end))
-    kind: Any = np.complex128 if target.kind == "c" else np.float64
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    if steps < 2:
-        return np.full(steps, start, kind), target
+    step = (end - start) / (steps - 1)
     # From both ends inwards, as PyTorch counts.
     found, half = np.empty(steps, kind), steps // 2
     np.multiply(np.arange(half, dtype=np.float64), kind(step), out=found[:half])
     np.multiply(np.arange(steps - half - 1, -1, -1, dtype=np.float64), -kind(step), out=found[half:])
     found[:half] += kind(start)
     found[half:] += kind(end)
-    return found, target
+    return (found if of is None else of(found)).astype(target)
 
 
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included. Keywords: dtype, device, requires_grad, out."""
-    array, target = _spaced("linspace", start, end, steps, options)
-    return _from_host("linspace", array.astype(target), options)
+    return _from_host("linspace", _spaced("linspace", start, end, steps, options), options)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
     """`steps` numbers from base ** start to base ** end, evenly spaced in the exponent. Keywords: dtype, device, requires_grad, out."""
     if isinstance(base, complex) or not hasattr(base, "__float__"):
         raise TypeError(f"logspace(): argument 'base' (position 4) must be float, not {type(base).__name__}")
-    exponents, target = _spaced("logspace", start, end, steps, options)
     with np.errstate(all="ignore"):
-        return _from_host("logspace", (float(base) ** exponents).astype(target), options)
+        return _from_host("logspace", _spaced("logspace", start, end, steps, options, lambda exponents: float(base) ** exponents), options)
 
 
 def eye(n: int, m: Any = _MISSING, **options: Any) -> Tensor:

@@ -11,6 +11,7 @@ from torchgrad_jax.ops import promotion
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.ops.derivative import refuse_complex
 from torchgrad_jax.ops.indexing import BOUNDS
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import views
@@ -242,14 +243,16 @@ def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 
 
 def _index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Any:
-    dim = wrap_dim(dim, self._aval.ndim)
+    if isinstance(value, Tensor) and value._aval.ndim:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
     if index._aval.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if (isinstance(value, complex) or (isinstance(value, Tensor) and value._aval.dtype.kind == "c")) and self._aval.dtype.kind != "c":
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    dim = wrap_dim(dim, self._aval.ndim)
     if index._aval.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
     if isinstance(value, Tensor):
-        if value._aval.ndim:
-            raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._aval.ndim} dimension(s).")
         return _choose("index_fill_tensor", index, _size(self, dim), dim), (self, dim, index, value)
     return _choose("index_fill_scalar", index, _size(self, dim), dim), (self, dim, index, RunTime(promotion.fitting(value, self._aval.dtype)))
 
@@ -318,6 +321,10 @@ def _scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     src = _fits_scatter(self, dim, index, src)
+    if index._aval.size:
+        refusing(f"scatter_gather_tensor_cpu_reduce_{reduce}", {"mean": "b", "amax": "c", "amin": "c"}.get(reduce, ""))(self._aval)
+    elif reduce == "mean":  # nothing is added, but all divided
+        refusing("div_floor_cpu", "b")(self._aval)
     return _choose("scatter_reduce", index, _size(self, dim), dim), (self, dim, index, src, reduce, bool(include_self))
 
 

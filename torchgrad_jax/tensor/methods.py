@@ -128,7 +128,7 @@ def _install_aliases() -> None:
         setattr(Tensor, name, target)
     for name in ("view_as", "reshape_as", "expand_as"):
         setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
-    namespace.update(detach_=memory.detach_, fill_=_fill_, zero_=_zero_)
+    namespace.update(detach_=memory.detach_, resize_as_=memory.resize_as_, fill_=_fill_, zero_=_zero_)
     setattr(Tensor, "copy_", indexing.copy_)  # noqa: B010 - Tensor's own attributes are declared in its class
 
 

@@ -17,7 +17,7 @@ from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
-from torchgrad_jax.tensor.creation import _requiring, as_device
+from torchgrad_jax.tensor.creation import as_device, requiring
 from torchgrad_jax.tensor.duals import passes, tangents_of
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, overwrite
 from torchgrad_jax.tensor.layout import memory_order
@@ -105,7 +105,7 @@ def source_of(name: str, generator: Any) -> host.Generator:
 def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of numbers drawn on the host."""
     array = np.ascontiguousarray(array) if array.ndim else array
-    return _requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+    return requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
 def uniform_between(shape: tuple[int, ...], dtype: np.dtype, low: float, high: float) -> np.ndarray:

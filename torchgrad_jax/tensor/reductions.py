@@ -12,6 +12,7 @@ import numpy as np
 from torchgrad_jax.ops import cumulative, dtypes, extreme, norm, promotion, reduction, sorting  # noqa: F401 - declare operators
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, broadcast_shapes, registry
 from torchgrad_jax.ops.linalg_errors import check_float
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor import arithmetic
 from torchgrad_jax.tensor.conversion import cast
@@ -332,12 +333,16 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
+    # The kernel that PyTorch comes to first.
+    first = "linspace_cpu" if input._aval.dtype == np.bool_ else "aminmax_cpu" if min == max and input._aval.size else "histogram_cpu"
+    refusing("histogram_cpu" if input._aval.dtype.kind in "iu" else first, "biuc")(input._aval)
     return _finish("histc", out, apply(registry["_histc"].bind((ARRAY, Static(bins), ARRAY, ARRAY)), (input, min, max)))
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number occurs, or the sum of its weights. Looks at the values."""
-    if input._aval.ndim != 1 or input._aval.dtype.kind not in "iu":
+    refusing("bincount_cpu", "bfVc")(input._aval)
+    if input._aval.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
@@ -382,6 +387,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
     Looks at the values.
     """
+    refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete())
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
@@ -393,6 +399,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """The elements (or slices along `dim`) without direct repetitions. Looks at the values."""
+    refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete())
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)

@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.checks import warn_once
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor import creation, gathering, views
 from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.creation import from_data, zeros
+from torchgrad_jax.tensor.creation import from_data, of_self, requiring, zeros
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.factory_options import check_options
 from torchgrad_jax.tensor.functions import masked_select
@@ -36,10 +36,29 @@ def _tensors(name: str, tensors: Any) -> list[Tensor]:
 def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
     """A tensor of this size and these strides whose content does not matter (it is zero). Keywords: dtype, device, requires_grad."""
     check_options("empty_strided", kwargs)
-    size, stride = views.as_dims((size,)), views.as_dims((stride,))
-    requires_grad = kwargs.pop("requires_grad", False)
-    last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
-    return as_strided(zeros(last + 1, **kwargs), size, stride).detach().requires_grad_(requires_grad)
+    return _of_strides(views.as_dims((size,)), views.as_dims((stride,)), kwargs)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, **kwargs: Any) -> Tensor:
+    """See `empty_strided`: with this tensor's dtype and device, where the keywords do not say otherwise."""
+    check_options("new_empty_strided", kwargs)
+    return _of_strides(views.as_dims((size,)), views.as_dims((stride,)), of_self(self, kwargs))
+
+
+def _of_strides(size: tuple[int, ...], stride: tuple[int, ...], options: dict[str, Any]) -> Tensor:
+    if len(size) != len(stride):
+        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in size if n < 0)}: {list(size)}")
+    if 0 not in size and any(s < 0 for n, s in zip(size, stride, strict=True) if n > 1):
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}")
+    steps = list(stride)
+    for i in reversed(range(len(size))):
+        if steps[i] < 0:  # of one element or none: PyTorch puts what row-major order would have there
+            steps[i] = steps[i + 1] * max(size[i + 1], 1) if i + 1 < len(size) else 1
+    requires_grad = options.pop("requires_grad", False)
+    last = sum((n - 1) * s for n, s in zip(size, steps, strict=True)) if 0 not in size else -1
+    return requiring(as_strided(zeros(last + 1, **options), size, tuple(steps)).detach(), requires_grad)
 
 
 # ---------------------------------------------------------------------- joining
@@ -403,7 +422,7 @@ def _triangle_indices(name: str, lower: bool) -> Any:
             raise NotImplementedError(f"\"{name}\" not implemented for '{creation._checked_dtype(name, dtype).title}'")
         mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
         made = created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
-        return creation._requiring(made, options.get("requires_grad", False))
+        return creation.requiring(made, options.get("requires_grad", False))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Row and column numbers of a triangle's elements, in row-major order."
@@ -460,6 +479,8 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     lead = len(shape) - len(wanted)
     if lead < 0 or any(m not in (1, n) for n, m in zip(shape[lead:], wanted, strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    if not wanted:  # a sum of what has no dimensions, too, so that integers become int64
+        return input.sum()
     dims = [*range(lead), *(lead + i for i, m in enumerate(wanted) if m == 1 and shape[lead + i] != 1)]
     made = input.sum(dims, keepdim=True) if dims else input
     return views.view(made, wanted) if lead else made
@@ -525,7 +546,7 @@ TOPLEVEL = {
 }  # fmt: skip
 METHODS = {
     **gathering.METHODS,
-    "fill_diagonal_": fill_diagonal_,
+    "fill_diagonal_": fill_diagonal_, "new_empty_strided": new_empty_strided,
     "tensor_split": tensor_split, "unsafe_split": unsafe_split,
     "unsafe_split_with_sizes": unsafe_split_with_sizes, "unsafe_chunk": unsafe_chunk,
     "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "flip": flip, "fliplr": fliplr, "flipud": flipud,

@@ -65,7 +65,7 @@ def _quantiles(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolat
     vector = isinstance(q, Tensor) and q._aval.ndim == 1
     rank = _ranks(values, q, count, ignore_nan)
     if interpolation in ("lower", "higher", "nearest"):
-        rank = call({"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation], rank.detach(), *((0,) * (interpolation == "nearest")))
+        rank = call({"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation], rank.detach(), *((None,) * (interpolation == "nearest")))
     below = cast(rank.detach(), dtypes.int64)
     made = call("gather", values, -1 + len(size) + 1, below)
     if interpolation in ("linear", "midpoint"):

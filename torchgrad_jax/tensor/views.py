@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
+from torchgrad_jax.ops.refusals import NO_COMPLEX32
 from torchgrad_jax.ops.strides import is_contiguous
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.keeping import Memo
@@ -437,7 +438,7 @@ def resolve_neg(input: Tensor) -> Tensor:
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs in the last dimension as complex numbers. RuntimeError where there are none, or strides do not allow it."""
     shape, strides = input._aval.shape, input._strides()
-    if input._aval.dtype not in (np.float32, np.float64):
+    if input._aval.dtype not in (np.float16, np.float32, np.float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
             f"{input.dtype.title}"
@@ -450,6 +451,8 @@ def view_as_complex(input: Tensor) -> Tensor:
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     if input.storage_offset() % 2:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    if input._aval.dtype == np.float16:
+        raise RuntimeError(NO_COMPLEX32)
     return _at(_view("view_as_complex", input), input.storage_offset() // 2)
 
 
