@@ -30,12 +30,12 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
     return refuse
 
 
-def refusing(kernel: str, kinds: str) -> Callable[..., None]:
-    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
-    names its kernel."""
+def refusing(kernel: str, kinds: str, but: Any = None) -> Callable[..., None]:
+    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision) but for one dtype: NotImplementedError with
+    PyTorch's text, which names its kernel."""
 
     def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))):
+        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))) and (but is None or x.dtype != but):
             raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
 
     return validate

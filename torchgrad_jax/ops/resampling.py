@@ -15,6 +15,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.ops.memory_order import IMAGE_ALONE
+from torchgrad_jax.ops.refusals import refusing
 
 Ints = tuple[int, ...]
 # Sums of more elements are products with a matrix nevertheless: one operation for each element takes too long to compile.
@@ -130,11 +131,15 @@ def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
     return grad.astype(dtype)
 
 
-for _mode, _node in {
-    "nearest1d": "Nearest1D", "nearest2d": "Nearest2D", "nearest3d": "Nearest3D", "nearest_exact1d": "NearestExact1D",
-    "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
-    "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
-}.items():  # fmt: skip
+# The mode, its node, and the kernel that PyTorch interpolates with: floating point, most of them 8 bits too.
+for _mode, _node, _kernel in (
+    ("nearest1d", "Nearest1D", "compute_indices_weights_nearest"), ("nearest_exact1d", "NearestExact1D", "compute_indices_weights_nearest"),
+    ("nearest2d", "Nearest2D", "upsample_nearest2d_channels_last"), ("nearest_exact2d", "NearestExact2D", "upsample_nearest2d_channels_last"),
+    ("nearest3d", "Nearest3D", "compute_indices_weights_nearest"), ("nearest_exact3d", "NearestExact3D", "compute_indices_weights_nearest"),
+    ("linear1d", "Linear1D", "compute_indices_weights_linear"), ("bilinear2d", "Bilinear2D", "upsample_bilinear2d_channels_last"),
+    ("trilinear3d", "Trilinear3D", "compute_indices_weights_linear"), ("bicubic2d", "Bicubic2D", "compute_indices_weights_cubic"),
+):  # fmt: skip
     op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
        node=f"Upsample{_node}Backward0", linear=True, transpose=_upsample_back,
+       validate=refusing(_kernel, "biuc", None if _kernel.endswith("_linear") else np.uint8),
        method=False, toplevel=False)(_upsample)  # fmt: skip
