@@ -129,7 +129,7 @@ def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool)
     from torchgrad_jax.tensor.random import default_generator
 
     expect_tensor("rrelu", input)
-    ops_activation.floating_only("rrelu_with_noise_out_cpu")(input._aval)
+    ops_activation.check_drawn_slopes(input._aval)
     array = np.asarray(input._concrete())
     noise = np.ones(array.shape, array.dtype)
     drawn = array <= 0

@@ -13,6 +13,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import convert, op, wide
 from torchgrad_jax.ops.matrix import batched_dot
 from torchgrad_jax.ops.reduction import keep, title, unreduced, wrap_dims
+from torchgrad_jax.ops.refusals import refusing
 
 
 def _sgn(x: Any) -> Any:
@@ -261,6 +262,10 @@ def _check_pdist(x: Any, p: float) -> None:
     """RuntimeError for what is no list of rows."""
     if x.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {x.ndim}D")
+    if dtypes.category(x.dtype) != dtypes.FLOAT:
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if x.shape[0] > 1 and x.shape[1]:  # PyTorch's kernel is not called for nothing
+        refusing("pdist", "h")(x)
 
 
 @op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",))

@@ -36,9 +36,14 @@ def refusing(kernel: str, kinds: str, but: Any = None) -> Callable[..., None]:
 
     def validate(x: Any, *_: Any, **__: Any) -> None:
         if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))) and (but is None or x.dtype != but):
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+            raise unsupported(kernel, x.dtype)
 
     return validate
+
+
+def unsupported(kernel: str, dtype: Any) -> NotImplementedError:
+    """What PyTorch raises where its kernel has not this dtype."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(dtype)).title}'")
 
 
 def kernel(name: str, refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

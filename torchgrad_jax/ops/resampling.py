@@ -119,9 +119,29 @@ def _taps_of(shape: Ints, output_size: Ints, scales: tuple[float, ...] | None, m
 
 def _upsample(x: Any, mode: str, **how: Any) -> Any:
     dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
+    if dtype == np.uint8 and not mode.startswith("nearest"):
+        return _upsample_bytes(x, mode, **how)
     for axis, taps in _taps_of(x.shape, mode=mode, **how):
         x = taps.apply(x, axis)
     return x.astype(dtype)
+
+
+def _upsample_bytes(x: Any, mode: str, **how: Any) -> Any:
+    """8 bits, brought back to 8 bits after each dimension, the last one first, by weights that are whole numbers of 16 bits."""
+    for axis, taps in reversed(_taps_of(x.shape, mode=mode, **how)):
+        assert taps.weight is not None
+        weight = taps.weight.copy()
+        for k in range(weight.shape[1] - 1):  # what is taken twice, at the ends, is one number
+            again = taps.index[:, k] == taps.index[:, k + 1]
+            weight[:, k + 1] += np.where(again, weight[:, k], 0)
+            weight[:, k] = np.where(again, 0, weight[:, k])
+        digits = 0
+        while digits < 22 and int(0.5 + weight.max(initial=0) * 2 ** (digits + 1)) < 2**15:
+            digits += 1
+        whole = np.trunc(weight * 2**digits + np.copysign(0.5, weight)).astype(np.int32)
+        total = taps._replace(weight=whole).apply(x.astype(np.int32), axis)
+        x = jnp.clip(lax.shift_right_arithmetic(total + np.int32(2 ** (digits - 1)), np.int32(digits)), 0, 255)
+    return x.astype(np.uint8)
 
 
 def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
