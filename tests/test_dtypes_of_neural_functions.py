@@ -80,7 +80,11 @@ STATEMENTS = [
     "F.prelu(x(2, 3), x(3))",
     "F.rrelu(x(2, 3))",
     "F.rrelu(x(2, 3), training=True)",
-    *(f"F.threshold(x(2, 3), {pair})" for pair in ("1, 0", "-1, 300", "2.5, 1e6", "1e6, 1.5", "1e39, 0", "0, math.inf", "math.nan, 0")),
+    *(
+        f"F.threshold(x(2, 3), {pair})" for pair in (
+            "1, 0", "-1.5, 0", "0, -2.0", "-1, 300", "2.5, 1e6", "1e6, 1.5", "1e39, 0", "0, math.inf", "math.nan, 0")
+    ),
+    *(f"x(2).fill_({number})" for number in (-1, -1.0, -0.5, -0.0, 254.5)),
     *(f"F.batch_norm(x(2, 3), x(3), x(3), training={training})" for training in (False, True)),
     "F.batch_norm(x(0, 3), x(3), x(3))",
     "F.batch_norm(x(0, 3, 2), x(3), x(3), y(3), y(3), training=True)",

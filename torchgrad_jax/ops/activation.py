@@ -94,7 +94,7 @@ def _check_threshold(self: Any, threshold: float, value: float) -> None:
     refusing("threshold_cpu", "bc")(self)
     if self.dtype.kind in "iu":
         for number in (threshold, value):
-            fitting(number, self.dtype)
+            fitting(int(number) if -256 < number < 0 else number, self.dtype)  # it was an int, if the dtype has no sign
         return
     compared = np.dtype(np.float32) if is_half(self.dtype) else self.dtype
     for number, held in ((threshold, compared), (value, self.dtype)):

@@ -105,6 +105,7 @@ def fitting(number: Any, array_type: np.dtype) -> Any:
         bounds = np.iinfo(array_type)
         whole = real == real and abs(real) != float("inf")
         fits = whole and imag == 0 and (-bounds.max if kind == "u" else bounds.min) <= int(real) <= bounds.max
+        fits = fits and (kind == "i" or real >= 0 or isinstance(number, int))  # a negative int wraps around, a float does not
     else:
         limit = float(np.finfo(array_type).max) if array_type.itemsize > 2 and kind in "fc" else float("inf")
         fits = (imag == 0 or kind == "c") and not any(limit < abs(part) < float("inf") for part in (real, imag))
