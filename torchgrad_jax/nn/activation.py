@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.ops import activation as ops_activation
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.ops.promotion import fitting
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
@@ -89,6 +90,8 @@ def _real(number: Any, input: Tensor) -> float:
     """A number as a real one, for the dtype of `input`. RuntimeError for one with an imaginary part."""
     if isinstance(number, complex) and number.imag:
         raise RuntimeError(f"value cannot be converted to type {input.dtype.word} without overflow")
+    if isinstance(number, float) and number < 0 and isinstance(input, Tensor) and input._aval.dtype.kind == "u":
+        fitting(number, input._aval.dtype)
     return float(number.real if isinstance(number, complex) else number)
 
 
@@ -129,7 +132,7 @@ def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool)
     from torchgrad_jax.tensor.random import default_generator
 
     expect_tensor("rrelu", input)
-    ops_activation.floating_only("rrelu_with_noise_out_cpu")(input._aval)
+    ops_activation.check_drawn_slopes(input._aval)
     array = np.asarray(input._concrete())
     noise = np.ones(array.shape, array.dtype)
     drawn = array <= 0

@@ -27,9 +27,9 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers."""
+    """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers and complex numbers."""
     common = dtypes.of(promotion.result_type([x1._aval, x2._aval]))
-    if not dtypes.is_float(common.np):
+    if not common.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.title}")
     shape = broadcast_shapes(x1._aval.shape, x2._aval.shape)
     axis = wrap_dim(dim, len(shape))

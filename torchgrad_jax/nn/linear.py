@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import linear as ops_linear  # noqa: F401 - declares the operators used here
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.keeping import Memo
@@ -133,10 +134,14 @@ def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ..
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """For each output k, input1 @ weight[k] @ input2, plus bias[k]. RuntimeError where sizes do not fit."""
+    """For each output k, input1 @ weight[k] @ input2, plus bias[k]. RuntimeError where sizes or dtypes do not fit."""
     for i, x in enumerate((input1, input2, weight)):
         expect_tensor("bilinear", x, ("input1", "input2", "weight")[i], i + 1)
     a, b, w = input1._aval, input2._aval, weight._aval
+    if not a.dtype == b.dtype == w.dtype == (a if bias is None else bias._aval).dtype:
+        given = {"input1": a, "input2": b, "weight": w} | ({} if bias is None else {"bias": bias._aval})
+        shown = ", ".join(f"{name}: {dtypes.of(x.dtype).word}" for name, x in given.items())
+        raise RuntimeError(f"All tensors must have the same dtype, got {shown}")
     if a.ndim != b.ndim:
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {a.ndim} and {b.ndim}")
     for i in range(a.ndim - 1):

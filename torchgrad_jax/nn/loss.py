@@ -12,6 +12,7 @@ from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import where, with_number
 from torchgrad_jax.tensor.tensor import Tensor
@@ -93,7 +94,7 @@ def mse_loss(
     input, target = _same_size(input, target)
     reduction = _reduction(reduction, size_average, reduce)
     if weight is not None:
-        return _weighted(_call("mse_loss", (input, target), "none"), weight, reduction)
+        return _weighted((input - target) ** 2, weight, reduction)
     return _call("mse_loss", (input, target), reduction)
 
 
@@ -127,10 +128,17 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
-        losses = _call("huber_loss", (input, target), "none", float(delta))
+        losses = _like_input("huber_loss", input, target, "none", float(delta))
         _check_weights(losses, weight)
         return _reduced(losses * weight, reduction)
-    return _call("huber_loss", (input, target), reduction, float(delta))
+    return _like_input("huber_loss", input, target, reduction, float(delta))
+
+
+def _like_input(name: str, input: Tensor, target: Tensor, reduction: str, *statics: Any) -> Tensor:
+    """A loss whose elements have the input's dtype, whatever they are computed in."""
+    if input._aval.dtype == target._aval.dtype:
+        return _call(name, (input, target), reduction, *statics)
+    return _reduced(cast(_call(name, (input, target), "none", *statics), input.dtype), reduction)
 
 
 # ---------------------------------------------------------------------- likelihoods
@@ -202,6 +210,9 @@ def kl_div(
             UserWarning,
         )
     kind = "sum" if reduction == "batchmean" else _reduction(reduction)
+    categories = dtypes.category(x._aval.dtype), dtypes.category(t._aval.dtype)
+    if categories != (dtypes.FLOAT, dtypes.FLOAT):
+        raise RuntimeError(f"kl_div: {'Complex' if dtypes.COMPLEX in categories else 'Integral'} inputs not supported.")
     if log_target:
         loss = t.exp() * (t - x)
     else:
@@ -241,12 +252,11 @@ def binary_cross_entropy_with_logits(
 def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Tensor:
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    if not dtypes.is_float(target._aval.dtype):
-        given, wanted = (dtypes.of(x._aval.dtype).title for x in (target, input))
-        raise RuntimeError(f"result type {wanted} can't be cast to the desired output type {given}")
-    if pos_weight is not None:
-        broadcast_shapes(pos_weight._aval.shape, target._aval.shape)
-    return _call("binary_cross_entropy_with_logits", (input, target, weight, pos_weight), reduction)
+    name, dtype = "binary_cross_entropy_with_logits", target._aval.dtype
+    if input._aval.dtype == dtype and (weight is None or weight._aval.dtype == dtype) and (pos_weight is None or pos_weight._aval.dtype == dtype):
+        return _call(name, (input, target, weight, pos_weight), reduction)
+    # PyTorch makes the elements in place of the target's.
+    return _reduced(cast(_call(name, (input, target, weight, pos_weight), "none"), target.dtype), reduction)
 
 
 # ---------------------------------------------------------------------- several classes
@@ -358,7 +368,7 @@ def cross_entropy(
         raise TypeError(f"cross_entropy_loss(): argument '{name}' (position {at}) must be Tensor, not {type(given).__name__}")
     axis = 0 if input._aval.ndim == 1 else 1
     if input._aval.shape == target._aval.shape:
-        if not dtypes.is_float(target._aval.dtype):
+        if dtypes.category(target._aval.dtype) != dtypes.FLOAT:
             raise RuntimeError(f"Expected floating point type for target with class probabilities, got {dtypes.of(target._aval.dtype).title}")
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
@@ -423,7 +433,7 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction."""
-    return _call("soft_margin_loss", (input, target), _reduction(reduction, size_average, reduce))
+    return _like_input("soft_margin_loss", input, target, _reduction(reduction, size_average, reduce))
 
 
 def hinge_embedding_loss(

@@ -199,8 +199,10 @@ def batch_norm(
     if training:
         size = input.size()
         _check_more_than_one(size, size)
-    if not input._aval.size and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
-        return input.clone()
+    if not input._aval.size:  # of any dtype; PyTorch's is a sum of products too
+        made: Any = input.clone()
+        made = made if weight is None else made * weight[0]
+        return made if bias is None else made + bias[0]
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import pooling as _operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.gathering import with_out
 from torchgrad_jax.tensor.tensor import Tensor
@@ -91,8 +92,6 @@ def _max_pool(
     strides = kernel if stride is None or stride == () or stride == [] else _numbers(name, "stride", stride, count)
     pads, dilated = _numbers(name, "padding", padding, count), _numbers(name, "dilation", dilation, count)
     shape = input._aval.shape
-    if input._aval.dtype == np.bool_ or input._aval.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
     _check_windows(shape, kernel, strides, pads, dilated, ceil_mode)
     return _run_max_pool(count, input, kernel, strides, pads, dilated, ceil_mode, indices)
 
@@ -148,7 +147,8 @@ def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilat
         _check_windows(wide._aval.shape, *sizes, ceil_mode)
     else:
         _check_1d(input._aval.shape[-1], kernel, step, pad, dilated, ceil_mode)
-    if input._aval.dtype.kind not in "fV" and not dtypes.is_float(input._aval.dtype):
+    # What keeps the indices, for the caller or for backward, is another kernel.
+    if not indices and dtypes.category(input._aval.dtype) != dtypes.FLOAT and not (input._rg and per_thread.recorder.grad_enabled):
         raise NotImplementedError(f"\"max_pool1d_impl\" not implemented for '{dtypes.of(input._aval.dtype).title}'")
     out = _run_max_pool(2, wide, *sizes, ceil_mode, indices)
     return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out, -2)
@@ -210,10 +210,6 @@ def _avg_pool(
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
     _check_windows(shape, kernel, stride, padding, (1,) * count, ceil_mode)
-    dtype = input._aval.dtype
-    if dtypes.category(dtype) != dtypes.FLOAT and dtype != np.int64:
-        kernel_name = "avg_pool2d" if count == 2 else "avg_pool3d_out_frame"
-        raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{dtypes.of(dtype).title}'")
     bound = registry[f"_avg_pool{count}d"].bind(
         (ARRAY, Static(kernel), Static(stride), Static(padding), Static(bool(ceil_mode)), Static(bool(count_include_pad)), Static(divisor))
     )

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops import embedding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.ops.refusals import unsupported
+from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.gathering import call
@@ -27,10 +29,9 @@ def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_fr
 def _known_or_checked(name: str, weight: Tensor, indices: Tensor) -> str:
     """The operator for indices known to be in range, or the one that checks them. IndexError, RuntimeError where they do not fit."""
     if indices._aval.dtype not in (np.int64, np.int32):
-        title = dtypes.of(indices._aval.dtype).title
         raise RuntimeError(
-            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{title}Tensor instead "
-            f"(while checking arguments for {name})"
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{dtypes.of(indices._aval.dtype).tensor_type} instead (while checking arguments for {name})"
         )
     if weight._aval.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -90,6 +91,8 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
                 f"However, found offsets of type {type(offsets)}"
             )
+        if input._aval.dtype.kind in "bc":  # where the bags begin is of the indices' dtype
+            raise unsupported("arange_cpu", input._aval.dtype)
         count, length = input._aval.shape
         return np.repeat(np.arange(count), length), count
     if input._aval.ndim != 1:
@@ -132,6 +135,9 @@ def embedding_bag(
                 f"as the input ({list(input._aval.shape)})"
             )
         per_sample_weights = reshape(per_sample_weights, (-1,))
+    if offsets is not None and offsets._aval.dtype != input._aval.dtype:  # PyTorch widens one of them
+        common = dtypes.of(promotion.promote_types(input._aval.dtype, offsets._aval.dtype))
+        input, offsets = cast(input, common), cast(offsets, common)
     bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)

@@ -15,7 +15,9 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op, rounded, wide
+from torchgrad_jax.ops.declare import is_half, op, rounded, wide
+from torchgrad_jax.ops.promotion import fitting
+from torchgrad_jax.ops.refusals import refusing, unsupported
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -88,15 +90,22 @@ def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     return lax.clamp(jnp.asarray(min_val).astype(x.dtype), x, jnp.asarray(max_val).astype(x.dtype))
 
 
-def _not_bool_or_complex(self: Any, **statics: Any) -> None:
-    if dtypes.category(self.dtype) in (dtypes.BOOL, dtypes.COMPLEX):
-        raise NotImplementedError(f"\"threshold_cpu\" not implemented for '{dtypes.of(self.dtype).title}'")
+def _check_threshold(self: Any, threshold: float, value: float) -> None:
+    refusing("threshold_cpu", "bc")(self)
+    if self.dtype.kind in "iu":
+        for number in (threshold, value):
+            fitting(int(number) if -256 < number < 0 else number, self.dtype)  # it was an int, if the dtype has no sign
+        return
+    compared = np.dtype(np.float32) if is_half(self.dtype) else self.dtype
+    for number, held in ((threshold, compared), (value, self.dtype)):
+        if float(jnp.finfo(held).max) < abs(number) < math.inf:
+            raise RuntimeError(f"value cannot be converted to type {dtypes.of(held).word} without overflow")
 
 
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
     @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
-        validate=_not_bool_or_complex,
+        validate=_check_threshold,
         grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
@@ -123,6 +132,12 @@ for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "
     _declare(f"{_name}_written(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad_of_result}, node=_node + "1")
 
 
+def check_drawn_slopes(self: Any) -> None:
+    """PyTorch draws slopes for floating point, but not for float16. NotImplementedError."""
+    if self.dtype == np.float16 or dtypes.category(self.dtype) != dtypes.FLOAT:
+        raise unsupported("rrelu_with_noise_out_cpu", self.dtype)
+
+
 for _name, _node in (("_scaled_by_noise", "RreluWithNoiseBackward0"), ("_scaled_by_noise_written", "RreluWithNoiseBackward1")):
 
     @op(f"{_name}(Tensor self, Tensor noise)", method=False, toplevel=False, node=_node, grads={"self": lambda grad, noise: grad * noise})
@@ -132,6 +147,7 @@ for _name, _node in (("_scaled_by_noise", "RreluWithNoiseBackward0"), ("_scaled_
 
 
 @op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
+    validate=refusing("prelu_cpu", "biuc"),
     grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
            "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
 def prelu_kernel(x: Any, weight: Any) -> Any:

@@ -6,6 +6,7 @@ weights * (dp - sum(dp * weights)). In half precision PyTorch's kernel for four 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import is_half, op, rounded, wide
 from torchgrad_jax.ops.matrix import PRECISION
+from torchgrad_jax.ops.promotion import fitting
+from torchgrad_jax.ops.refusals import refusing
 
 
 def _times(x: Any, y: Any) -> Any:
@@ -102,12 +105,19 @@ _FORMULAS = {
 }  # fmt: skip
 
 
-def _floating(query: Any, *others: Any, **statics: Any) -> None:
-    if dtypes.category(query.dtype) != dtypes.FLOAT:
-        raise RuntimeError(f"expected scalar type Float but found {dtypes.of(query.dtype).title}")
+def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **statics: Any) -> None:
+    refusing("softmax_lastdim_kernel_impl", "c")(query)
+    if dtypes.category(query.dtype) == dtypes.FLOAT:
+        return
+    found = dtypes.of(query.dtype)
+    if attn_mask is not None and attn_mask.dtype == np.bool_ != query.dtype:
+        fitting(-math.inf, query.dtype)  # what a mask is made of
+    if query.ndim == 2:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: float != {found.word}")
+    raise RuntimeError(f"expected scalar type Float but found {found.title}")
 
 
-@op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False,
+@op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=refusing("softmax_lastdim_kernel_impl", "c"),
     grads={"self": lambda grad, result, dim: result * (grad - jnp.sum(grad * result, axis=dim, keepdims=True))})  # fmt: skip
 def safe_softmax(x: Any, dim: int) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""

@@ -14,6 +14,7 @@ from torchgrad_jax.ops import dtypes, loops
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.ops.memory_order import CONVOLVED
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.runtime.value import Aval
 
 Ints = tuple[int, ...]
@@ -260,6 +261,22 @@ def _check_convolution(
             f"{given} of size {size}, expected bias to be 1-dimensional with {out} elements, but got bias of size {list(bias.shape)} instead"
         )
     _check_windows(x, weight, stride, padding, dilation, transposed, output_padding)
+    if 0 not in (*x.shape, *weight.shape):  # PyTorch returns before it asks
+        _check_kernel(x, weight, stride, padding, dilation, transposed, groups)
+
+
+def _check_kernel(x: Aval, weight: Aval, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: int) -> None:
+    """Which of its kernels PyTorch takes; two of them have no integers but the widest."""
+    dims = len(stride)
+    if transposed:
+        refusing(f"slow_conv_transpose{max(dims, 2)}d_out_cpu", "biu", np.int64)(x)
+    elif set(dilation) != {1}:
+        refusing("slow_conv_dilated<>", "biu", np.int64)(x)
+    elif dims < 3:
+        refusing("slow_conv2d_cpu", "b")(x)
+    else:
+        as_product = set(weight.shape[2:]) == set(stride) == {1} and set(padding) == {0} and groups == 1
+        refusing("slow_conv3d_cpu" if as_product else "compute_columns3d", "b")(x)
 
 
 def _check_windows(
@@ -369,14 +386,14 @@ def _batched(function: Any, x: Any, ndim: int) -> Any:
 
 
 @op("im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Im2ColBackward0", linear=True,
-    method=False, toplevel=False)  # fmt: skip
+    validate=refusing("im2col_out_cpu", "iu"), method=False, toplevel=False)  # fmt: skip
 def im2col(x: Any, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Every block of (N, C, H, W) as a column of (N, C * prod(kernel_size), L); without N also."""
     return _batched(lambda y: _blocks(y, kernel_size, dilation, padding, stride), x, 4)
 
 
 @op("col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Col2ImBackward0", linear=True,
-    method=False, toplevel=False)  # fmt: skip
+    validate=refusing("col2im_out_cpu", "iu"), method=False, toplevel=False)  # fmt: skip
 def col2im(x: Any, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Columns added up where their blocks lie: the transpose of `im2col`."""
 
@@ -384,4 +401,7 @@ def col2im(x: Any, output_size: Ints, kernel_size: Ints, dilation: Ints, padding
         image = jax.ShapeDtypeStruct((columns.shape[0], columns.shape[1] // math.prod(kernel_size), *output_size), x.dtype)
         return jax.linear_transpose(lambda y: _blocks(y, kernel_size, dilation, padding, stride), image)(columns)[0]
 
+    if x.dtype == np.bool_:
+        x = x.astype(np.int32)
+        return _batched(added, x, 3).astype(bool)
     return _batched(added, x, 3)

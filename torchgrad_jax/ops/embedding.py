@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import op
 
 
@@ -81,8 +82,24 @@ def _bag_weights_grad(grad: Any, weight: Any, indices: Any, bags: Any, weights: 
 
 
 _BAG_SCHEMA = "(Tensor weight, Tensor indices, Tensor bags, Tensor? weights, int count, str mode, int padding_idx, bool scale_grad_by_freq)"
+
+
+def _bag_types(weight: Any, indices: Any, bags: Any, weights: Any, **_: Any) -> None:
+    found = dtypes.of(weight.dtype)
+    if not found.is_floating_point:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got "
+            f"{found.tensor_type} instead (while checking arguments for embedding_bag)"
+        )
+    if weights is not None and weights.dtype != weight.dtype:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type "
+            f"{found.tensor_type} does not equal {dtypes.of(weights.dtype).tensor_type} (while checking arguments for embedding_bag)"
+        )
+
+
 _BAG: dict[str, Any] = dict(
-    method=False, toplevel=False, node="EmbeddingBagBackward0", grads={"weight": _bag_grad, "weights": _bag_weights_grad}
+    validate=_bag_types, method=False, toplevel=False, node="EmbeddingBagBackward0", grads={"weight": _bag_grad, "weights": _bag_weights_grad}
 )
 
 

@@ -11,6 +11,13 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import SAME, op
 from torchgrad_jax.ops.matrix import PRECISION, dot
+from torchgrad_jax.ops.refusals import refusing
+
+
+def _check_addmm(bias: Any, a: Any, b: Any) -> None:
+    _addmm_shapes(bias, a, b)
+    if a.size and b.size:  # PyTorch's kernel is not called for nothing
+        refusing("addmm_impl_cpu_", "b")(a)
 
 
 def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
@@ -30,7 +37,7 @@ def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
             )
 
 
-@op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_addmm_shapes,
+@op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_check_addmm,
     grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, mat2.T.conj()),
            "mat2": lambda grad, mat1: dot(mat1.T.conj(), grad)})  # fmt: skip
 def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
@@ -40,7 +47,12 @@ def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     return dot(a, b) + bias
 
 
-@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same")
+def _check_trilinear(a: Any, weight: Any, b: Any) -> None:
+    if 0 not in (*a.shape, *weight.shape):  # PyTorch's kernel is not called for nothing
+        refusing("bmm", "b")(a)
+
+
+@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same", validate=_check_trilinear)
 def trilinear(a: Any, weight: Any, b: Any) -> Any:
     """For each row and each k, i1 @ i2[k] @ i3."""
     return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)

@@ -8,10 +8,11 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.activation import log_sigmoid_of, sigmoid_of
-from torchgrad_jax.ops.declare import op
+from torchgrad_jax.ops.declare import broadcast_shapes, op
 from torchgrad_jax.ops.embedding import first_outside
+from torchgrad_jax.ops.refusals import refusing, unsupported
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -39,13 +40,25 @@ def _floats_only(name: str) -> Any:
 # ---------------------------------------------------------------------- regression
 
 
-def _mse_types(x: Aval, y: Aval, **_: Any) -> None:
-    if not dtypes.is_float(x.dtype) and not dtypes.is_float(y.dtype):
-        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{dtypes.of(x.dtype).title}'")
+def _common_floats(kernel: str) -> Any:
+    """A `validate` that refuses what input and target are promoted to where it is not floating point."""
+
+    def validate(x: Aval, y: Aval, **_: Any) -> None:
+        common = promotion.result_type([x, y])
+        if dtypes.category(common) != dtypes.FLOAT:
+            raise unsupported(kernel, common)
+
+    return validate
+
+
+def _fits_input(x: Aval, result: np.dtype) -> None:
+    if not promotion.can_cast(result, x.dtype):
+        wanted, given = dtypes.of(result).title, dtypes.of(x.dtype).title
+        raise RuntimeError(f"result type {wanted} can't be cast to the desired output type {given}")
 
 
 @op(
-    "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_mse_types, method=False, toplevel=False,
+    "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_common_floats("mse_cpu"), method=False, toplevel=False,
     grads={"self": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (self - target)),
            "target": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (target - self))},
 )  # fmt: skip
@@ -61,7 +74,7 @@ def _smooth_l1_slope(d: Any, beta: float) -> Any:
 
 @op(
     "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False,
-    node="SmoothL1LossBackward0",
+    node="SmoothL1LossBackward0", validate=_common_floats("smooth_l1_cpu"),
     grads={"self": lambda grad, self, target, reduction, beta: spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta),
            "target": lambda grad, self, target, reduction, beta: -spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta)},
 )  # fmt: skip
@@ -71,12 +84,17 @@ def smooth_l1_loss(x: Any, y: Any, reduction: str, beta: float) -> Any:
     return reduce(jnp.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction)
 
 
+def _huber_types(x: Aval, y: Aval, **_: Any) -> None:
+    _fits_input(x, promotion.result_type([x, y]))
+    _common_floats("huber_cpu")(x, y)
+
+
 def _huber_slope(d: Any, delta: float) -> Any:
     return jnp.where(jnp.abs(d) < delta, d, delta * lax.sign(d))
 
 
 @op(
-    "huber_loss(Tensor self, Tensor target, str reduction, float delta)", promote="common", method=False, toplevel=False,
+    "huber_loss(Tensor self, Tensor target, str reduction, float delta)", promote="common", validate=_huber_types, method=False, toplevel=False,
     grads={"self": lambda grad, self, target, reduction, delta: spread(grad, self, reduction) * _huber_slope(self - target, delta),
            "target": lambda grad, self, target, reduction, delta: -spread(grad, self, reduction) * _huber_slope(self - target, delta)},
 )  # fmt: skip
@@ -106,13 +124,15 @@ def _log(x: Any) -> Any:
 
 def _bce(x: Any, y: Any, weight: Any, reduction: str) -> Any:
     loss = (y - 1) * jnp.maximum(jnp.log1p(-x), np.asarray(-100, x.dtype)) - y * _log(x)
-    return reduce(loss if weight is None else loss * weight, reduction)
+    return reduce(loss if weight is None else (loss * weight).astype(x.dtype), reduction)
 
 
 def _bce_types(x: Aval, y: Aval, weight: Aval | None, **_: Any) -> None:
-    for other in (y, weight):
-        if other is not None and other.dtype != x.dtype:
-            raise RuntimeError(f"Found dtype {dtypes.of(other.dtype).title} but expected {dtypes.of(x.dtype).title}")
+    if y.dtype != x.dtype:
+        raise RuntimeError(f"Found dtype {dtypes.of(y.dtype).title} but expected {dtypes.of(x.dtype).title}")
+    refusing("binary_cross_entropy", "biuc")(x)
+    if weight is not None:
+        _fits_input(x, promotion.result_type([x, weight]))
 
 
 def _outside_unit(x: Any) -> Any:
@@ -158,8 +178,21 @@ def _with_logits_target_grad(grad: Any, self: Any, target: Any, weight: Any, pos
     return found if weight is None else found * weight
 
 
+def _with_logits_types(x: Aval, y: Aval, weight: Aval | None, pos_weight: Aval | None, **_: Any) -> None:
+    refusing("log_sigmoid_cpu", "biuc")(x)
+    if pos_weight is not None:
+        broadcast_shapes(pos_weight.shape, y.shape)
+    if y.dtype == np.bool_:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+        )
+    if not dtypes.is_float(y.dtype):
+        _fits_input(y, x.dtype)
+
+
 @op(
     "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, str reduction)", promote="common",
+    validate=_with_logits_types,
     constants={n: "binary_cross_entropy_with_logits" for n in ("weight", "pos_weight")},
     method=False, toplevel=False, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
 )  # fmt: skip
@@ -168,7 +201,18 @@ def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: An
     return _with_logits(x, y, weight, pos_weight, reduction)
 
 
-@op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False,
+def _soft_margin_types(x: Aval, y: Aval, **_: Any) -> None:
+    if x.dtype == np.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` "
+            "operator instead."
+        )
+    broadcast_shapes(x.shape, y.shape)
+    result = promotion.result_type([x, y])
+    _fits_input(x, result if dtypes.is_float(result) else dtypes.default_float())
+
+
+@op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False, validate=_soft_margin_types,
     constants={"target": "soft_margin_loss"}, real="soft_margin_loss",
     grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * sigmoid_of(-target * self)})  # fmt: skip
 def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
@@ -249,14 +293,34 @@ def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> An
     return jnp.where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
 
 
+def _same_type(found: Aval | None, wanted: Any) -> None:
+    if found is not None and found.dtype != wanted:
+        raise RuntimeError(f"expected scalar type {dtypes.of(np.dtype(wanted)).title} but found {dtypes.of(found.dtype).title}")
+
+
+def _margin_types(x: Aval, target: Aval, weight: Aval | None, **_: Any) -> None:
+    if x.size:  # PyTorch returns before it asks
+        refusing("multi_margin_loss_cpu_kernel", "biuch")(x)
+        _same_type(target, np.int64)
+        _same_type(weight, x.dtype)
+
+
 @op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, int p, float margin, str reduction)", method=False, toplevel=False,
+    validate=_margin_types,
     edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"))  # fmt: skip
 def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
     """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
     return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1] if x.ndim else 1)
 
 
-@op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False,
+def _multilabel_types(x: Aval, target: Aval, **_: Any) -> None:
+    if x.size:
+        refusing("min_all", "c")(target)
+        refusing("multilabel_margin_loss_forward_out_frame", "biuch")(x)
+        _same_type(target, np.int64)
+
+
+@op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False, validate=_multilabel_types,
     check=lambda _: RuntimeError("argument #2 'target' is out of range"))  # fmt: skip
 def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     """The mean over classes of max(0, 1 - x[target] + x[i]) for all targets before the first -1 and all i that are none."""

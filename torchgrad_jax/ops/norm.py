@@ -281,7 +281,7 @@ def _check_pdist(x: Any, p: float) -> None:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    if x.shape[0] > 1 and x.shape[1]:
+    if x.shape[0] > 1 and x.shape[1]:  # PyTorch's kernel is not called for nothing
         refusing("pdist", "h")(x)
 
 

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, convert, op
 from torchgrad_jax.ops.memory_order import IMAGE_ALONE
-from torchgrad_jax.ops.refusals import no_derivative
+from torchgrad_jax.ops.refusals import no_derivative, refusing
 
 Ints = tuple[int, ...]
 
@@ -55,7 +55,8 @@ def _pad_by_index(x: Any, pad: Ints, mode: str) -> Any:
 for _dims in (1, 2, 3):
     for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
         op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, method=False,
-           toplevel=False, keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
+           toplevel=False, validate=None if _mode == "circular" else refusing(f"{_name.lower()}_pad{_dims}d", "b"),
+           keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- between channels and space

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.convolution import shifted
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.memory_order import IMAGE, IMAGE_ALONE
+from torchgrad_jax.ops.refusals import refusing
 from torchgrad_jax.ops.resampling import Taps, means
 
 Ints = tuple[int, ...]
@@ -218,9 +219,10 @@ def _indices_grad(grad: Any, self: Any, indices: Any, kernel_size: Ints) -> Any:
 def _declare_max_pools() -> None:
     for dims in (2, 3):
         node = f"MaxPool{dims}DWithIndicesBackward0"
-        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, node=node, method=False, toplevel=False, grads={"self": _max_pool_grad})(_max_pool)
-        op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, node=node, results=("values", "indices"), method=False, toplevel=False,
-           grads={"self": _indices_grad})(_max_pool_with_indices)  # fmt: skip
+        common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=refusing(f"max_pool{dims}d", "bc"))
+        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, **common)(_max_pool)
+        op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, results=("values", "indices"), grads={"self": _indices_grad},
+           **common)(_max_pool_with_indices)  # fmt: skip
 
 
 _declare_max_pools()
@@ -325,14 +327,25 @@ def _adaptive_max_grad(grad: Any, self: Any, indices: Any, output_size: Ints) ->
     return scattered(grad, indices, self.shape, len(output_size))
 
 
-def _declare(name: str, schema: str, function: Callable[..., Any], **options: Any) -> None:
-    for dims in (2, 3):
+def _adaptive_avg_types(x: Any, output_size: Ints) -> None:
+    if 0 not in (*x.shape, *output_size):  # PyTorch returns before it asks
+        _AVERAGES_FLOATS(x)
+
+
+_AVERAGES_FLOATS = refusing("adaptive_avg_pool2d", "biuc")
+
+
+def _declare(name: str, schema: str, function: Callable[..., Any], *refusals: Callable[..., None], **options: Any) -> None:
+    for dims, validate in zip((2, 3), refusals, strict=True):
         op(f"_{name}{dims}d({schema})", order=IMAGE,
            node="".join(w.capitalize() for w in name.split("_")) + f"{dims}DBackward0", method=False, toplevel=False,
-           **options)(function)  # fmt: skip
+           validate=validate, **options)(function)  # fmt: skip
 
 
 _declare("avg_pool", "Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override",
-         _avg_pool, linear=True, keeps=("self",))  # fmt: skip
-_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))
-_declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, results=("values", "indices"), grads={"self": _adaptive_max_grad})
+         _avg_pool, refusing("avg_pool2d", "biuc", np.int64), refusing("avg_pool3d_out_frame", "biuch", np.int64), linear=True,
+         keeps=("self",))  # fmt: skip
+_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, _adaptive_avg_types, refusing("adaptive_avg_pool3d_cpu", "biuc"),
+         linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))  # fmt: skip
+_declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, refusing("adaptive_max_pool2d", "biuc"),
+         refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad})  # fmt: skip

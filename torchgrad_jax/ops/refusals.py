@@ -34,15 +34,20 @@ def not_implemented(what: str) -> Callable[[Any], Any]:
 NO_COMPLEX32 = "torchgrad_jax has no complex32, the complex numbers of two float16: arrays of JAX have no such type. Use float32."
 
 
-def refusing(kernel: str, kinds: str) -> Callable[..., None]:
-    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision): NotImplementedError with PyTorch's text, which
-    names its kernel."""
+def refusing(kernel: str, kinds: str, but: Any = None) -> Callable[..., None]:
+    """A `validate` that refuses tensors of these kinds (NumPy's letters; h for half precision) but for one dtype: NotImplementedError with
+    PyTorch's text, which names its kernel."""
 
     def validate(x: Any, *_: Any, **__: Any) -> None:
-        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))):
-            raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(x.dtype)).title}'")
+        if not isinstance(x, type) and (x.dtype.kind in kinds or ("h" in kinds and is_half(x.dtype))) and (but is None or x.dtype != but):
+            raise unsupported(kernel, x.dtype)
 
     return validate
+
+
+def unsupported(kernel: str, dtype: Any) -> NotImplementedError:
+    """What PyTorch raises where its kernel has not this dtype."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(dtype)).title}'")
 
 
 def kernel(name: str, refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -15,6 +15,7 @@ from jax import numpy as jnp
 from torchgrad_jax.ops.declare import op, wide
 from torchgrad_jax.ops.matrix import PRECISION
 from torchgrad_jax.ops.memory_order import IMAGE_ALONE
+from torchgrad_jax.ops.refusals import refusing
 
 Ints = tuple[int, ...]
 # Sums of more elements are products with a matrix nevertheless: one operation for each element takes too long to compile.
@@ -118,9 +119,29 @@ def _taps_of(shape: Ints, output_size: Ints, scales: tuple[float, ...] | None, m
 
 def _upsample(x: Any, mode: str, **how: Any) -> Any:
     dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
+    if dtype == np.uint8 and not mode.startswith("nearest"):
+        return _upsample_bytes(x, mode, **how)
     for axis, taps in _taps_of(x.shape, mode=mode, **how):
         x = taps.apply(x, axis)
     return x.astype(dtype)
+
+
+def _upsample_bytes(x: Any, mode: str, **how: Any) -> Any:
+    """8 bits, brought back to 8 bits after each dimension, the last one first, by weights that are whole numbers of 16 bits."""
+    for axis, taps in reversed(_taps_of(x.shape, mode=mode, **how)):
+        assert taps.weight is not None
+        weight = taps.weight.copy()
+        for k in range(weight.shape[1] - 1):  # what is taken twice, at the ends, is one number
+            again = taps.index[:, k] == taps.index[:, k + 1]
+            weight[:, k + 1] += np.where(again, weight[:, k], 0)
+            weight[:, k] = np.where(again, 0, weight[:, k])
+        digits = 0
+        while digits < 22 and int(0.5 + weight.max(initial=0) * 2 ** (digits + 1)) < 2**15:
+            digits += 1
+        whole = np.trunc(weight * 2**digits + np.copysign(0.5, weight)).astype(np.int32)
+        total = taps._replace(weight=whole).apply(x.astype(np.int32), axis)
+        x = jnp.clip(lax.shift_right_arithmetic(total + np.int32(2 ** (digits - 1)), np.int32(digits)), 0, 255)
+    return x.astype(np.uint8)
 
 
 def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
@@ -130,11 +151,15 @@ def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
     return grad.astype(dtype)
 
 
-for _mode, _node in {
-    "nearest1d": "Nearest1D", "nearest2d": "Nearest2D", "nearest3d": "Nearest3D", "nearest_exact1d": "NearestExact1D",
-    "nearest_exact2d": "NearestExact2D", "nearest_exact3d": "NearestExact3D", "linear1d": "Linear1D", "bilinear2d": "Bilinear2D",
-    "trilinear3d": "Trilinear3D", "bicubic2d": "Bicubic2D",
-}.items():  # fmt: skip
+# The mode, its node, and the kernel that PyTorch interpolates with: floating point, most of them 8 bits too.
+for _mode, _node, _kernel in (
+    ("nearest1d", "Nearest1D", "compute_indices_weights_nearest"), ("nearest_exact1d", "NearestExact1D", "compute_indices_weights_nearest"),
+    ("nearest2d", "Nearest2D", "upsample_nearest2d_channels_last"), ("nearest_exact2d", "NearestExact2D", "upsample_nearest2d_channels_last"),
+    ("nearest3d", "Nearest3D", "compute_indices_weights_nearest"), ("nearest_exact3d", "NearestExact3D", "compute_indices_weights_nearest"),
+    ("linear1d", "Linear1D", "compute_indices_weights_linear"), ("bilinear2d", "Bilinear2D", "upsample_bilinear2d_channels_last"),
+    ("trilinear3d", "Trilinear3D", "compute_indices_weights_linear"), ("bicubic2d", "Bicubic2D", "compute_indices_weights_cubic"),
+):  # fmt: skip
     op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
        node=f"Upsample{_node}Backward0", linear=True, transpose=_upsample_back,
+       validate=refusing(_kernel, "biuc", None if _kernel.endswith("_linear") else np.uint8),
        method=False, toplevel=False)(_upsample)  # fmt: skip
