@@ -127,3 +127,13 @@ def test_images_of_8_bits_are_interpolated_in_whole_numbers(mode, align_corners)
         return [m.nn.functional.interpolate(image, size=size, mode=mode, align_corners=align_corners) for size in sizes]
 
     check()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+def test_ranks_of_any_shapes_and_dtypes(dtype):
+    def program(m):
+        x = m.tensor([[1, 2], [3, 4]]).to(getattr(m, dtype))
+        y, t = x.flip(0), m.ones(2, 2)
+        return m.margin_ranking_loss(x, y, m.tensor(1)), m.nn.functional.margin_ranking_loss(x, y, t), m.margin_ranking_loss(x, y, t, 0.5, 1)
+
+    like_pytorch(program)()

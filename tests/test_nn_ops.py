@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.operators
 
-MODULES = ("convolution", "distance", "pooling", "loss", "sparse", "padding")
+MODULES = ("convolution", "distance", "pooling", "loss", "margins", "sparse", "padding")
 OURS = {name: function for module in MODULES for name, function in vars(importlib.import_module(f"torchgrad_jax.nn.{module}")).items()}
 
 

@@ -8,6 +8,7 @@ from torchgrad_jax.nn.dropout import *
 from torchgrad_jax.nn.grid import *
 from torchgrad_jax.nn.linear import *
 from torchgrad_jax.nn.loss import *
+from torchgrad_jax.nn.margins import *
 from torchgrad_jax.nn.multihead import *
 from torchgrad_jax.nn.normalization import *
 from torchgrad_jax.nn.padding import *

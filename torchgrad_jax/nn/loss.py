@@ -7,22 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.nn.distance import pairwise_distance
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
 from torchgrad_jax.runtime.checks import warn_user
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import where, with_number
+from torchgrad_jax.tensor.functions import with_number
 from torchgrad_jax.tensor.tensor import Tensor
 from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy",
-    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
-    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss",
-    "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "gaussian_nll_loss", "huber_loss", "kl_div",
+    "l1_loss", "mse_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss",
 ]  # fmt: skip
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -426,158 +423,6 @@ def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, 
     return with_number("mul", exact, 1 - smoothing) + with_number("mul", uniform, smoothing / logs._aval.shape[axis])
 
 
-# ---------------------------------------------------------------------- margins
-
-
-def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
-    """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction."""
-    return _like_input("soft_margin_loss", input, target, _reduction(reduction, size_average, reduce))
-
-
-def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1. ValueError for an unknown reduction."""
-    x: Any = input
-    t: Any = target
-    reduction = _reduction(reduction, size_average, reduce)
-    zero = x.new_zeros(x.shape)
-    apart = where(t != 1, _clamp_min(x.new_full((), margin) - x, 0), zero)
-    together = where(t != -1, x, zero)
-    return _reduced(apart + together, reduction)
-
-
-def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """max(0, -target * (input1 - input2) + margin). RuntimeError for different numbers of dimensions, ValueError for an unknown reduction."""
-    reduction = _reduction(reduction, size_average, reduce)
-    if not input1._aval.ndim == input2._aval.ndim == target._aval.ndim:
-        raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
-        )
-    return _reduced(_clamp_min(with_number("add", -target * (input1 - input2), margin), 0), reduction)
-
-
-def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """1 - cos for targets 1, max(0, cos - margin) for targets -1. RuntimeError for shapes that do not fit, ValueError for an unknown reduction."""
-    x, y, t = input1, input2, target
-    reduction = _reduction(reduction, size_average, reduce)
-    if t._aval.ndim > 1:
-        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    wanted = t._aval.ndim + 1
-    if x._aval.ndim != wanted or y._aval.ndim != wanted:
-        raise RuntimeError(
-            f"{wanted - 1}D target tensor expects {wanted}D input tensors, but found inputs with sizes {list(x._aval.shape)} and "
-            f"{list(y._aval.shape)}."
-        )
-    axis = wanted - 1
-    eps = 1e-12  # PyTorch's guard of this loss: added to the squared norms.
-    product = (x * y).sum(axis)
-    a, b = (with_number("add", (v * v).sum(axis), eps) for v in (x, y))
-    cosine: Any = product / (a * b).sqrt()
-    zero = cosine.new_zeros(cosine.shape)
-    near, far = cosine.new_ones(()) - cosine, _clamp_min(with_number("sub", cosine, margin), 0)
-    together, apart = where(t == 1, near, zero), where(t == -1, far, zero)
-    return _reduced(together + apart, reduction)
-
-
-def multi_margin_loss(
-    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """The mean over classes of max(0, margin - input[target] + input[i]) ** p. RuntimeError for shapes that do not fit, ValueError for another p."""
-    reduction = _reduction(reduction, size_average, reduce)
-    if p not in (1, 2):
-        raise ValueError("only p == 1 and p == 2 supported")
-    a, b = input._aval.shape, target._aval.shape
-    if weight is not None and weight._aval.shape != a[-1:]:
-        if weight._aval.ndim != 1:
-            raise ValueError("weight must be one-dimensional")
-        raise RuntimeError(f"inconsistent weight size, expected {a[-1]} but got {list(weight._aval.shape)}")
-    if len(a) == 2 and b != a[:1]:
-        raise RuntimeError(
-            f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
-            f"Expected target size [{a[0]}], but got {list(b)}. Input has shape {list(a)}."
-        )
-    return _call("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
-
-
-def multilabel_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
-    """The margins between all target classes (those before the first -1) and all others. RuntimeError for shapes that do not fit."""
-    reduction = _reduction(reduction, size_average, reduce)
-    if input._aval.shape != target._aval.shape:
-        raise RuntimeError(f"inconsistent target size: {list(target._aval.shape)} for input of size: {list(input._aval.shape)}")
-    return _call("multilabel_margin_loss", (input, target), reduction)
-
-
-def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
-    """The mean over the last dimension of the binary cross entropy of sigmoid(input). ValueError for an unknown reduction."""
-    from torchgrad_jax.nn.activation import logsigmoid
-
-    reduction = _reduction(reduction, size_average, reduce)
-    t: Any = target
-    losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))
-    if weight is not None:
-        losses = losses * weight
-    return _reduced(losses.sum(-1) / input._aval.shape[-1], reduction)
-
-
-# ---------------------------------------------------------------------- triplets
-
-
-def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> None:
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    a, p, n = anchor._aval.ndim, positive._aval.ndim, negative._aval.ndim
-    if not a == p == n:
-        raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-            f"anchor {a}D, positive {p}D, and negative {n}D inputs"
-        )
-
-
-def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
-    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer of anchor and positive. ValueError for a margin <= 0."""
-    reduction = _reduction(reduction, size_average, reduce)
-
-    def distance(x: Tensor, y: Tensor) -> Tensor:
-        return pairwise_distance(x, y, p, eps)
-
-    _check_triplet(anchor, positive, negative, margin)
-    near, far = _nearer(anchor, positive, negative, distance, swap)
-    return _reduced(_clamp_min(with_number("add", near, margin) - far, 0), reduction)
-
-
-def _nearer(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, swap: bool) -> tuple[Any, Any]:
-    near, far = distance(anchor, positive), distance(anchor, negative)
-    return near, far.minimum(distance(positive, negative)) if swap else far
-
-
-def triplet_margin_with_distance_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """`triplet_margin_loss` for any distance."""
-    _check_triplet(anchor, positive, negative, margin)
-    near, far = _nearer(anchor, positive, negative, distance_function or pairwise_distance, swap)
-    return _reduced(_clamp_min(margin + near - far, 0), _reduction(reduction))
-
-
 # ---------------------------------------------------------------------- torch.X: the reduction is a number there
 
 
@@ -595,10 +440,6 @@ def _numbered(function: Any, *names: str) -> Any:
 
 
 TOPLEVEL: dict[str, Any] = {
-    "cosine_embedding_loss": _numbered(cosine_embedding_loss, "input1", "input2", "target", "margin", "reduction"),
-    "hinge_embedding_loss": _numbered(hinge_embedding_loss, "input", "target", "margin", "reduction"),
-    "margin_ranking_loss": _numbered(margin_ranking_loss, "input1", "input2", "target", "margin", "reduction"),
-    "triplet_margin_loss": _numbered(triplet_margin_loss, "anchor", "positive", "negative", "margin", "p", "eps", "swap", "reduction"),
     "kl_div": _numbered(kl_div, "input", "target", "reduction"),
     "poisson_nll_loss": _numbered(poisson_nll_loss, "input", "target", "log_input", "full", "eps", "reduction"),
     "binary_cross_entropy_with_logits": _numbered(binary_cross_entropy_with_logits, "input", "target", "weight", "pos_weight", "reduction"),

@@ -13,6 +13,7 @@ import torchgrad_jax.nn.dropout as dropout
 import torchgrad_jax.nn.grid as grid
 import torchgrad_jax.nn.linear as linear
 import torchgrad_jax.nn.loss as loss
+import torchgrad_jax.nn.margins as margins
 import torchgrad_jax.nn.multihead as multihead
 import torchgrad_jax.nn.normalization as normalization
 import torchgrad_jax.nn.padding as padding
@@ -22,7 +23,7 @@ from torchgrad_jax.tensor.overrides import guarded
 from torchgrad_jax.tensor.tensor import Tensor
 
 _MODULES: tuple[Any, ...] = (
-    activation, attention, convolution, distance, dropout, grid, linear, loss, multihead, normalization, padding, pooling, sparse,
+    activation, attention, convolution, distance, dropout, grid, linear, loss, margins, multihead, normalization, padding, pooling, sparse,
 )  # fmt: skip
 
 
