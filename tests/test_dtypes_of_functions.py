@@ -11,6 +11,8 @@ from side_by_side import error_of, like_pytorch, torch
 
 import torchgrad_jax as tj
 
+pytestmark = pytest.mark.operators
+
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "complex64", "complex128"]
 # Of `m`, the library, and `x`, a matrix of ones of the dtype. `y` is its first row.
 FUNCTIONS = {

@@ -9,6 +9,8 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 DTYPES = ("bool", "uint8", "int64", "float16", "bfloat16", "float32", "complex64")
 # Well-conditioned; none; a batch of none; none of some size; not square; no matrix; a batch.
 SHAPES = ((2, 2), (0, 0), (2, 0, 0), (0, 2, 2), (2, 3), (0, 3), (2,), (2, 3, 3))

@@ -9,6 +9,8 @@ from side_by_side import error_of, like_pytorch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 )  # fmt: skip

@@ -9,6 +9,8 @@ from tests.ways import WAYS
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 INF, NAN = math.inf, math.nan
 POINTS = [0.0, 1.0, -1.0, 2.0, INF, -INF, NAN, 0.5, 3.0, -3.0]
 FUNCTIONS = {

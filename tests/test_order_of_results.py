@@ -7,6 +7,8 @@ from tests.side_by_side import like_pytorch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 OPERANDS = {
     "transposed": lambda m, x: x.transpose(0, 1),
     "permuted": lambda m, x: x.permute(1, 2, 0),
