@@ -11,6 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import broadcast_shapes
+from torchgrad_jax.ops.refusals import unsupported
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -53,7 +54,7 @@ def has_routine(dtype: Any) -> bool:
 def check_kernel(kernel: str, a: Any) -> None:
     """NotImplementedError, with the name of PyTorch's kernel, for a dtype that LAPACK has no routines for."""
     if not has_routine(a.dtype):
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(np.dtype(a.dtype)).title}'")
+        raise unsupported(kernel, a.dtype)
 
 
 def check_routine(kernel: str, a: Any) -> None:
