@@ -12,16 +12,9 @@ from jax import numpy as jnp
 from torchgrad_jax.ops import dtypes, promotion
 from torchgrad_jax.ops.declare import convert, op, wide
 from torchgrad_jax.ops.matrix import batched_dot
+from torchgrad_jax.ops.pointwise import direction_of
 from torchgrad_jax.ops.reduction import keep, title, unreduced, wrap_dims
 from torchgrad_jax.ops.refusals import refusing
-
-
-def _sgn(x: Any) -> Any:
-    # The magnitude of 0 has no derivative.
-    zero = jnp.zeros_like(x)
-    if x.dtype.kind == "c":
-        return jnp.where(x == 0, zero, x / jnp.abs(jnp.where(x == 0, 1, x)))
-    return jnp.where(x != x, zero, lax.sign(x))
 
 
 def norm_over(x: Any, order: float, dims: tuple[int, ...]) -> Any:
@@ -52,22 +45,22 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
     if order == 0:
         return jnp.zeros_like(x)
     if order == 1:
-        return _sgn(x) * grad
+        return direction_of(x) * grad
     if order == 2:
         return jnp.where(flat, 0, x / jnp.where(flat, 1, norm)).astype(x.dtype) * grad
     size = jnp.abs(x)
     if math.isinf(order):
         best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))
         count = keep(lax.reduce_sum(best.astype(grad.dtype), dims), dims, True)
-        return _sgn(x) * (best * (grad / count)).astype(grad.dtype)
+        return direction_of(x) * (best * (grad / count)).astype(grad.dtype)
     if order < 1:
         zero = size == 0
         powers = jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype)
-        return _sgn(x) * powers * grad * _pow(norm, 1 - order)
+        return direction_of(x) * powers * grad * _pow(norm, 1 - order)
     scale = jnp.where(flat, 0, grad / _pow(jnp.where(flat, 1, norm), order - 1)).astype(grad.dtype)
     if order < 2:
         zero = size == 0
-        return _sgn(x) * jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype) * scale
+        return direction_of(x) * jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype) * scale
     return x * jnp.where(size == 0, 0, _pow(jnp.where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
 
 

@@ -337,7 +337,7 @@ def _refuse_complex_abs(x: Any) -> None:
 
 
 @op("abs(Tensor self)", keeps_order=True, inplace="abs_written", out="same", aliases=("absolute",),
-    grads={"self": lambda grad, self: grad * _sgn(self)})  # fmt: skip
+    grads={"self": lambda grad, self: grad * direction_of(self)})  # fmt: skip
 def abs_(x: Any) -> Any:
     """The magnitude. Its gradient at 0 is 0."""
     if x.dtype == np.bool_:
@@ -348,7 +348,8 @@ def abs_(x: Any) -> Any:
 op("abs_written(Tensor self)", method=False, toplevel=False, node="AbsBackward0", validate=_refuse_complex_abs, grads=abs_.grads)(abs_.function)
 
 
-def _sgn(x: Any) -> Any:
+def direction_of(x: Any) -> Any:
+    """x / abs(x), 0 where that is 0 or nan."""
     zero = jnp.zeros_like(x)
     if x.dtype.kind == "c":
         return jnp.where(x == 0, zero, x / jnp.abs(jnp.where(x == 0, 1, x)))
@@ -362,7 +363,7 @@ def sign(x: Any) -> Any:
         return x
     if x.dtype.kind == "c":
         raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.")
-    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else _sgn(x)
+    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else direction_of(x)
 
 
 def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
