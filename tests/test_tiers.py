@@ -8,11 +8,14 @@ import subprocess
 import sys
 import textwrap
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
+from torchgrad_jax.runtime.compiled import multiplications, options_of_products
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.recorder import recorder
@@ -180,6 +183,32 @@ def test_convolutions_have_options_of_their_own():
         assert compiler_options([signature], CPU) == {"xla_cpu_experimental_ynn_fusion_type": ""}
     signature = last_signature(lambda: tj.ones(3, 4) @ tj.ones(4, 3))
     assert not signature.convolves and compiler_options([signature], CPU) is None
+
+
+def test_small_matrix_products_have_options_of_their_own():
+    """Neither a pool of threads nor YNNPACK's kernels gain anything there."""
+
+    def both(a, b):
+        return jax.lax.fori_loop(0, 3, lambda _, x: x @ a, b) + jax.vmap(jnp.dot)(a, b).sum()
+
+    sizes = list(multiplications(jax.make_jaxpr(both)(jnp.ones((4, 4)), jnp.ones((4, 4))).jaxpr))
+    assert sorted(sizes) == [16, 64]
+    threads, ynn = "xla_cpu_multi_thread_eigen", "xla_cpu_experimental_ynn_fusion_type"
+    assert options_of_products(sizes) == {threads: False, ynn: ""}
+    assert options_of_products([64, 100_000]) == {threads: False}
+    assert options_of_products([64, 64, 10_000_000]) is options_of_products([]) is None
+
+
+@pytest.mark.parametrize("width", [3, 20, 45, 70])
+def test_products_of_all_sizes_are_right(width, monkeypatch):
+    for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL"):
+        monkeypatch.setattr(tiers, price, 0.0)
+    generator = np.random.default_rng(width)
+    x, w = (generator.standard_normal((width, width), np.float32) for _ in range(2))
+    a, b = tj.tensor(x, requires_grad=True), tj.tensor(w)
+    (a @ b.t() @ b).sum().backward()
+    assert delta(lambda: a.grad.sum().item())["ran"] == 1
+    np.testing.assert_allclose(a.grad.numpy(), np.ones_like(x) @ w.T @ w, rtol=1e-4, atol=1e-3)
 
 
 # ---------------------------------------------------------------------- the same bits

@@ -11,12 +11,11 @@ from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.creation import constant_op, zeros_like
-from torchgrad_jax.tensor.dispatch import run
+from torchgrad_jax.tensor.dispatch import call_values
 from torchgrad_jax.tensor.duals import seen_tangent
-from torchgrad_jax.tensor.node import Edge
+from torchgrad_jax.tensor.node import Edge, HookList
 from torchgrad_jax.tensor.tensor import Nowhere, Size, Tensor, wrap
 
 NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
@@ -219,7 +218,7 @@ def _one(aval: Aval) -> Tensor:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if aval.dtype.kind == "c":
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtypes.of(aval.dtype)}")
-    return wrap(run(per_thread.recorder, constant_op(aval.shape, 1, aval.dtype, aval.device), ())[0])
+    return wrap(call_values(constant_op(aval.shape, 1, aval.dtype, aval.device), ()))
 
 
 # ---------------------------------------------------------------------- Tensor's methods
@@ -241,8 +240,6 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
 
 def register_hook(self: Tensor, hook: Any) -> Any:
     """Call ``hook(grad)`` when this tensor's gradient is computed; what it returns replaces the gradient. Returns a handle."""
-    from torchgrad_jax.tensor.node import HookList
-
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = self.grad_fn
@@ -258,8 +255,6 @@ def register_hook(self: Tensor, hook: Any) -> Any:
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> Any:
     """Call ``hook(tensor)`` after a gradient was accumulated into this leaf. Returns a handle."""
-    from torchgrad_jax.tensor.node import HookList
-
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
-from torchgrad_jax.autograd.interrupted import Undo
+from torchgrad_jax.autograd.interrupted import Undo, before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime import modes
@@ -137,6 +137,7 @@ class GraphTask:
         self.wanted: dict[Node, list[int]] = {}
         for node, nr in captures or ():
             self.wanted.setdefault(node, []).append(nr)
+        self.own = False  # whether each gradient is a Value that nobody else has
         self.roots: Sequence[Edge] = ()
         self.executed: set[Node] | None = None
         self.needed: set[Node] | None = None
@@ -171,6 +172,7 @@ class GraphTask:
             found = rehearse(print_, roots, values, self.captures, self.accumulate)
             tape.keep(print_, found)
         outs = calculus.call(found, tuple(print_.operands))
+        self.own = True
         nodes = list(print_.index)
         try:
             for (i, nr), grad in zip(found.targets, outs if type(outs) is tuple else (outs,), strict=True):
@@ -178,7 +180,7 @@ class GraphTask:
                 if type(node) is AccumulateGrad:
                     extra = node.variable._extra
                     if self.captures is None and extra is not None and not (extra.hooks or extra.post_hooks or node.hooks):
-                        accumulate_grad(calculus, node.variable, grad, self.undo)
+                        accumulate_grad(calculus, node.variable, grad, self.undo, self.own)
                     else:
                         self.buffers[node] = [grad]
                         self._accumulate(node)
@@ -198,8 +200,8 @@ class GraphTask:
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
         """Run the pass node by node."""
         order = self._arrange(roots)
-        calculus, buffers, missing = self.calculus, self.buffers, self.missing
-        retain, wanted, needed = self.retain_graph, self.wanted, self.needed
+        calculus, buffers, missing, undo = self.calculus, self.buffers, self.missing, self.undo
+        retain, wanted, needed, rec = self.retain_graph, self.wanted, self.needed, self.calculus.recorder
         for (node, nr), grad in zip(roots, grads, strict=True):
             self._put(node, nr, grad if calculus.tensors else grad._read())
         for node, _ in roots:
@@ -221,7 +223,9 @@ class GraphTask:
             if not runs:
                 continue
             if node.hooks is not None:
-                received = node_pre_hooks(calculus, node, tensor_pre_hooks(calculus, node, received))
+                received = tensor_pre_hooks(calculus, node, received)
+                if node.hooks.pre:
+                    received = node_pre_hooks(calculus, node, received)
             if received[0] is None and received.count(None) == len(received) and not node.runs_without_gradient:
                 outs: tuple[Any, ...] = (None,) * len(node.next)
             else:
@@ -229,7 +233,7 @@ class GraphTask:
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
-                self.undo.free(node, calculus.recorder.epoch)
+                undo.free(node, rec.epoch)
             for (target, nr), grad in zip(node.next, outs, strict=True):
                 if grad is not None:
                     buffer = buffers.get(target)
@@ -244,7 +248,9 @@ class GraphTask:
         return self._results()
 
     def _results(self) -> list[Tensor | None]:
-        return [None if g is None else self._as_tensor(g) for g in (self.captured.get(e) for e in self.captures or ())]
+        if self.captures is None:
+            return []
+        return [None if g is None else self._as_tensor(g) for g in map(self.captured.get, self.captures)]
 
     def _arrange(self, roots: Sequence[Edge]) -> Sequence[Node]:
         """The nodes in the order in which they run; the leaves with them where their order can be seen, else apart in `missing`, which has the
@@ -343,8 +349,11 @@ class GraphTask:
             node_post_hooks(self.calculus, node, (), [grad])
 
     def _as_tensor(self, grad: Any) -> Tensor:
+        if self.calculus.tensors:
+            return grad
+        rec = self.calculus.recorder
         # Two inputs may share one gradient Value: each result is a tensor of its own.
-        return grad if self.calculus.tensors else fresh(self.calculus.recorder, self.calculus.recorder.alias(grad))
+        return fresh(rec, grad if self.own else rec.alias(grad))
 
 
 class _Ran(Undo):
@@ -418,28 +427,28 @@ class ExecutionEngine:
         task.callbacks.append(callback)
 
 
-def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None = None) -> None:
-    """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`. RuntimeError where it is a
-    leaf no more."""
+def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None = None, own: bool = False) -> None:
+    """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`. own: it is a Value that nobody
+    else has. RuntimeError where it is a leaf no more."""
     if (variable._node if variable._view is None else variable._present_node()) is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     if not variable._rg:  # it was asked not to require a gradient since
         return
     # On one line: an interrupt between two would leave it locked.
-    with _accumulating: _add_grad(calculus, variable, grad, undo)  # noqa: E701
+    with _accumulating: _add_grad(calculus, variable, grad, undo, own)  # noqa: E701
 
 
-def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None) -> None:
+def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
     extra = variable._own_extra()
     old = extra.grad
     if undo is not None:
-        undo.note_grad(extra)
+        undo.grads.append((extra, None, None, 0) if old is None else before_write(extra, old))
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
     if calculus.records:
         extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
     elif old is None:
-        first = fresh(calculus.recorder, calculus.recorder.alias(grad))
+        first = fresh(calculus.recorder, grad if own else calculus.recorder.alias(grad))
         extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
     else:
         if old._view is not None and repeats(old._view, old._aval):

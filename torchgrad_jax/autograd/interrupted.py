@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.tensor.node import Node
+from torchgrad_jax.tensor.node import Node, OpNode
 from torchgrad_jax.tensor.tensor import Tensor
+
+
+def before_write(extra: Any, old: Tensor) -> tuple[Any, Tensor, Any, int]:
+    """What `Undo.grads` has of a leaf before its `.grad`, `old`, is written to."""
+    return extra, old, old._read(), 0 if old._storage is None else old._storage.counter.version
 
 
 class Undo:
@@ -25,20 +30,12 @@ class Undo:
         self.epoch: Any = None
         self.rest: Sequence[Node] | None = None
 
-    def note_grad(self, extra: Any) -> None:
-        """Before a leaf's `.grad` is set or written to."""
-        old = extra.grad
-        if old is None:
-            self.grads.append((extra, None, None, 0))
-        else:
-            self.grads.append((extra, old, old._read(), 0 if old._storage is None else old._storage.counter.version))
-
     def free(self, node: Node, epoch: Any) -> None:
         """Let a node go of what it has saved."""
         if epoch is not self.epoch:
             self.freed.clear()
             self.epoch = epoch
-        self.freed.append((node, node.content()))
+        self.freed.append((node, node.saved if isinstance(node, OpNode) else node.content()))
         node.release()
 
     def take_back(self) -> None:

@@ -11,10 +11,10 @@ from torchgrad_jax.ops import linear as ops_linear  # noqa: F401 - declares the 
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1
-from torchgrad_jax.tensor.dispatch import apply, plan_of, result, turn
+from torchgrad_jax.tensor.dispatch import apply, plan_of, turn
 from torchgrad_jax.tensor.functions import matmul
 from torchgrad_jax.tensor.gathering import with_out
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.tensor.tensor import Tensor, result
 from torchgrad_jax.tensor.views import reshape, t
 
 __all__ = ["bilinear", "linear"]

@@ -28,14 +28,15 @@ class Plan:
     `inputs`, or the result (-1, -2 ...), or None: where its own gradient goes. constant: the places among them on which gradients do not depend, or
     by comparisons alone. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one.
     zeros: they are zeros.
-    outputs: which outputs carry a gradient. frees: whether backward drops what was saved: a number that is not taken for a tensor may be used again.
+    outputs: which outputs carry a gradient; output_avals: of those that the node knows of. frees: whether backward drops what was saved: a number
+    that is not taken for a tensor may be used again.
     lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `ops.forward`. node_class belongs to the layer above.
     """
 
     __slots__ = (
         "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
         "_made", "_declared", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
-        "_others",
+        "_others", "output_avals",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -45,6 +46,10 @@ class Plan:
         self.single = sig.single
         self.places, self.arity = _laid_out(sig, bound, inputs, self.name)
         self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
+        count = len(sig.avals)
+        while count > 1 and not self.outputs[count - 1]:  # indices that come with the values
+            count -= 1
+        self.output_avals = sig.avals[:count]
         self.passes = self.zeros = self.undefined = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.device import device, placed
-from torchgrad_jax.runtime.operation import compiler_options
+from torchgrad_jax.runtime.operation import YNN, compiler_options
 from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
@@ -14,6 +16,10 @@ from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 # A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
 # effort. (Other programs gain less and lose up to 15 %.)
 _QUICKLY = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+# A pool of threads is asked for nothing where matrix products are small, which takes 0.4 us each; and where they are smaller still, Eigen's kernels
+# take 1 us less than YNNPACK's, XLA's choice on a CPU, which want transposed operands copied first. By multiplications in a product, in the mean.
+_SMALL, _SMALL_PRODUCT = {"xla_cpu_multi_thread_eigen": False}, 100_000
+_TINY, _TINY_PRODUCT = _SMALL | {YNN: ""}, 25_000
 
 
 def jitted(
@@ -29,9 +35,28 @@ def jitted(
 
 
 def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
-    """What is compiled of a function under `jax.jit` for such arguments, by itself: JAX keeps two thirds more memory with it for being called
-    otherwise."""
-    return function.lower(*arguments).compile()
+    """What is compiled of a function under `jax.jit` for such arguments on a CPU, by itself: JAX keeps two thirds more memory with it for being
+    called otherwise."""
+    traced = function.trace(*arguments)
+    sizes = list(multiplications(traced.jaxpr.jaxpr))
+    return traced.lower().compile(compiler_options=options_of_products(sizes))
+
+
+def options_of_products(sizes: list[int]) -> dict[str, Any] | None:
+    """XLA's options for a program on a CPU whose matrix products take so many multiplications each."""
+    mean = sum(sizes) / len(sizes) if sizes else _SMALL_PRODUCT
+    return _TINY if mean < _TINY_PRODUCT else _SMALL if mean < _SMALL_PRODUCT else None
+
+
+def multiplications(jaxpr: Any) -> Iterator[int]:
+    """How many each matrix product takes, within loops and branches too."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            yield math.prod(eqn.outvars[0].aval.shape) * math.prod([shape[i] for i in contracted])
+        for inner in jaxprs_in(eqn):
+            yield from multiplications(inner)
 
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:

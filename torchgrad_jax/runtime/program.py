@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from itertools import starmap
+from itertools import compress, starmap
 from sys import getrefcount
 from typing import Any
 
@@ -209,9 +209,10 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     if len(values) > step.end:  # what an operation that was interrupted has left
         values = epoch.values = {slot: value for slot, value in values.items() if slot < step.end}
     # A Value that only our dict holds is out of everybody's reach: its operation need not have a result.
-    alive = bytes(map(_above_unheld, map(getrefcount, values.values())))
+    held = bytearray(map(_above_unheld, map(getrefcount, values.values())))
     if epoch.aliases:
-        alive = _with_aliases(alive, epoch.aliases)
+        _hold_aliased(held, epoch.aliases)
+    alive = bytes(held)
     counters.recorded += len(values)
     counters.flushed += 1
     counters.reasons[reason] += 1
@@ -319,14 +320,12 @@ def _recover(epoch: Epoch) -> None:
 # ---------------------------------------------------------------------- what is wanted, what may be given away
 
 
-def _with_aliases(alive: bytes, aliases: list[Value]) -> bytes:
-    marked = bytearray(alive)
-    counts = list(map(getrefcount, aliases))  # before anything else refers to them
-    held = [twin for twin, count in zip(aliases, counts, strict=True) if count > UNHELD]
-    for twin in held:
-        marked[twin.slot] = 1
-    aliases[:] = held
-    return bytes(marked)
+def _hold_aliased(held: bytearray, aliases: list[Value]) -> None:
+    """Mark as held what has an alias that is, and forget the others."""
+    flags = bytes(map(_above_unheld, map(getrefcount, aliases)))  # before anything else refers to them
+    aliases[:] = compress(aliases, flags)
+    for twin in aliases:
+        held[twin.slot] = 1
 
 
 def _only_ours(leaves: dict[int, Value]) -> bytes:

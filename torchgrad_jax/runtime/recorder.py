@@ -8,6 +8,7 @@ is one dict lookup that also yields its output avals. This is what makes a loop 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -56,12 +57,14 @@ class Step:
     """One operation, or one more input, at one place of a program.
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
-    the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. inputs, counts, nbytes: of all
+    the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
+    outputs or numbers. inputs, counts, nbytes: of all
     inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a number beyond every limit.
     """
 
     __slots__ = (
-        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "inputs", "numbers", "numbered", "counts", "nbytes", "programs",
+        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
+        "counts", "nbytes", "programs",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
@@ -83,6 +86,7 @@ class Step:
             self.nbytes += sig.nbytes
             if sig.numbered:
                 self._place_numbers()
+        self.several = type(aval) is not Aval or len(self.numbers) > 1
 
     def _place_numbers(self) -> None:
         counts = dict(self.counts)
@@ -154,17 +158,17 @@ class Recorder:
     def enter(self, value: Value) -> int:
         """The slot of `value`, which is not of this program so far: it becomes an input of it."""
         epoch = self.epoch
-        slot = epoch.foreign.get(value)
-        if slot is not None:
+        if epoch.foreign and (slot := epoch.foreign.get(value)) is not None:
             return slot
         array = value.array
         if array is None:
             array = value.concrete()
         aval = value.aval
-        if type(array) is np.ndarray:
+        kind = type(array)
+        if kind is np.ndarray:
             if value.epoch is not None:
                 epoch.on_host.append(value)
-        elif type(array) is not _array_class() and is_tracer(array):
+        elif kind is not _array_class() and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
@@ -172,10 +176,10 @@ class Recorder:
         step = before.next.get(aval)
         if step is None:
             step = self._add(before, aval, Step(before, None, (), aval, -1 - before.inputs, before.end))
-        index = -1 - step.slot
+        slot = step.slot
         if epoch.step is not before or self.epoch is not epoch:  # code that ran in between has recorded
             return self.enter(value)
-        epoch.leaves[index] = value
+        epoch.leaves[-1 - slot] = value
         epoch.step = step
         if epoch.bytes > SOFT_BYTES:
             epoch.limit = min(epoch.limit, before.end + 1)
@@ -183,18 +187,18 @@ class Recorder:
         # No call in between: two threads may enter one fresh Value at the same time.
         owner = value.epoch
         if owner is None or owner.recorder is self:
-            value.slot, value.epoch = step.slot, epoch
+            value.slot, value.epoch = slot, epoch
         else:  # another thread reads `slot` and `epoch` without a lock: they stay its own
-            epoch.foreign[value] = step.slot
-        return step.slot
+            epoch.foreign[value] = slot
+        return slot
 
-    def extend(self, before: Step, bop: BoundOp, args: tuple[Any, ...], key: Any, operands: tuple[Any, ...]) -> Step:
+    def extend(self, before: Step, bop: BoundOp, key: tuple[Any, ...], operands: tuple[Any, ...]) -> Step:
         """The Step of an operation that was not recorded at this place before."""
         specs = tuple([o.aval if type(o) is Value else type(o) for o in operands])
         sig = signature(bop, specs)
         end = before.end + len(sig.avals)
         aval = sig.avals[0] if sig.single else sig.avals
-        return self._add(before, key, Step(before, sig, args, aval, before.end, end))
+        return self._add(before, key, Step(before, sig, key[1:], aval, before.end, end))
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
         keeping.steps += 1
@@ -226,33 +230,37 @@ class Recorder:
 
     def overflow(self) -> None:
         """The bound on pending outputs is reached: cut here if the program has come round, or is far too long."""
-        from torchgrad_jax.runtime.program import run_pending
         from torchgrad_jax.runtime.recovery import Failure
 
         epoch = self.epoch
         count = epoch.step.end
         if modes.execution == "eager":
-            run_pending(self, "eager")
+            _runner()(self, "eager")
             failed = next((f for f in (epoch.outcomes or {}).values() if isinstance(f, Failure)), None)
             if failed is not None:
                 raise failed.error()
         elif count >= HARD_LIMIT or epoch.step.signature is epoch.step.first:  # a loop that nobody looks at came round
-            run_pending(self, "bound")
+            _runner()(self, "bound")
         else:
             epoch.limit = count + 1
 
     def flush(self, reason: str) -> None:
         """Run what is pending in this thread."""
-        from torchgrad_jax.runtime.program import run_pending
-
         if self.epoch.step.parent is not None:
-            run_pending(self, reason)
+            _runner()(self, reason)
 
     def switch_device(self, where: device) -> None:
         """What is recorded from here on runs on `where`."""
         self.flush("device")
         self.device = where
         self.begin()
+
+
+@cache
+def _runner() -> Callable[[Recorder, str], None]:
+    from torchgrad_jax.runtime.program import run_pending
+
+    return run_pending
 
 
 @cache
@@ -296,7 +304,7 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     before = epoch.step
     step = before.next.get(key)
     if step is None:
-        step = rec.extend(before, bop, (slot,), key, (a,))
+        step = rec.extend(before, bop, key, (a,))
     value = _new(Value)
     value.aval = step.aval
     value.array = None
@@ -328,7 +336,7 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     before = epoch.step
     step = before.next.get(key)
     if step is None:
-        step = rec.extend(before, bop, (slot_a, slot_b), key, (a, b))
+        step = rec.extend(before, bop, key, (a, b))
     value = _new(Value)
     value.aval = step.aval
     value.array = None
@@ -351,16 +359,23 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """Record an operation of any operands. Returns its Value, or the tuple of its Values if it has several outputs."""
     epoch = rec.epoch
     try:
-        slots = [float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands]
+        if len(operands) == 2:
+            a, b = operands
+            key: Any = (
+                bop,
+                a.slot if type(a) is Value and a.epoch is epoch else rec.operand(a),
+                b.slot if type(b) is Value and b.epoch is epoch else float if type(b) is float else rec.operand(b),
+            )
+        else:
+            key = (bop, *[float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands])
     except LargeNumber:
         kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
         return record(rec, bop, tuple([o if type(o) is not int else large_int(o, kind) for o in operands]))
-    key = (bop, *slots)
     before = epoch.step
     step = before.next.get(key)
     if step is None:
-        step = rec.extend(before, bop, tuple(slots), key, operands)
-    if type(step.aval) is not Aval or len(step.numbers) > 1:
+        step = rec.extend(before, bop, key, operands)
+    if step.several:
         return _record_several(rec, epoch, before, step, bop, operands)
     value = _new(Value)
     value.aval = step.aval
@@ -383,10 +398,11 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
 def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """`record` for an operation of several outputs or numbers. What it leaves where it does not come to its end is overwritten."""
     numbers = dict(zip(step.numbers, [o for o in operands if type(o) is not Value], strict=True)) if step.numbers else None
-    made = {}
-    slot, sig = step.slot, step.signature
-    for aval in (step.aval,) if type(step.aval) is Aval else step.aval:
-        made[slot] = value = _new(Value)
+    made = []
+    slot, sig, avals = step.slot, step.signature, step.aval
+    single = type(avals) is Aval
+    for aval in (avals,) if single else avals:
+        value = _new(Value)
         value.aval = aval
         value.array = None
         value.slot = slot
@@ -394,17 +410,21 @@ def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: 
         value.counter = None
         value.signature = sig
         slot += 1
-    found = made[step.slot] if type(step.aval) is Aval else tuple(made.values())
+        made.append(value)
     if numbers is not None and epoch.step is before and rec.epoch is epoch:
         epoch.numbers.update(numbers)
-    if epoch.step is before and rec.epoch is epoch:
-        epoch.values.update(made)
+    slot, values = step.slot, epoch.values
+    for value in made:
+        if epoch.step is not before or rec.epoch is not epoch:
+            return record(rec, bop, operands)
+        values[slot] = value
+        slot += 1
     if epoch.step is not before or rec.epoch is not epoch:
         return record(rec, bop, operands)
     epoch.step = step
     if step.due >= epoch.limit:
         _after(rec, epoch, step)
-    return found
+    return made[0] if single else tuple(made)
 
 
 def _after(rec: Recorder, epoch: Epoch, step: Step) -> None:

@@ -18,19 +18,16 @@ from torchgrad_jax.runtime.worker import Promised
 class Aval:
     """Shape, dtype and device of a value. Equal ones are one object, so they compare by identity."""
 
-    __slots__ = ("shape", "dtype", "device", "ndim", "size", "__weakref__")
+    __slots__ = ("shape", "dtype", "device", "ndim", "size", "nbytes", "__weakref__")
     shape: tuple[int, ...]
     dtype: np.dtype
     device: device
     ndim: int
     size: int
+    nbytes: int
 
     def __repr__(self) -> str:
         return f"Aval({self.dtype}{list(self.shape)}@{self.device})"
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
 
 _alive: weakref.WeakValueDictionary[tuple[tuple[int, ...], np.dtype, device], Aval] = weakref.WeakValueDictionary()
@@ -47,6 +44,7 @@ def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Ava
             found = Aval()
             found.shape, found.dtype, found.device = shape, dtype, where
             found.ndim, found.size = len(shape), math.prod(shape)
+            found.nbytes = found.size * dtype.itemsize
             found = _alive[key] = _interned.setdefault(key, found)
         _interned.keep(key, found)
     return found

@@ -16,11 +16,11 @@ from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record, record1, record2
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import Node, OpNode, node_class
+from torchgrad_jax.tensor.node import OpNode, node_class
 from torchgrad_jax.tensor.order import keep_order, order_by_rule, plain
 from torchgrad_jax.tensor.parameter import Parameter
 from torchgrad_jax.tensor.saved import pack_operands, pack_results
-from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh, wrap
+from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh, result, wrap
 
 _new = object.__new__
 NO_PLAN: Any = object()
@@ -260,7 +260,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         tangents = tangents_of(operands)
         if tangents:
             return apply_dual(rec, bound, operands, tangents)
-    read = _reader(bound)
+    read = Tensor._read if bound.differentiable else Tensor._content  # see `_reader`
     found = []
     mask, bit = 0, 1
     ordered = False
@@ -306,17 +306,6 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         pack_operands(rec, node, operands)
         pack_results(rec, node, made)
     return made
-
-
-def result(value: Value, node: Node | None, nr: int) -> Tensor:
-    """A new tensor, the `nr`-th result of `node` if there is one."""
-    t = _new(Tensor)
-    t._value = value
-    t._storage = t._view = t._extra = None
-    t._rg = node is not None
-    t._node = node
-    t._nr = nr
-    return t
 
 
 def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any], values: Sequence[Any], outs: Any) -> OpNode | None:

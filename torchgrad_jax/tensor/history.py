@@ -9,10 +9,10 @@ from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval
-from torchgrad_jax.tensor.dispatch import apply, result
+from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
 from torchgrad_jax.tensor.storage import Link, Relayout, View, links_between, read_through, with_numbers, write_through
-from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node
+from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node, result
 
 ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
 _writers = Memo()

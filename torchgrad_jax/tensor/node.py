@@ -309,11 +309,7 @@ class OpNode(Node):
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
-        avals, carries = self.plan.avals, self.plan.outputs
-        count = len(avals)
-        while count > 1 and not carries[count - 1]:  # indices that come with the values
-            count -= 1
-        return avals[:count]
+        return self.plan.output_avals
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
@@ -353,9 +349,9 @@ class OpNode(Node):
         plan, needed = self.plan, calculus.needed
         saved = calculus.unpack(self)
         grads = grads + [None] * (len(plan.avals) - len(grads))
-        defined = tuple([g is not None for g in grads])
+        defined = None if plan.single else tuple([g is not None for g in grads])
         given = [g for g in grads if g is not None]
-        used = plan.used([needed is None or target in needed for target, _ in self.next])
+        used = (True,) * len(self.next) if needed is None else plan.used([target in needed for target, _ in self.next])
         outs = []
         for (one, places), there in zip(plan.apart(), used, strict=True):
             if not there:
@@ -365,8 +361,8 @@ class OpNode(Node):
             elif one.zeros:
                 outs.append(zeros_of(one))
             else:
-                kept = [saved[i] for i in places]
-                found = calculus.call(one.vjp_of(defined), (*given, *kept))
+                kept = saved if one is plan else [saved[i] for i in places]
+                found = calculus.call(one.vjp if defined is None else one.vjp_of(defined), (*given, *kept))
                 outs.append(found if plan.once is None else _refusing(one, found, kept))
         return tuple(outs)
 

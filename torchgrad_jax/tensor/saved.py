@@ -29,7 +29,7 @@ from torchgrad_jax.tensor.node import (
     written_itself,
 )
 from torchgrad_jax.tensor.storage import Detached, outdated, present
-from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
+from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, result, wrap
 
 HOOKS = "saved_tensors_hooks"  # the recorder's flag that lists a thread's pairs of hooks, innermost last
 _new = object.__new__
@@ -406,7 +406,7 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
     if node.saved is None:
         raise RuntimeError(FREED_MESSAGE)
     found: list[Any] = []
-    for i, (kept, origin) in enumerate(zip(node.saved, node.plan.origins, strict=True)):
+    for kept, origin in zip(node.saved, node.plan.origins, strict=True):
         if type(kept) is not Value:
             if isinstance(kept, Saved):
                 return _unpack_in_order(node, node.saved)
@@ -414,14 +414,15 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
         elif kept.counter is not None:
             if outdated(kept):  # which of several is told first depends on the order
                 return _unpack_in_order(node, node.saved)
-            found.append(unpack_saved(node, i))
+            found.append(unpack_saved(node, len(found)))
         elif origin is None:
             found.append(wrap(kept))
         elif origin < 0:
-            found.append(with_history(wrap(kept), node, -1 - origin))
+            found.append(result(kept, node, -1 - origin))
         else:
-            found.append(_from_source(kept, *node.next[origin]))
-    return _with_constants(node, found)
+            source, nr = node.next[origin]
+            found.append(source.variable if type(source) is AccumulateGrad else result(kept, source, nr))
+    return _with_constants(node, found) if node.plan.constant else tuple(found)
 
 
 def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:
@@ -440,7 +441,3 @@ def _unpack_in_order(node: OpNode, saved: tuple[Any, ...]) -> tuple[Any, ...]:
             raise RuntimeError(DETACHED_MESSAGE)
         found[i] = unpack_saved(node, i)
     return _with_constants(node, found)
-
-
-def _from_source(value: Value, source: Node, nr: int) -> Tensor:
-    return source.variable if isinstance(source, AccumulateGrad) else with_history(wrap(value), source, nr)

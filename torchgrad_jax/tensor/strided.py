@@ -10,11 +10,11 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import constant
-from torchgrad_jax.tensor.dispatch import LEVEL, result
+from torchgrad_jax.tensor.dispatch import LEVEL
 from torchgrad_jax.tensor.history import REPEATING, writer
 from torchgrad_jax.tensor.inplace import place_view
 from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers
-from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase
+from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase, result
 from torchgrad_jax.tensor.views import _view, mode_without_history, refuse_lost
 
 Links = tuple[Link, ...]

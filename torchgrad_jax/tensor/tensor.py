@@ -409,6 +409,17 @@ def wrap(value: Value) -> Tensor:
     return t
 
 
+def result(value: Value, node: Node | None, nr: int) -> Tensor:
+    """A new tensor, the `nr`-th result of `node` if there is one."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._extra = None
+    t._rg = node is not None
+    t._node = node
+    t._nr = nr
+    return t
+
+
 def fresh(rec: Recorder, value: Value) -> Tensor:
     """A new tensor without history that has its memory for itself: in inference mode, an inference tensor."""
     t = _new(Tensor)
