@@ -37,7 +37,8 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
     if not input._aval.ndim:
         raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, input._aval.ndim)
-    return views._view("slice", input, dim, *_span(input._aval.shape[dim], start, end, step), step)
+    begin, length = _span(input._aval.shape[dim], start, end, step)
+    return views.part_of("slice", input, begin, (dim, length, step))
 
 
 def _span(size: int, start: int | None, end: int | None, step: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.generate import inplace_of
 from torchgrad_jax.tensor.inplace import apply_inplace, check_writable, fill_
 from torchgrad_jax.tensor.tensor import Tensor, created
-from torchgrad_jax.tensor.views import _view, expand, slice_dim, unsqueeze, view
+from torchgrad_jax.tensor.views import _view, expand, part_of, slice_dim, unsqueeze, view
 
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
@@ -28,7 +28,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         if shape:
             n = shape[0]
             if -n <= key < n:
-                return _view("select", self, 0, key + n if key < 0 else key)
+                return part_of("select", self, key + n if key < 0 else key, (0,))
             raise _outside(key, 0, n)
         raise IndexError(ZERO_DIM)
     if type(key) is slice:  # by itself even a slice of everything is one
@@ -167,6 +167,8 @@ NON_TUPLE = (
 
 def _consumes(k: Any) -> int:
     """How many dimensions an index stands for."""
+    if type(k) is int or type(k) is slice:
+        return 1
     if k is None or k is Ellipsis or isinstance(k, bool):
         return 0
     if isinstance(k, Tensor) and k._aval.dtype in (np.bool_, np.uint8):
@@ -180,21 +182,23 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
     """The view that ints, slices, None and ... make, and the index tensors by dimension of it. alias: a new tensor even if it is all of `self`."""
     keys = _as_tuple(key)
     shape = self._aval.shape
-    used = sum(_consumes(k) for k in keys)
+    used = sum([_consumes(k) for k in keys])
     if used > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     out = self
     dim = 0
     indices: dict[int, Tensor] = {}
     for place, k in enumerate(keys):
-        if k is None:
+        if type(k) is int:  # what is most frequent first
+            out = _selected(out, dim, k, place)
+        elif isinstance(k, slice):
+            out = _sliced(out, dim, k)
+            dim += 1
+        elif k is None:
             out = unsqueeze(out, dim)
             dim += 1
         elif k is Ellipsis:
             dim += len(shape) - used
-        elif isinstance(k, slice):
-            out = _sliced(out, dim, k)
-            dim += 1
         elif isinstance(k, bool) or _is_truth(k):
             out = unsqueeze(out, dim)
             indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
@@ -234,14 +238,16 @@ def _selected(t: Tensor, dim: int, index: int, place: int) -> Tensor:
     n = t._aval.shape[dim]
     if not -n <= index < n:
         raise _outside(index, place, n)
-    return _view("select", t, dim, index + n if index < 0 else index)
+    return part_of("select", t, index + n if index < 0 else index, (dim,))
 
 
 def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     """whole: the tensor itself where nothing is left out."""
     if not t._aval.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    start, stop, step = (None if v is None else _bound(v) for v in (k.start, k.stop, k.step))
+    if whole and k.start is k.stop is k.step is None:
+        return t
+    start, stop, step = [None if v is None else _bound(v) for v in (k.start, k.stop, k.step)]
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step is not None and step < 0:

@@ -60,7 +60,7 @@ def _again(t: Tensor, link: Link, visitor: Visitor) -> Tensor:
     given = {n: item.value if type(item) is Static else next(numbers) for n, item in zip(names, link.read.layout[1:], strict=True)}
     visited = _VISITED.get(operator.name, ()) if visitor is not None else ()
     if visitor is None or not visited:
-        return _IN_OTHER_UNITS[operator.name](t) if operator.name in _IN_OTHER_UNITS else views._view(operator.name, t, *given.values())
+        return _IN_OTHER_UNITS[operator.name](t) if operator.name in _IN_OTHER_UNITS else views.view_by_name(operator.name, t, *given.values())
     if operator.name == "select":
         return views.select(t, given["dim"], visitor(given["index"]))
     if operator.name == "slice":

@@ -56,27 +56,44 @@ def mode_without_history() -> str:
     return "inference" if per_thread.recorder.inference else "no_grad"
 
 
-def _view(name: str, t: Tensor, *arguments: Any, made_in: str | None = None) -> Tensor:
+def _view(name: str, t: Tensor, *arguments: Any) -> Tensor:
     """The view `name` of `t` with canonical arguments in the schema's order."""
+    known = _known_view(name, t, arguments)
+    return _made(t, known, known.call(t), (known.link,), known.offset)
+
+
+def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Tensor:
+    """The view `name`, select or slice, of what begins at `begin`. arguments: the others, canonical and in the schema's order."""
+    known = _known_view(name, t, arguments)
+    link = Link(known.bound, known.write, (begin,))
+    return _made(t, known, known.call(t, begin), (link,), known.offset + begin * known.step)
+
+
+def view_by_name(name: str, t: Tensor, *arguments: Any) -> Tensor:
+    """Any view of `t` with canonical arguments in the schema's order."""
+    if name not in _FROM_A_NUMBER:
+        return _view(name, t, *arguments)
+    dim, begin, *rest = arguments
+    return part_of(name, t, begin, (dim, *rest))
+
+
+def _known_view(name: str, t: Tensor, arguments: tuple[Any, ...]) -> _Known:
     parent = t._view
-    number = None
-    if name in _FROM_A_NUMBER:
-        number = arguments[1]
-        arguments = (arguments[0], *arguments[2:])
     key = (name, arguments, t._value.aval, None if parent is None else parent.strides)
     known = _known.get(key)
     if known is None:
         if parent is not None:
             t._read()  # a view that autograd cannot follow any more says so before anything else
         known = _known.keep(key, _Known(name, t, arguments))
-    offset = known.offset if parent is None else parent.offset + known.offset
-    if made_in is None:
-        made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
-    if number is None:
-        made = make_view(t, known.call(t), (known.link,), known.strides, offset, made_in)
-    else:
-        link = Link(known.bound, known.write, (number,))
-        made = make_view(t, known.call(t, number), (link,), known.strides, offset + number * known.step, made_in)
+    return known
+
+
+def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int) -> Tensor:
+    parent = t._view
+    if parent is not None:
+        offset += parent.offset
+    made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
+    made = make_view(t, out, links, known.strides, offset, made_in)
     view: Any = made._view
     if known.plain is None:
         known.plain = is_contiguous(made._aval.shape, known.strides)
@@ -117,14 +134,14 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
         )  # fmt: skip
-    return _view("select", input, dim, index + n if index < 0 else index)
+    return part_of("select", input, index + n if index < 0 else index, (dim,))
 
 
 def slice_dim(t: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     """Elements `start`, `start + step` ... before `stop` of `dim`; bounds beyond the dimension are moved to its ends."""
     n = t._aval.shape[dim]
     start, stop, step = slice(start, stop, step).indices(n)
-    return _view("slice", t, dim, start, max(0, -(-(stop - start) // step)), step)
+    return part_of("slice", t, start, (dim, max(0, -(-(stop - start) // step)), step))
 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
@@ -147,7 +164,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     start = start + n if start < 0 else start
     if start + length > n:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    return _view("slice", input, dim, start, length, 1)
+    return part_of("slice", input, start, (dim, length, 1))
 
 
 # ---------------------------------------------------------------------- order of dimensions
