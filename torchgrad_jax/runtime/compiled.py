@@ -8,7 +8,7 @@ from typing import Any
 
 from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.device import device, placed
-from torchgrad_jax.runtime.operation import YNN, compiler_options
+from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.structure import operands, store
 from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
@@ -16,10 +16,10 @@ from torchgrad_jax.runtime.transposed import in_memory, transposed_slots
 # A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
 # effort. (Other programs gain less and lose up to 15 %.)
 _QUICKLY = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
-# A pool of threads is asked for nothing where matrix products are small, which takes 0.4 us each; and where they are smaller still, Eigen's kernels
-# take 1 us less than YNNPACK's, XLA's choice on a CPU, which want transposed operands copied first. By multiplications in a product, in the mean.
-_SMALL, _SMALL_PRODUCT = {"xla_cpu_multi_thread_eigen": False}, 100_000
-_TINY, _TINY_PRODUCT = _SMALL | {YNN: ""}, 25_000
+# A pool of threads is asked for nothing where matrix products take so few multiplications, in the mean: 0.4 us each. (The smallest would be
+# quicker by another 1 us without YNNPACK's kernels, but take three times as long to compile.)
+_SMALL_PRODUCT = 100_000
+_BY_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 def jitted(
@@ -45,7 +45,7 @@ def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
 def options_of_products(sizes: list[int]) -> dict[str, Any] | None:
     """XLA's options for a program on a CPU whose matrix products take so many multiplications each."""
     mean = sum(sizes) / len(sizes) if sizes else _SMALL_PRODUCT
-    return _TINY if mean < _TINY_PRODUCT else _SMALL if mean < _SMALL_PRODUCT else None
+    return _BY_ONE_THREAD if mean < _SMALL_PRODUCT else None
 
 
 def multiplications(jaxpr: Any) -> Iterator[int]:

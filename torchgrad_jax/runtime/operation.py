@@ -62,13 +62,13 @@ class Expansion(NamedTuple):
     avals: tuple[Aval, ...]
 
 
-YNN = "xla_cpu_experimental_ynn_fusion_type"
+_YNN = "xla_cpu_experimental_ynn_fusion_type"
 
 
 def rounding_options(where: device) -> dict[str, Any]:
     """XLA's options for half precision: it keeps float32 between operations, and so do YNNPACK's kernels on a CPU; PyTorch rounds after each."""
     options: dict[str, Any] = {"xla_allow_excess_precision": False}
-    return options | {YNN: ""} if where.type == "cpu" else options
+    return options | {_YNN: ""} if where.type == "cpu" else options
 
 
 def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str, Any] | None:
@@ -77,7 +77,7 @@ def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str
     for sig in signatures:
         half, convolves = half or sig.half, convolves or sig.convolves
     found = rounding_options(where) if half else {}
-    return (found | {YNN: ""} if convolves and where.type == "cpu" else found) or None
+    return (found | {_YNN: ""} if convolves and where.type == "cpu" else found) or None
 
 
 class Signature:
