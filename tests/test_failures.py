@@ -86,6 +86,11 @@ def test_an_interrupt_at_any_line_loses_nothing(warm):
     assert len(outcomes) > 100 and outcomes == [None] * len(outcomes)
 
 
+def test_an_error_at_any_line_that_runs_programs_loses_nothing():
+    outcomes = list(search(MemoryError, ("runtime/program.py",), 1, 2))
+    assert len(outcomes) > 100 and outcomes == [None] * len(outcomes)
+
+
 def test_what_would_be_lost_is_found(monkeypatch):
     """The search itself: an update that is made in two steps is seen half done."""
 

@@ -193,6 +193,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
         _recover(epoch)
     except Exception:
         counters.failed += 1
+        if rec.epoch is epoch:  # it had not even begun
+            rec.epoch = new
         _recover(epoch)
     except BaseException:
         if epoch.results:
@@ -200,7 +202,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
                 _keep(epoch, epoch.results[0])
         raise
     finally:
-        epoch.ended = True
+        epoch.ended = rec.epoch is not epoch
 
 
 def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
