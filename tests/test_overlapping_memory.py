@@ -141,6 +141,60 @@ def test_as_strided_of_a_view_has_no_gradient_without_the_views_history():
     """)
 
 
+def test_as_strided_of_a_detached_view_has_the_gradient_of_what_is_in_that():
+    same("""
+        a = leaf(6, requires_grad=False)
+        x = a.narrow(0, 1, 2).detach().requires_grad_()
+        s = x.as_strided((2, 2), (1, 2), 0)
+        t = x[1:].as_strided((2, 2), (1, 2), 0)
+        u = x.as_strided((2,), (1,), 4)
+        assert s._base is x and t._base is x and t.grad_fn.next_functions[0][0].name() == "SliceBackward0"
+        ((s + 2 * t) * leaf(2, 2, seed=1)).sum().backward()
+        (u * u).sum().backward()
+        y = leaf(2, 3, requires_grad=False).t()[1:].detach().requires_grad_()
+        (y.as_strided((2, 2), (1, 2), 0) * leaf(2, 2, seed=1)).sum().backward()
+        z = leaf(1, 2, requires_grad=False)[:, 1:].expand(3, 1).detach().requires_grad_()
+        (z.as_strided((2, 2), (1, 0), 0) * leaf(2, 2, seed=1)).sum().backward()
+    """)
+
+
+def test_writes_reach_what_as_strided_has_of_a_detached_view():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        s = x.as_strided((2, 2), (1, 2), 0)
+        t = s[0]
+        x.mul_(w)
+        assert t.requires_grad
+        (s * leaf(2, 2, seed=1)).sum().backward(retain_graph=True)
+        t.sum().backward()
+    """)
+
+
+def test_a_write_outside_of_the_base_has_no_backward():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        x.as_strided((2, 2), (1, 2), 0).mul_(w)
+        x.sum().backward()
+        y = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        y.as_strided((2, 2), (1, 2), 1).mul_(w)
+        y.sum().backward()
+    """)
+
+
+def test_a_view_of_what_became_smaller_keeps_its_memory():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False)
+        v = x[2:5]
+        x.resize_(3)
+        x.mul_(w)
+        (v * leaf(3, seed=1)).sum().backward(retain_graph=True)
+        v.mul_(2)
+    """)
+
+
 def test_as_strided_of_overlapping_elements_shares_the_gradient_among_them():
     same("""
         x = leaf(2, 3)

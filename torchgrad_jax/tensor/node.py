@@ -481,7 +481,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
-    if operand >= 0 and (origin is None or origin[0].next) and written_itself(value, origin is not None):
+    if not node.plan.keeps_name(i) and (origin is None or origin[0].next) and written_itself(value, origin is not None):
         name, nr = name_since_write(value), 0
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])

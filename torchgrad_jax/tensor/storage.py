@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value, is_tracer
 
@@ -272,17 +273,27 @@ class InferenceStorage(Storage):
 
 _VALUE: Any = Storage.value
 _WRITES: Any = Storage.writes
-def links_between(base: View | None, view: View) -> tuple[Link, ...]:
-    """The operations from the content of a view's base, described by `base`, to the view. The base may have been given another layout since."""
+
+
+def links_between(base: Any, view: View, storage: Storage) -> tuple[Link, ...]:
+    """The operations from the content of a view's base to the view, a part of `storage`: as both lie in memory where the base has another layout than
+    when the view was made, or is itself no more than a part of what the view may reach."""
     links = view.links[view.skip :] if view.skip else view.links
-    if base is None or len(base.links) == view.skip:
+    laid: View | None = base._view
+    if laid is None or len(laid.links) == view.skip:
         return links
-    back = []
-    for link in reversed(base.links[view.skip :]):
-        if not isinstance(link, Relayout):
-            raise RuntimeError("torchgrad_jax: a view of a tensor that was resized or given other memory since has no gradient")
-        back.append(Link(*link.undo, ()))
-    return (*back, *links)
+    since = laid.links[view.skip :]
+    if all(isinstance(link, Relayout) for link in since):
+        return (*[Link(*link.undo, ()) for link in reversed(since) if isinstance(link, Relayout)], *links)
+    if base._storage is not storage:
+        raise RuntimeError("torchgrad_jax: a view of a tensor that was given other memory since has no gradient")
+    return (in_memory(base, storage), *view.links)
+
+
+def in_memory(t: Any, storage: Storage) -> Link:
+    """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
+    layout = (Static(storage.value.aval.shape), Static(t._strides()), Static(t.storage_offset()))
+    return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 
 class Link:

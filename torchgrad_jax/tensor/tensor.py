@@ -447,7 +447,7 @@ def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
         raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
     t._rg = True
-    made = history_of_view(t, links_between(base._view, view), base, view.replay)
+    made = history_of_view(t, links_between(base, view, storage), base, view.replay)
     if t._extra is not None and t._extra.retains_grad:
         from torchgrad_jax.tensor.history import keep_retaining
 
