@@ -355,6 +355,24 @@ def test_messages_about_indices_and_booleans():
     """)
 
 
+@pytest.mark.parametrize("part", ["x", "x[:2]", "x.view(x.shape)", "x.unbind(0)[0]"])
+@pytest.mark.parametrize("made", ["a.chunk(2, -1)[0]", "a[:, :2]", "a.unbind(0)[0][None]", "a.detach()"])
+def test_a_view_of_a_leaf_that_is_a_view_is_refused_as_that_was_made(made, part):
+    same(f"""
+        a = leaf(2, 3, requires_grad=False)
+        x = {made}
+        with torch.no_grad(): y = {made}
+        x.requires_grad_()
+        y.requires_grad_()
+        z = ({part}).sin()
+        x, y = y, x
+        w = ({part}).sin()
+        a.mul_(2)
+        z.sum().backward()
+        w.sum().backward()
+    """)
+
+
 def test_a_leaf_that_was_written_to_by_way_of_a_twin_has_no_node():
     same("""
         x = leaf(2, seed=1)

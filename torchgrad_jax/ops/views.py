@@ -367,8 +367,9 @@ def _in_memory_write(x: Any, src: Any, memory: tuple[int, ...], stride: tuple[in
 
 def in_memory(x: Any, memory: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
     """An array of shape `memory` in which `x` lies by strides, among zeros. Of several elements at one place each has an equal part in it."""
-    places = sum([(np.arange(n) * s).reshape((n,) + (1,) * (x.ndim - 1 - i)) for i, (n, s) in enumerate(zip(x.shape, stride, strict=True))], np.array(0))
-    places = np.broadcast_to(places, x.shape)
+    places = np.zeros(x.shape, int)
+    for i, (n, step) in enumerate(zip(x.shape, stride, strict=True)):
+        places += (np.arange(n) * step).reshape((n,) + (1,) * (x.ndim - 1 - i))
     _, inverse, counts = np.unique(places, return_inverse=True, return_counts=True)
     shares = x if counts.max(initial=1) == 1 else x / counts[inverse].reshape(x.shape).astype(x.dtype)
     return jnp.zeros(math.prod(memory), x.dtype).at[places + storage_offset].add(shares).reshape(memory)

@@ -10,7 +10,8 @@ from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.dispatch import apply, result
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
+from torchgrad_jax.tensor.messages import FREED_MESSAGE, untracked
+from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, shown
 from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node
 

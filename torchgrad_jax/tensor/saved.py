@@ -15,19 +15,8 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import (
-    DETACHED_MESSAGE,
-    FREED_MESSAGE,
-    Node,
-    OpNode,
-    Saved,
-    WithSaved,
-    is_detached,
-    modified_message,
-    name_since_write,
-    unchanged,
-    written_itself,
-)
+from torchgrad_jax.tensor.messages import DETACHED_MESSAGE, FREED_MESSAGE, modified_message
+from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved, is_detached, name_since_write, unchanged, written_itself
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, wrap
 
@@ -290,6 +279,7 @@ def forget_history(t: Tensor) -> None:
     content = per_thread.recorder.alias(value)
     if t._storage is not None:
         content.counter, content.version = value.counter, value.version
+        t._storage.counter.cut = t._storage.counter.version
         if t._view is None:  # what was given another layout in place is a view of its memory
             t._storage.value = content
     t._value = content

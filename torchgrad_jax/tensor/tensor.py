@@ -11,7 +11,8 @@ from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.node import MODIFIED_INDIRECTLY, Edge, HookList, Node, kind_of
+from torchgrad_jax.tensor.messages import MODIFIED_INDIRECTLY
+from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
 from torchgrad_jax.tensor.storage import InferenceStorage, Link, Storage, View, links_between, read_through, with_numbers
 
 if TYPE_CHECKING:
@@ -389,6 +390,12 @@ class AccumulateGrad(Node):
     def name(self) -> str:
         """See Node."""
         return "torch::autograd::AccumulateGrad"
+
+    @property
+    def made_in(self) -> str:
+        """See Node: a leaf may be a view of what requires no gradient."""
+        view = self.variable._view
+        return "default" if view is None or view.base is None else view.made_in
 
     def _sequence_nr(self) -> int:
         return (1 << 64) - 1
