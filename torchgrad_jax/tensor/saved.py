@@ -384,11 +384,9 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved. It counts that tensor's versions.
-    again = per_thread.recorder.alias(value)
-    if value.counter is not None:
-        again.counter, again.version = value.counter, value.version
-    return with_history(wrap(again), source, nr)
+    if value.counter is None:  # the first storage that this one belongs to is to be that of the tensor that was saved
+        value = per_thread.recorder.alias(value)
+    return with_history(wrap(value), source, nr)
 
 
 def unpack_all(node: OpNode) -> tuple[Any, ...]:
