@@ -97,6 +97,18 @@ def test_the_gradient_of_a_write_to_an_expanded_tensor_is_refused():
     """)
 
 
+def test_a_pass_that_ends_at_a_write_to_an_expanded_tensor_is_not_refused():
+    same("""
+        a = leaf(2, seed=2)
+        x = a * 1
+        y = x.expand(2, 2)
+        y[y > 0.1] = 0.25
+        y.square().sum().backward(inputs=[x, y], retain_graph=True)
+        g = grad(y.square().sum(), [x], retain_graph=True)
+        y.square().sum().backward(inputs=[a])
+    """)
+
+
 def test_the_layout_of_an_expanded_tensor_may_be_changed():
     same("""
         x = leaf(1, 3, requires_grad=False).expand(2, 3).unsqueeze(-1)

@@ -199,6 +199,8 @@ class CopySlices(Node):
         rest = through[1:] if self.through_self else through
         if not self.has_base:
             return rest
+        if needed is not None and self.next[0][0] not in needed:
+            return (None, *rest)
         if self.repeats:  # PyTorch writes the part's gradient into the whole's
             raise RuntimeError(REPEATED)
         own = through[0] if self.through_self else None
