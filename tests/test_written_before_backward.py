@@ -329,6 +329,25 @@ def test_messages_name_the_node_that_a_view_has_after_a_write(view, made, write)
     """)
 
 
+def test_messages_name_the_node_of_a_view_that_was_itself_written_to_before():
+    same("""
+        a = leaf(1, 3)
+        x = a.detach()
+        v = x.view(3, 1)
+        v.masked_fill_(v > 0, 0.5)
+        y = a @ v
+        v[-3, 1:] = y
+        v.sum().backward()
+        b = leaf(3) * 1
+        w = b[1:]
+        w.mul_(2)
+        z = w.sin()
+        b.mul_(2)
+        b.detach_()
+        z.sum().backward()
+    """)
+
+
 @pytest.mark.parametrize("change", ["unsqueeze_(1)", "unsqueeze_(0).unsqueeze_(0)", "squeeze_()", "t_()", "transpose_(0, 1).add_(1)"])
 @pytest.mark.parametrize("made", ["y.sin()", "y.sin() + y.exp()", "y[0].sin()", "y * x"])
 def test_messages_tell_the_present_sizes_of_what_is_kept(made, change):

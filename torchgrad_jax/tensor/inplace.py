@@ -44,6 +44,8 @@ def overwrite(t: Tensor, value: Value) -> None:
         content = rec.alias(storage.value)
     storage.write(content)
     value.counter, value.version = storage.counter, storage.counter.version
+    if view.base is not None:
+        value.part = True
     t._value = value
     view.seen = storage.writes
 

@@ -504,6 +504,8 @@ def name_since_write(value: Value) -> str:
 
 def _is_of_view(value: Value, edge: Edge | None = None) -> bool:
     """Whether a saved Value was the content of a view, and not of a tensor that was itself given another layout."""
+    if hasattr(value, "part"):
+        return True
     signature = getattr(value, "signature", None)
     operator = None if signature is None else getattr(signature.bop, "operator", None)
     return operator is not None and operator.view is not None and not hasattr(present(value, edge).counter, "relaid")
