@@ -217,6 +217,20 @@ def test_gradients_use_the_data_set_since_but_results_their_own():
     """)
 
 
+def test_set_data_reaches_what_a_gradient_has_saved_whether_data_was_asked_for_or_not():
+    for before in ("", "t = x.data", "x.data.add_(1)"):
+        for after in ("", "y.data.mul_(3)"):
+            same(f"""
+                a = leaf(3)
+                x = a * 1
+                {before}
+                y = second(*grad(x.sin().sum(), x, create_graph=True))
+                x.data = y
+                {after}
+                g = second(*grad(y.square().sum(), a))
+            """)
+
+
 def test_other_tensors_of_the_old_memory_keep_it_when_data_is_set():
     same("""
         x = leaf(3)

@@ -97,6 +97,18 @@ def test_the_gradient_of_a_write_to_an_expanded_tensor_is_refused():
     """)
 
 
+def test_a_pass_that_ends_at_a_write_to_an_expanded_tensor_is_not_refused():
+    same("""
+        a = leaf(2, seed=2)
+        x = a * 1
+        y = x.expand(2, 2)
+        y[y > 0.1] = 0.25
+        y.square().sum().backward(inputs=[x, y], retain_graph=True)
+        g = grad(y.square().sum(), [x], retain_graph=True)
+        y.square().sum().backward(inputs=[a])
+    """)
+
+
 def test_the_layout_of_an_expanded_tensor_may_be_changed():
     same("""
         x = leaf(1, 3, requires_grad=False).expand(2, 3).unsqueeze(-1)
@@ -138,6 +150,60 @@ def test_as_strided_of_a_view_has_no_gradient_without_the_views_history():
         assert s.requires_grad and s.grad_fn.next_functions == ((None, 0),)
         s.sum().backward()
         assert x.grad is None
+    """)
+
+
+def test_as_strided_of_a_detached_view_has_the_gradient_of_what_is_in_that():
+    same("""
+        a = leaf(6, requires_grad=False)
+        x = a.narrow(0, 1, 2).detach().requires_grad_()
+        s = x.as_strided((2, 2), (1, 2), 0)
+        t = x[1:].as_strided((2, 2), (1, 2), 0)
+        u = x.as_strided((2,), (1,), 4)
+        assert s._base is x and t._base is x and t.grad_fn.next_functions[0][0].name() == "SliceBackward0"
+        ((s + 2 * t) * leaf(2, 2, seed=1)).sum().backward()
+        (u * u).sum().backward()
+        y = leaf(2, 3, requires_grad=False).t()[1:].detach().requires_grad_()
+        (y.as_strided((2, 2), (1, 2), 0) * leaf(2, 2, seed=1)).sum().backward()
+        z = leaf(1, 2, requires_grad=False)[:, 1:].expand(3, 1).detach().requires_grad_()
+        (z.as_strided((2, 2), (1, 0), 0) * leaf(2, 2, seed=1)).sum().backward()
+    """)
+
+
+def test_writes_reach_what_as_strided_has_of_a_detached_view():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        s = x.as_strided((2, 2), (1, 2), 0)
+        t = s[0]
+        x.mul_(w)
+        assert t.requires_grad
+        (s * leaf(2, 2, seed=1)).sum().backward(retain_graph=True)
+        t.sum().backward()
+    """)
+
+
+def test_a_write_outside_of_the_base_has_no_backward():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        x.as_strided((2, 2), (1, 2), 0).mul_(w)
+        x.sum().backward()
+        y = leaf(6, requires_grad=False).narrow(0, 1, 2).detach()
+        y.as_strided((2, 2), (1, 2), 1).mul_(w)
+        y.sum().backward()
+    """)
+
+
+def test_a_view_of_what_became_smaller_keeps_its_memory():
+    same("""
+        w = leaf(seed=2)
+        x = leaf(6, requires_grad=False)
+        v = x[2:5]
+        x.resize_(3)
+        x.mul_(w)
+        (v * leaf(3, seed=1)).sum().backward(retain_graph=True)
+        v.mul_(2)
     """)
 
 

@@ -561,3 +561,24 @@ def test_what_no_gradient_reads_may_be_detached_in_place(m):
     w = m.atan2(v, x)
     v.detach_()
     return x.grad, error_of(lambda: h.sum().backward()), error_of(lambda: w.sum().backward(create_graph=True))
+
+
+DETACHED = [
+    "y = x.sin(); x.mul_(2); x.detach_()", "y = x * w; x.detach_(); x.mul_(2)", "y = x * w; x.detach_(); x.mul_(w)",
+    "y = x * w; x.mul_(2); x.detach_(); x.mul_(w); x.detach_()", "y = x.sin(); t = x.detach(); t.mul_(w); x.detach_()",
+    "v = x.view(2); y = v.sin(); x.mul_(2); x.detach_()", "x = x.detach(); y = x * w; x.mul_(w); x.detach_()",
+    "y = x.sin(); x.unsqueeze_(0); x.detach_()", "x.unsqueeze_(0); y = x.sin(); x.mul_(2); x.detach_()",
+    "y = x.sin(); x.data.mul_(2); x.detach_()", "y = x.sin(); x.data = leaf(2, requires_grad=False); x.detach_()",
+    "t = x.detach().requires_grad_(); y = t.sin(); x.detach_()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("steps", DETACHED)
+def test_a_tensor_detached_in_place_is_known_through_writes(steps, create_graph):
+    same(f"""
+        a, w = leaf(2), leaf(seed=1)
+        x = a * 1
+        {steps}
+        g = second(*grad(y.sum(), [a, w], create_graph={create_graph}, allow_unused=True))
+    """)

@@ -188,6 +188,38 @@ def test_a_gradient_goes_on_counting_the_versions_of_what_it_is_made_of(gradient
     """)
 
 
+PIECEWISE = [
+    "x.relu()", "f.hardtanh(x)", "f.leaky_relu(x)", "f.threshold(x, 0.25, 0.5)", "f.hardshrink(x)", "f.softshrink(x)", "f.relu6(x)",
+    "f.prelu(x, leaf(1, requires_grad=False))", "f.mse_loss(x, leaf(2, requires_grad=False), reduction='none')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", ["x", "y"])
+@pytest.mark.parametrize("made", PIECEWISE)
+def test_a_gradient_tells_what_it_has_saved_before_it_gives_zeros(made, written):
+    same(f"""
+        f = torch.nn.functional
+        x = leaf(2, seed=2) * 1
+        y = {made}
+        h = y.grad_fn.register_prehook(prehook(1)), x.grad_fn.register_prehook(prehook(2))
+        g = second(*grad(y.sum(), x, create_graph=True))
+        {written}.mul_(2)
+        g.sum().backward() if g.requires_grad else None
+    """)
+
+
+@pytest.mark.parametrize("made", ["x.relu()", "x.tanh()", "x.sigmoid()", "x.softmax(0)", "x.cumprod(0)"])
+def test_a_gradient_goes_on_naming_the_node_of_a_result(made):
+    same(f"""
+        x = leaf(2, seed=2) * 1
+        y = {made}
+        v = leaf(2, seed=3)
+        g = second(*grad(y, x, v, create_graph=True))
+        y.mul_(2)
+        g.sum().backward()
+    """)
+
+
 def test_errors_are_told_in_order_where_gradients_are_differentiated():
     same("""
         x = leaf(2, 3)
@@ -215,6 +247,19 @@ def test_an_empty_vector_joined_has_a_gradient_without_a_graph():
         y = leaf(2)
         g = second(*grad(torch.cat([x, x], -1).sin().sum(), x, create_graph=True))
         a, b = second(*grad(torch.cat([x, y]).sin().sum(), [x, y], create_graph=True))
+    """)
+
+
+def test_writes_to_nothing_count():
+    same("""
+        a = leaf(3)
+        x = a * 1
+        v = x.narrow(0, 3, 0)
+        v.tanh_()
+        w = x[:0].exp()
+        x[1:1] *= 0.5
+        x.sum().backward()
+        w.sum().backward()
     """)
 
 
@@ -284,6 +329,25 @@ def test_messages_name_the_node_that_a_view_has_after_a_write(view, made, write)
     """)
 
 
+def test_messages_name_the_node_of_a_view_that_was_itself_written_to_before():
+    same("""
+        a = leaf(1, 3)
+        x = a.detach()
+        v = x.view(3, 1)
+        v.masked_fill_(v > 0, 0.5)
+        y = a @ v
+        v[-3, 1:] = y
+        v.sum().backward()
+        b = leaf(3) * 1
+        w = b[1:]
+        w.mul_(2)
+        z = w.sin()
+        b.mul_(2)
+        b.detach_()
+        z.sum().backward()
+    """)
+
+
 @pytest.mark.parametrize("change", ["unsqueeze_(1)", "unsqueeze_(0).unsqueeze_(0)", "squeeze_()", "t_()", "transpose_(0, 1).add_(1)"])
 @pytest.mark.parametrize("made", ["y.sin()", "y.sin() + y.exp()", "y[0].sin()", "y * x"])
 def test_messages_tell_the_present_sizes_of_what_is_kept(made, change):
@@ -307,6 +371,24 @@ def test_messages_about_indices_and_booleans():
         y = leaf(2) * b
         b.logical_not_()
         y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("part", ["x", "x[:2]", "x.view(x.shape)", "x.unbind(0)[0]"])
+@pytest.mark.parametrize("made", ["a.chunk(2, -1)[0]", "a[:, :2]", "a.unbind(0)[0][None]", "a.detach()"])
+def test_a_view_of_a_leaf_that_is_a_view_is_refused_as_that_was_made(made, part):
+    same(f"""
+        a = leaf(2, 3, requires_grad=False)
+        x = {made}
+        with torch.no_grad(): y = {made}
+        x.requires_grad_()
+        y.requires_grad_()
+        z = ({part}).sin()
+        x, y = y, x
+        w = ({part}).sin()
+        a.mul_(2)
+        z.sum().backward()
+        w.sum().backward()
     """)
 
 

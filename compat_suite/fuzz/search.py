@@ -21,7 +21,8 @@ from compat_suite.fuzz.statements import LEAVES, STATEMENTS
 # How much the leaves of a program may be wrong without changing what is compared, if rounding is no matter in it.
 NUDGES = {"float64": 1e-12, "float32": 1e-6}
 ROUNDED = {"exp", "log", "sin", "cos", "tanh", "sigmoid", "atan2", "pow", "log1p", "logsumexp", "softmax", "log_softmax"}
-UNSIGNED = {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "clamp_min", "clamp_max"}  # of two zeros either is the larger
+# Where a 0 may have either sign: of two zeros either is the larger, and a sum begins with 0 or with its first element.
+UNSIGNED = {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "clamp_min", "clamp_max", "sum", "mean"}
 
 
 class Look(IntEnum):
@@ -136,7 +137,7 @@ def unstable(steps: list[Step], found: Difference) -> bool:
 
 class _Rounded(TorchDispatchMode):
     """The results of functions that libraries round differently are wrong, relatively, by `NUDGES`: a leaf's cancel where it is compared with itself,
-    and integers have none. A 0 that is the larger of two has the other sign."""
+    and integers have none. A 0 has the other sign where that is a matter of the order (`UNSIGNED`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))

@@ -16,7 +16,8 @@ from torchgrad_jax.tensor.creation import full_value
 from torchgrad_jax.tensor.dispatch import LEVEL, refuse_inference, turn
 from torchgrad_jax.tensor.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.tensor.history import CopySlices
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Hooks, Node, Saved
+from torchgrad_jax.tensor.messages import FREED_MESSAGE
+from torchgrad_jax.tensor.node import Calculus, Edge, Hooks, Node, Saved
 from torchgrad_jax.tensor.saved import save
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 

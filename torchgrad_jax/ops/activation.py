@@ -76,7 +76,7 @@ def _clamp_types(name: str) -> Callable[..., None]:
     return validate
 
 
-@op("relu(Tensor self)", keeps_order=True, inplace=True, out=False, validate=_clamp_types("relu"),
+@op("relu(Tensor self)", keeps_order=True, again=("result",), inplace=True, out=False, validate=_clamp_types("relu"),
     grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
@@ -84,6 +84,7 @@ def relu(x: Any) -> Any:
 
 
 @op("hardtanh(Tensor self, float min_val, float max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+    again=("self",),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     """self, kept between `min_val` and `max_val`."""
@@ -105,7 +106,7 @@ def _check_threshold(self: Any, threshold: float, value: float) -> None:
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
     @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
-        validate=_check_threshold,
+        validate=_check_threshold, again=("self",),
         grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
@@ -128,8 +129,9 @@ def _leaky_grad_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
 
 for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "RreluWithNoiseBackward")):
     _declare(f"{_name}(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad}, node=_node + "0",
-             keeps_order=_name == "leaky_relu")
-    _declare(f"{_name}_written(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad_of_result}, node=_node + "1")
+             keeps_order=_name == "leaky_relu", again=("self",))
+    _declare(f"{_name}_written(Tensor self, float negative_slope)", _leaky, "leaky_relu_cpu", {"self": _leaky_grad_of_result}, node=_node + "1",
+             again=("result",))
 
 
 def check_drawn_slopes(self: Any) -> None:
@@ -147,7 +149,7 @@ for _name, _node in (("_scaled_by_noise", "RreluWithNoiseBackward0"), ("_scaled_
 
 
 @op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
-    validate=refusing("prelu_cpu", "biuc"),
+    validate=refusing("prelu_cpu", "biuc"), again=("self",),
     grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
            "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
 def prelu_kernel(x: Any, weight: Any) -> Any:
@@ -156,6 +158,7 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
 
 
 @op("hardshrink(Tensor self, float lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+    again=("self",),
     grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardshrink(x: Any, lambd: float) -> Any:
     """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
@@ -164,7 +167,8 @@ def hardshrink(x: Any, lambd: float) -> Any:
 
 _declare("softshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
          "softshrink_check",
-         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)},
+         again=("self",))  # fmt: skip
 
 
 def _hardswish_grad(grad: Any, self: Any) -> Any:

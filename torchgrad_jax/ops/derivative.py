@@ -90,6 +90,10 @@ class Plan:
             self._unpacking = sorted(range(len(self.saves)), key=lambda i: (self.saves[i] < 0, self.saved_names[i]))
         return self._unpacking
 
+    def keeps_name(self, place: int) -> bool:
+        """Whether PyTorch goes on to name what is saved at `place` after the node that made it, whatever has been written to it since."""
+        return self.saves[place] < 0 or (isinstance(self._sig.bop, Vjp) and self.saves[place] in self._sig.bop.results)
+
     @property
     def attributes(self) -> dict[str, bool]:
         """The names of all that a node of this operator shows as ``_saved_*``, whichever inputs need a gradient, and whether each is a tensor."""
@@ -255,9 +259,10 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 
 class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand."""
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand.
+    results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node."""
 
-    __slots__ = ("again", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
+    __slots__ = ("again", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
     keeps_order, order = False, None
 
     def __init__(
@@ -270,6 +275,8 @@ class Vjp:
         names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
         self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
+        earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
+        self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
         _bound.append(weakref.ref(self))

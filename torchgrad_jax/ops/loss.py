@@ -59,6 +59,7 @@ def _fits_input(x: Aval, result: np.dtype) -> None:
 
 @op(
     "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_common_floats("mse_cpu"), method=False, toplevel=False,
+    again=("self", "target"),
     grads={"self": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (self - target)),
            "target": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (target - self))},
 )  # fmt: skip

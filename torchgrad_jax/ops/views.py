@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -358,4 +359,22 @@ def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stri
 def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
     """Elements of the base's memory by strides."""
     return x.reshape(-1)[_strided_index(x.shape, size, stride, storage_offset)]
+
+
+def _in_memory_write(x: Any, src: Any, memory: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+    return src.reshape(-1)[_strided_index(x.shape, x.shape, stride, storage_offset)]
+
+
+def in_memory(x: Any, memory: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+    """An array of shape `memory` in which `x` lies by strides, among zeros. Of several elements at one place each has an equal part in it."""
+    places = np.zeros(x.shape, int)
+    for i, (n, step) in enumerate(zip(x.shape, stride, strict=True)):
+        places += (np.arange(n) * step).reshape((n,) + (1,) * (x.ndim - 1 - i))
+    _, inverse, counts = np.unique(places, return_inverse=True, return_counts=True)
+    shares = x if counts.max(initial=1) == 1 else x / counts[inverse].reshape(x.shape).astype(x.dtype)
+    return jnp.zeros(math.prod(memory), x.dtype).at[places + storage_offset].add(shares).reshape(memory)
+
+
+for _name, _function in (("in_memory(Tensor self", in_memory), ("in_memory_scatter(Tensor self, Tensor src", _in_memory_write)):
+    op(f"{_name}, int[] memory, int[] stride, int storage_offset)", linear=True, method=False, toplevel=False, out=False)(_function)
 

@@ -56,10 +56,11 @@ class Value:
 
     `counter` and `version` serve the layer above: the version counter of the storage whose content this Value is or was, and what it
     counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
+    part: that it was written into a view, and is a part of a storage's content; not there for others.
     signature: of the operation that was recorded to make it; constants have none.
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part")
     aval: Aval
     array: Any
     slot: int
@@ -68,6 +69,7 @@ class Value:
     counter: Any
     version: int
     bounds: tuple[int, int]
+    part: bool
 
     def at_hand(self) -> np.ndarray | None:
         """The content as a NumPy array where it can be had without computing or waiting: host data, or computed on the CPU."""

@@ -75,7 +75,8 @@ def tangent_of(t: Tensor) -> Tensor | None:
     tangent = None if base is None or base._extra is None else base._extra.tangent
     if base is None or tangent is None:
         return None
-    links = view.links[len(base._view.links) :] if base._view is not None and type(view) is PrimalView else links_between(base._view, view)
+    primal = base._view if type(view) is PrimalView else None
+    links = links_between(base, view, t._storage) if primal is None else view.links[len(primal.links) :]
     found = _view_alike(tangent, base, links, view.strides, view.offset)
     hold(t, found)
     return found

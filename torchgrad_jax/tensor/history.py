@@ -10,8 +10,9 @@ from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.node import FREED_MESSAGE, Calculus, Edge, Node, OpNode, shown, untracked
-from torchgrad_jax.tensor.storage import Link, Relayout, View, links_between, read_through, with_numbers, write_through
+from torchgrad_jax.tensor.messages import FREED_MESSAGE, untracked
+from torchgrad_jax.tensor.node import Calculus, Edge, Node, OpNode, shown
+from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, regenerate_node, result
 
 ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
@@ -36,7 +37,7 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
         return
     base: Tensor = view.base
     rec = per_thread.recorder
-    copy = CopySlices(rec, base, view, t._value.aval, node)
+    copy = CopySlices(rec, base, view, t._storage, t._value.aval, node)
     keep_retaining(base, copy)
     if not base._rg:
         counter.tracked = counter.version
@@ -73,9 +74,32 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int,
         return links
     if any(name in NOT_BY_STRIDES for name in names):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
-    read = registry["as_strided"].bind((ARRAY, Static(aval.shape), Static(view.strides), Static(offset)))
+    if names[0] == "in_memory":
+        return (links[0], by_strides(aval.shape, view.strides, view.offset))
     to_memory = [] if base is None else [Link(*link.undo, ()) for link in reversed(base.links) if isinstance(link, Relayout)]
-    return (*to_memory, Link(read, writer(read), ()))
+    return (*to_memory, by_strides(aval.shape, view.strides, offset))
+
+
+def by_strides(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Link:
+    """What `as_strided` does to memory."""
+    read = registry["as_strided"].bind((ARRAY, Static(size), Static(stride), Static(offset)))
+    return Link(read, writer(read), ())
+
+
+def end_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
+    """The first place in memory behind all elements of a view."""
+    return offset + 1 + sum(s * (n - 1) for s, n in zip(stride, size, strict=True)) if 0 not in size else offset
+
+
+def beyond_memory(size: tuple[int, ...], stride: tuple[int, ...], offset: int, item: int, have: int) -> str | None:
+    """PyTorch's text where a view, of elements of `item` bytes, is not within memory of `have` elements; None where it is."""
+    needed = end_of(size, stride, offset)
+    if needed <= have or 0 in size:
+        return None
+    return (
+        f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} requiring a storage size of "
+        f"{needed * item} are out of bounds for storage of size {have * item}"
+    )
 
 
 def replay(links: tuple[Link, ...], base: Tensor) -> Node:
@@ -108,12 +132,12 @@ class CopySlices(Node):
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed")
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed", "refusal")
     skips_unneeded = True
 
-    def __init__(self, rec: Recorder, base: Tensor, view: View, aval: Aval, inner: Node) -> None:
+    def __init__(self, rec: Recorder, base: Tensor, view: View, storage: Storage, aval: Aval, inner: Node) -> None:
         self.inner, self.aval = inner, base._aval
-        self.links = links_to_write(view, links_between(base._view, view), aval, view.offset - base.storage_offset(), base._view)
+        self.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base.storage_offset(), base._view)
         edges = inner.next
         places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
         self.through_self = bool(places) and places[0] == 0
@@ -121,6 +145,7 @@ class CopySlices(Node):
         self.has_base = base._rg
         self.repeats = repeats(view, aval)
         self.freed = False
+        self.refusal = _beyond_base(base, view, aval) if self.links and self.links[0].read.operator.name == "in_memory" else None
         self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
         self.seq = rec.sequence
         rec.sequence += 1
@@ -162,6 +187,8 @@ class CopySlices(Node):
         """See Node."""
         if self.freed:
             raise RuntimeError(FREED_MESSAGE)
+        if self.refusal is not None:
+            raise RuntimeError(self.refusal)
         rec, call = calculus.recorder, calculus.call
         links = self.links if calculus.placed is None else calculus.placed[self]
         grad = grads[0]
@@ -172,6 +199,8 @@ class CopySlices(Node):
         rest = through[1:] if self.through_self else through
         if not self.has_base:
             return rest
+        if needed is not None and self.next[0][0] not in needed:
+            return (None, *rest)
         if self.repeats:  # PyTorch writes the part's gradient into the whole's
             raise RuntimeError(REPEATED)
         own = through[0] if self.through_self else None
@@ -194,6 +223,14 @@ class CopySlices(Node):
         """See Node. PyTorch drops the inner node itself, whatever that has saved."""
         self.freed = True
         self.inner.release()
+
+
+def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
+    """PyTorch's text for a write to memory outside of the base, in whose gradient the view then has no place; None for others."""
+    offset = view.offset - base.storage_offset()
+    if offset < 0:
+        return f"Tensor: invalid storage offset {offset}"
+    return beyond_memory(aval.shape, view.strides, offset, aval.dtype.itemsize, end_of(base._aval.shape, base._strides(), 0))
 
 
 def repeats(view: View, aval: Aval) -> bool:

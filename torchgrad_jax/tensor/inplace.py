@@ -38,12 +38,14 @@ def overwrite(t: Tensor, value: Value) -> None:
         storage.write(value)
         return
     rec = per_thread.recorder
-    if not value.aval.size:  # nothing is written, and what it is no part of may be
-        storage.write(rec.alias(storage.value))
-        view.seen = -1
-        return
-    storage.write(write_through(rec, links_to_write(view, view.links, t._value.aval, view.offset), storage.value, value))
+    if value.aval.size:
+        content = write_through(rec, links_to_write(view, view.links, t._value.aval, view.offset), storage.value, value)
+    else:  # nothing is written, and what it is no part of may be
+        content = rec.alias(storage.value)
+    storage.write(content)
     value.counter, value.version = storage.counter, storage.counter.version
+    if view.base is not None:
+        value.part = True
     t._value = value
     view.seen = storage.writes
 

@@ -6,7 +6,6 @@ itself is not differentiated, and Tensors under `create_graph`: `run` works on e
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -14,20 +13,10 @@ from typing import Any
 from torchgrad_jax.ops.derivative import Plan
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.storage import Detached, outdated, present
+from torchgrad_jax.tensor.messages import DETACHED_MESSAGE, FREED_MESSAGE, MODIFIED_INDIRECTLY, modified_message, untracked
+from torchgrad_jax.tensor.storage import cut_off, outdated, present
 
 Edge = tuple["Node", int]
-
-FREED_MESSAGE = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
-    "after calling backward."
-)
-DETACHED_MESSAGE = (
-    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place `.detach()` "
-    "instead"
-)
 
 
 class Calculus:
@@ -426,11 +415,6 @@ def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
     raise NotImplementedError
 
 
-def operation_name(name: str) -> str:
-    """A node's name as PyTorch's errors print it: without Backward0, and with the number only of another overload."""
-    return re.sub(r"Backward(\d*)$", lambda found: "" if found[1] == "0" else found[1], name)
-
-
 def saved_values(node: OpNode) -> tuple[Any, ...]:
     """What `node` saved, as Values and numbers. RuntimeError where a tensor was written to, or detached in place."""
     assert node.saved is not None
@@ -449,8 +433,10 @@ def saved_values(node: OpNode) -> tuple[Any, ...]:
 
 def is_detached(node: OpNode, i: int, kept: Value) -> bool:
     """Whether the operand whose value `node` saved at place `i` was cut off from its graph in place, and PyTorch has saved it too."""
-    cut = type(kept.counter) is Detached and node.plan.saves[i] in node.plan.inputs
-    return cut and node.plan.reads(i, [not target.hidden for target, _ in node.next])
+    edge, plan = edge_of_saved(node, i), node.plan
+    if edge is None or not edge[0].next or plan.keeps_name(i) or _is_of_view(kept, edge) or not cut_off(kept, edge):
+        return False
+    return plan.reads(i, [not target.hidden for target, _ in node.next])
 
 
 def unchanged(node: OpNode, i: int) -> Any:
@@ -477,7 +463,7 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
     name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
-    if operand >= 0 and (origin is None or origin[0].next) and written_itself(value, origin is not None):
+    if not node.plan.keeps_name(i) and (origin is None or origin[0].next) and written_itself(value, origin is not None):
         name, nr = name_since_write(value), 0
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])
@@ -504,11 +490,21 @@ def written_itself(value: Value, tracked: bool) -> bool:
 
 
 def name_since_write(value: Value) -> str:
-    """The name of the node that a tensor was given by a write to its memory: a view gets one of its own when PyTorch asks for it."""
+    """The name of the node that a tensor was given by a write to its memory: a view gets one of its own when PyTorch asks for it. "" if it was cut
+    off from that in place."""
+    if _is_of_view(value):
+        return "AsStridedBackward0"
+    version, name = value.counter.writer
+    return name if version > getattr(value.counter, "cut", -1) else ""
+
+
+def _is_of_view(value: Value, edge: Edge | None = None) -> bool:
+    """Whether a saved Value was the content of a view, and not of a tensor that was itself given another layout."""
+    if hasattr(value, "part"):
+        return True
     signature = getattr(value, "signature", None)
     operator = None if signature is None else getattr(signature.bop, "operator", None)
-    is_view = operator is not None and operator.view is not None and not hasattr(value.counter, "relaid")
-    return "AsStridedBackward0" if is_view else value.counter.writer[1]
+    return operator is not None and operator.view is not None and not hasattr(present(value, edge).counter, "relaid")
 
 
 def _view_made_in(node: Node) -> str:
@@ -520,58 +516,7 @@ def _view_made_in(node: Node) -> str:
     return node.made_in
 
 
-def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | None = None) -> str:
-    """What to say of a saved value that was written to. `name`, `nr`: the node it comes from (or "") and which of its outputs it is."""
-    from torchgrad_jax.ops import dtypes
-
-    by = f", which is output {nr} of {operation_name(name)}," if name else ""
-    sizes = list(value.aval.shape if shape is None else shape)
-    word, gpu = dtypes.of(value.aval.dtype).title, value.aval.device.type == "cuda"
-    kind = f"{'CUDA' if gpu else 'CPU'}BoolType" if word == "Bool" else f"torch.{'cuda.' if gpu else ''}{word}Tensor"
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
-        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
-        "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
-    )
-
-
-MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"
 SEVERAL_VIEWS = ("UnbindBackward0", "SplitBackward0", "SplitWithSizesBackward0")
-# How a view was made that has no node though its base may require a gradient.
-WITHOUT_HISTORY = ("no_grad", "inference")
-
-
-def untracked(made_in: str, node: Node | None, nr: int, how: str) -> str:
-    """PyTorch's refusal of a write that reaches a view which autograd cannot follow. made_in: see `View`. node, nr: what made it, if known."""
-    mode = "inference" if made_in == "inference" else "no_grad"
-    without_history = made_in in WITHOUT_HISTORY
-    if node is None:
-        what = f"A view was created in {mode} mode"
-    else:
-        what = f"Output {nr} of {operation_name(node.name())} is a view" + (f" of a view which was created in {mode} mode" if without_history else "")
-    where = "" if not without_history and node is not None else " in normal mode" if mode == "inference" else " with grad mode enabled"
-    if without_history:
-        block = "inference_mode" if mode == "inference" else "no_grad"
-        why = (
-            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-            f"inplace either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
-            "be tracked)."
-        )
-    elif made_in == "custom":
-        why = (
-            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace "
-            "would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. "
-            "You can fix this by cloning the output of the custom Function."
-        )
-    else:
-        why = (
-            "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
-            "inplace. You should replace the inplace operation by an out-of-place one."
-        )
-    return f"{what} and {how}{where}. {why}"
-
-
 VIEW_NODES = {
     f"{name}Backward0"
     for name in ("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Squeeze", "T", "Transpose", "Unfold",

@@ -39,7 +39,7 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
         return None
     view = self._view
     assert view is not None
-    links = links_between(base._view, view)
+    links = links_between(base, view, self._storage)
     not_by_strides = any(link.read.operator.name in NOT_BY_STRIDES for link in links)
     if not (view.replay or not_by_strides) and is_contiguous(new_base._aval.shape, new_base._strides()):
         offset = view.offset - base.storage_offset() + new_base.storage_offset()
@@ -56,6 +56,8 @@ _IN_OTHER_UNITS = {"view_as_real": views.parts, "view_as_complex": views.view_as
 
 def _again(t: Tensor, link: Link, visitor: Visitor) -> Tensor:
     operator, numbers = link.read.operator, iter(link.numbers)
+    if operator.name == "in_memory":  # where the new base is already
+        return t
     names = [p.name for p in operator.schema.parameters[1:]]
     given = {n: item.value if type(item) is Static else next(numbers) for n, item in zip(names, link.read.layout[1:], strict=True)}
     visited = _VISITED.get(operator.name, ()) if visitor is not None else ()

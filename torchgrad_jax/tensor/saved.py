@@ -15,19 +15,8 @@ import numpy as np
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, constant
-from torchgrad_jax.tensor.node import (
-    DETACHED_MESSAGE,
-    FREED_MESSAGE,
-    Node,
-    OpNode,
-    Saved,
-    WithSaved,
-    is_detached,
-    modified_message,
-    name_since_write,
-    unchanged,
-    written_itself,
-)
+from torchgrad_jax.tensor.messages import DETACHED_MESSAGE, FREED_MESSAGE, modified_message
+from torchgrad_jax.tensor.node import Node, OpNode, Saved, WithSaved, is_detached, name_since_write, unchanged, written_itself
 from torchgrad_jax.tensor.storage import Detached, outdated, present
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, result, wrap
 
@@ -290,6 +279,7 @@ def forget_history(t: Tensor) -> None:
     content = per_thread.recorder.alias(value)
     if t._storage is not None:
         content.counter, content.version = value.counter, value.version
+        t._storage.counter.cut = t._storage.counter.version
         if t._view is None:  # what was given another layout in place is a view of its memory
             t._storage.value = content
     t._value = content
@@ -394,11 +384,9 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
-    # Another Value: the first storage that this one belongs to is to be that of the tensor that was saved. It counts that tensor's versions.
-    again = per_thread.recorder.alias(value)
-    if value.counter is not None:
-        again.counter, again.version = value.counter, value.version
-    return with_history(wrap(again), source, nr)
+    if value.counter is None:  # the first storage that this one belongs to is to be that of the tensor that was saved
+        value = per_thread.recorder.alias(value)
+    return with_history(wrap(value), source, nr)
 
 
 def unpack_all(node: OpNode) -> tuple[Any, ...]:

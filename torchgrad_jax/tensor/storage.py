@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value, is_tracer
 
@@ -16,9 +17,10 @@ from torchgrad_jax.runtime.value import Value, is_tracer
 class VersionCounter:
     """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
     where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
-    `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only."""
+    `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only.
+    `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was."""
 
-    __slots__ = ("version", "writer", "tracked", "relaid")
+    __slots__ = ("version", "writer", "tracked", "relaid", "cut")
 
     def __init__(self) -> None:
         self.version = 0
@@ -35,6 +37,10 @@ class Superseded(VersionCounter):
         super().__init__()
         self.version = -1
         self.value = value
+
+    def follower(self, edge: Any) -> Value:
+        """What the Value has become, as something that was saved with this edge."""
+        return self.value
 
 
 class Detached(Superseded):
@@ -53,18 +59,31 @@ class Replaced(Superseded):
         super().__init__(value)
         self.past, self.node, self.nr = past, weakref.ref(edge[0]), edge[1]
 
-    def concerns(self, edge: Any) -> bool:
-        """Whether this is the edge of the tensor whose data was set."""
-        return edge is not None and edge[0] is self.node() and edge[1] == self.nr
+    def follower(self, edge: Any) -> Value:
+        """See Superseded. It concerns the tensor whose data was set."""
+        concerned = edge is not None and edge[0] is self.node() and edge[1] == self.nr
+        return self.value if concerned else self.past
 
 
 def present(value: Value, edge: Any = None) -> Value:
     """The Value that a saved one has become by writes which its version counter does not count. edge: where the gradient of what was saved
     goes; None for a node's own result."""
     while isinstance(value.counter, Superseded):
-        counter = value.counter
-        value = counter.past if type(counter) is Replaced and not counter.concerns(edge) else counter.value
+        value = value.counter.follower(edge)
     return value
+
+
+def cut_off(value: Value, edge: Any) -> bool:
+    """Whether the tensor, no view, that was saved with this content has been cut off from its graph in place, and been given no other since."""
+    found = False
+    while isinstance(value.counter, Superseded):
+        found = found or type(value.counter) is Detached
+        value = value.counter.follower(edge)
+    counter = value.counter
+    if counter is None:
+        return found
+    since = getattr(counter, "cut", -1)
+    return (found or value.version <= since) and (counter.writer is None or counter.writer[0] <= since)
 
 
 def outdated(value: Value) -> bool:
@@ -272,17 +291,27 @@ class InferenceStorage(Storage):
 
 _VALUE: Any = Storage.value
 _WRITES: Any = Storage.writes
-def links_between(base: View | None, view: View) -> tuple[Link, ...]:
-    """The operations from the content of a view's base, described by `base`, to the view. The base may have been given another layout since."""
+
+
+def links_between(base: Any, view: View, storage: Storage | None) -> tuple[Link, ...]:
+    """The operations from the content of a view's base to the view, a part of `storage`: as both lie in memory where the base has another layout than
+    when the view was made, or is itself no more than a part of what the view may reach."""
     links = view.links[view.skip :] if view.skip else view.links
-    if base is None or len(base.links) == view.skip:
+    laid: View | None = base._view
+    if laid is None or len(laid.links) == view.skip:
         return links
-    back = []
-    for link in reversed(base.links[view.skip :]):
-        if not isinstance(link, Relayout):
-            raise RuntimeError("torchgrad_jax: a view of a tensor that was resized or given other memory since has no gradient")
-        back.append(Link(*link.undo, ()))
-    return (*back, *links)
+    since = laid.links[view.skip :]
+    if all(isinstance(link, Relayout) for link in since):
+        return (*[Link(*link.undo, ()) for link in reversed(since) if isinstance(link, Relayout)], *links)
+    if storage is None or base._storage is not storage:
+        raise RuntimeError("torchgrad_jax: a view of a tensor that was given other memory since has no gradient")
+    return (in_memory(base, storage), *view.links)
+
+
+def in_memory(t: Any, storage: Storage) -> Link:
+    """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
+    layout = (Static(storage.value.aval.shape), Static(t._strides()), Static(t.storage_offset()))
+    return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 
 class Link:

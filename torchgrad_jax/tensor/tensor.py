@@ -11,7 +11,8 @@ from torchgrad_jax.ops.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
-from torchgrad_jax.tensor.node import MODIFIED_INDIRECTLY, Edge, HookList, Node, kind_of
+from torchgrad_jax.tensor.messages import MODIFIED_INDIRECTLY
+from torchgrad_jax.tensor.node import Edge, HookList, Node, kind_of
 from torchgrad_jax.tensor.storage import InferenceStorage, Link, Storage, View, links_between, read_through, with_numbers
 
 if TYPE_CHECKING:
@@ -390,6 +391,12 @@ class AccumulateGrad(Node):
         """See Node."""
         return "torch::autograd::AccumulateGrad"
 
+    @property
+    def made_in(self) -> str:
+        """See Node: a leaf may be a view of what requires no gradient."""
+        view = self.variable._view
+        return "default" if view is None or view.base is None else view.made_in
+
     def _sequence_nr(self) -> int:
         return (1 << 64) - 1
 
@@ -458,7 +465,7 @@ def regenerate_node(t: Tensor, view: View, storage: Storage) -> None:
         raise_by_origin(t, view, MODIFIED_INDIRECTLY)
     view.node_seen = storage.counter.version
     t._rg = True
-    made = history_of_view(t, links_between(base._view, view), base, view.replay)
+    made = history_of_view(t, links_between(base, view, storage), base, view.replay)
     if t._extra is not None and t._extra.retains_grad:
         from torchgrad_jax.tensor.history import keep_retaining
 
