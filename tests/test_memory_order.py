@@ -48,6 +48,24 @@ def test_strides(expression):
     assert strides(tj, expression) == strides(torch, expression)
 
 
+# By name: the size and the strides of a part of memory, some of them in dimensions of size 1, where any will do.
+OF_SIZE_1 = {"one": ((1, 1), (6, 1)), "row": ((1, 6), (9, 1)), "column": ((4, 1), (1, 7)), "gaps": ((4, 1), (6, 1)), "turned": ((1, 4), (1, 6)),
+             "last": ((1, 1, 3), (5, 8, 1)), "between": ((2, 1, 3), (1, 7, 2)), "expanded": ((3, 1), (0, 4)),
+             "overlapping": ((3, 2), (1, 1))}  # fmt: skip
+OF_ONE = """x.clone(); x.to(torch.float64); x.bool(); torch.empty_like(x); torch.zeros_like(x); torch.rand_like(x); torch.tensor(x); x.flip(0)
+x.sin(); x + x; x * 2; 2 - x; x > 0; x + torch.ones(1); torch.ones(x.shape) + x; x > x.double(); x.double() * x
+x.relu(); x.clamp(0); x.softmax(-1); x.cumsum(0); torch.where(x > 0, x, x); x.lerp(x, 0.5); x.detach().clone(); x.contiguous(); -x; x.roll(1, 0)
+torch.nn.functional.gelu(x); x.new_empty(x.shape); (x.t() if x.ndim == 2 else x) + x.sum()"""
+
+
+@pytest.mark.parametrize("name", OF_SIZE_1)
+@pytest.mark.parametrize("expression", [e.strip() for e in OF_ONE.replace("\n", ";").split(";")])
+@pytest.mark.filterwarnings("ignore")
+def test_strides_where_a_dimension_has_size_1(name, expression):
+    made = [eval(expression, {"torch": m, "x": m.arange(24.0).as_strided(*OF_SIZE_1[name])}) for m in (tj, torch)]
+    assert made[0].stride() == made[1].stride()
+
+
 def test_values_gradients_and_writes_of_what_lies_in_columns():
     def program(m):
         x = (m.arange(9.0).reshape(3, 3).sin() + 2 * m.eye(3)).requires_grad_()

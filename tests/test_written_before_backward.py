@@ -490,3 +490,40 @@ def test_a_view_that_is_a_leaf_is_looked_at_when_its_gradient_comes(write, view,
         y.sum().backward()
         v.grad, x.grad
     """)
+
+
+@pytest.mark.parametrize("cut", ["x.detach_()", "x.requires_grad_(False)"])
+@pytest.mark.parametrize("write", ["x.div_(w)", "x[:1].mul_(w[:1])", "x.mul_(w.detach())"])
+def test_what_was_a_leaf_is_named_after_the_node_it_has_now(cut, write):
+    same(f"""
+        x = leaf(2)
+        w = x + x
+        y = x * x
+        {cut}
+        {write}
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_view_among_several_is_told_by_its_number(number):
+    same(f"""
+        x = leaf(2, 3) * 1
+        parts = x.unbind(-1)
+        y = parts[{number}] * parts[{number}]
+        x.masked_fill_(x > 0, 0.25)
+        y.sum().backward()
+    """)
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "enable_grad"])
+@pytest.mark.parametrize("write", ["x.mul_(w[0, 0])", "x.detach().mul_(2)", "x.mul_(2)", "x[0].mul_(w[0, 0])"])
+def test_a_view_without_history_is_told_as_such_once_its_base_has_one(mode, write):
+    same(f"""
+        x = leaf(2, 3, requires_grad=False)
+        w = leaf(1, 2, seed=1)
+        with torch.{mode}(): v = x[:, :]
+        y = w @ v
+        {write}
+        y.sum().backward()
+    """)

@@ -18,6 +18,7 @@ from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none,
 from torchgrad_jax.autograd.interrupted import Undo, before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
+from torchgrad_jax.ops.memory_order import dense_order
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
 from torchgrad_jax.runtime.value import Value
@@ -25,7 +26,7 @@ from torchgrad_jax.tensor import node as nodes
 from torchgrad_jax.tensor.dispatch import LEVEL, apply, call_values
 from torchgrad_jax.tensor.history import REPEATED, repeats
 from torchgrad_jax.tensor.inplace import overwrite
-from torchgrad_jax.tensor.layout import dense_order, lay_out
+from torchgrad_jax.tensor.layout import lay_out
 from torchgrad_jax.tensor.node import Calculus, Edge, Node
 from torchgrad_jax.tensor.saved import HOOKS, reset_hooks, unpack_all
 from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap

@@ -12,13 +12,14 @@ from torchgrad_jax.nn.dropout import check_probability, draw_mask
 from torchgrad_jax.ops import attention as ops_attention  # noqa: F401 - declares the operators used here
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
+from torchgrad_jax.ops.memory_order import dense_order
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.conversion import cast
 from torchgrad_jax.tensor.creation import from_data
 from torchgrad_jax.tensor.dispatch import apply
 from torchgrad_jax.tensor.functions import matmul, with_number
 from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.layout import dense_order, lay_out
+from torchgrad_jax.tensor.layout import lay_out
 from torchgrad_jax.tensor.shaping import repeat_interleave
 from torchgrad_jax.tensor.tensor import Tensor, wrap
 from torchgrad_jax.tensor.views import transpose

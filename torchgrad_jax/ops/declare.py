@@ -72,7 +72,7 @@ class Operator:
         self.promote: str | None = options.get("promote")
         self.grads: dict[str, Any] | None = options.get("grads")
         self.elementwise: bool = options.get("elementwise", self.promote in ("common", "float"))
-        self.keeps_order: bool = options.get("keeps_order", self.elementwise)
+        self.keeps_order: bool | str = options.get("keeps_order", self.elementwise)
         self.order: Order | None = options.get("order")
         self.opmath: bool = options.get("opmath", False)
         self.linear: bool | tuple[str, ...] = options.get("linear", False)
@@ -296,6 +296,10 @@ class BoundOperator:
         """Which dimension of its operand is the last of the result, of an operator that permutes them."""
         return None if self.operator.last is None or specs[0].ndim < 2 else self.operator.last(specs[0].ndim, **self._keywords())
 
+    def common_dtype(self, specs: Sequence[ArgSpec]) -> np.dtype | None:
+        """The dtype that operands like `specs` are brought to; None where they are not."""
+        return _common_dtype(self, specs) if self.operator.promote in ("common", "float") else None
+
     def number_roles(self) -> list[bool]:
         """For each operand, whether a number there takes part in type promotion."""
         return [self.operator.schema.by_name[n].type == "Tensor|Scalar" for n in self.names]
@@ -383,7 +387,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         point; "same" demands equal dtypes of the tensors; None leaves them alone.
     elementwise: each element of the result is made of the operands' elements at that place, once they are broadcast; so it is wherever `promote` is
         "common" or "float", if the function does not go on to reduce.
-    keeps_order: the result lies in memory as the operands do; so it does of element-wise operators.
+    keeps_order: the result lies in memory as the operands do; so it does of element-wise operators. "exactly": see `result_layout`.
     order: the rules by which results lie in memory that do not lie as the operands do. See `memory_order`.
     opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
     grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.

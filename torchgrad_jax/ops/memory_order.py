@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.ops.strides import is_contiguous, is_standard
 
 Ints = tuple[int, ...]
 Laid = tuple[Ints, Ints]
@@ -28,11 +28,24 @@ class Order:
 
 
 @lru_cache(maxsize=4096)
-def result_order(shape: Ints, operands: tuple[tuple[Ints, Ints], ...]) -> Ints | None:
+def result_layout(shape: Ints, operands: tuple[Laid, ...], exactly: bool = False) -> tuple[Ints, Ints] | None:
+    """The order of a result's dimensions, slowest first, and its strides: those of the operands where these are alike and dense, else by their order.
+    None for row-major. exactly: also where the operands' are row-major but for dimensions of size 1, whose stride can be any."""
+    if len(set(operands)) == 1 and operands[0][0] == shape and 0 not in shape:
+        strides = operands[0][1]
+        order = dense_order(shape, strides)
+        if order is not None and (exactly or not is_contiguous(shape, strides)):
+            return None if is_standard(shape, strides) else (order, strides)
+    order = result_order(shape, operands)
+    return None if order is None else (order, strides_in(shape, order))
+
+
+@lru_cache(maxsize=4096)
+def result_order(shape: Ints, operands: tuple[Laid, ...]) -> Ints | None:
     """The order of a result's dimensions, slowest first, by PyTorch's rule: that of the operands' strides, the first that tells; None for
-    row-major. operands: their shapes and strides."""
+    row-major."""
     ndim = len(shape)
-    if ndim < 2 or 0 in shape or all(is_contiguous(s, strides) for s, strides in operands):
+    if ndim < 2 or 0 in shape or all(s == shape and is_contiguous(s, strides) for s, strides in operands):
         return None
     known = []
     for own, strides in operands:
@@ -61,7 +74,14 @@ def result_order(shape: Ints, operands: tuple[tuple[Ints, Ints], ...]) -> Ints |
             elif told < 0:
                 break
     found = tuple(reversed(order))
-    return None if is_contiguous(shape, strides_in(shape, found)) else found
+    return None if is_standard(shape, strides_in(shape, found)) else found
+
+
+def dense_order(shape: Ints, strides: Ints) -> Ints | None:
+    """The dimensions from slowest to fastest; None where elements overlap or leave gaps."""
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d)))
+    dense = strides_in(shape, order)
+    return order if all(s == e or n == 1 for s, e, n in zip(strides, dense, shape, strict=True)) else None
 
 
 def strides_in(shape: Ints, order: Ints) -> Ints:

@@ -484,7 +484,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 # ---------------------------------------------------------------------- conversion
 
 
-@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, keeps_order=True, node="ToCopyBackward0", grads={"self": SAME},
+@op("_to_copy(Tensor self, dtype dtype)", method=False, toplevel=False, keeps_order="exactly", node="ToCopyBackward0", grads={"self": SAME},
     numpy=forms.to_copy, numpy_vjp=forms.to_copy_vjp)  # fmt: skip
 def to_copy(x: Any, dtype: Any) -> Any:
     """A copy of another dtype."""

@@ -16,7 +16,7 @@ from torchgrad_jax.ops.refusals import no_derivative, refusing
 from torchgrad_jax.runtime.value import aval_of
 
 
-@op("clone(Tensor self)", method=False, toplevel=False, keeps_order=True, grads={"self": SAME}, numpy=lambda x: x)
+@op("clone(Tensor self)", method=False, toplevel=False, keeps_order="exactly", grads={"self": SAME}, numpy=lambda x: x)
 def clone(x: Any) -> Any:
     """A copy."""
     return x
@@ -143,7 +143,7 @@ def block_diag(tensors: list[Any]) -> Any:
 # ---------------------------------------------------------------------- mirroring, rolling, repeating
 
 
-@op("flip(Tensor self, any dims)", keeps_order=True, method=False, toplevel=False, linear=True,
+@op("flip(Tensor self, any dims)", keeps_order="exactly", method=False, toplevel=False, linear=True,
     numpy=lambda x, dims: np.flip(x, dims), numpy_vjp=lambda grad, aval, dims: np.flip(grad, dims))  # fmt: skip
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """The order along `dims` reversed."""

@@ -26,6 +26,11 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def is_standard(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the strides are those that a new tensor has, in dimensions of size 1 too. Of no elements they may be any."""
+    return strides == contiguous_strides(shape) or 0 in shape
+
+
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the strides are those of row-major storage; a dimension of size 1 may have any."""
     if 0 in shape:

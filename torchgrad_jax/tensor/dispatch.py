@@ -299,7 +299,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         carries = node.plan.outputs
         made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
     if ordered and bound.keeps_order:
-        keep_order(made, operands)
+        keep_order(made, operands, bound)
     elif (order := bound.order) is not None and (ordered or order.always):
         order_by_rule(bound, order, made, operands)
     if rec.rare and node is not None:

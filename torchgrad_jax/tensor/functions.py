@@ -160,7 +160,7 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
 def _of_second(made: Tensor, first: Any, second: Tensor) -> Tensor:
     """A result that lies in memory as PyTorch's does, which takes the operands the other way round."""
     if isinstance(first, Tensor) and not (plain(first) and plain(second)):
-        keep_order(in_rows(made), (first, second))
+        keep_order(in_rows(made), (first, second), registry["sub"].bind((ARRAY, ARRAY)))
     return made
 
 

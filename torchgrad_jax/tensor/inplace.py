@@ -357,6 +357,8 @@ def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:
     value = out._value
     if value.counter is None or out._storage is not None:  # in inference mode `out` was given memory of its own
         value.counter, value.version = storage.counter, storage.counter.version
+    if view.made_in != "default":
+        value.made_in = view.made_in
     out._view = view
     out._storage = storage
     return out

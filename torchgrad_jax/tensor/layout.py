@@ -34,13 +34,6 @@ channels_last, channels_last_3d = memory_format("channels_last", (0, 2, 3, 1)), 
 FORMATS = {f.name: f for f in (contiguous_format, preserve_format, channels_last, channels_last_3d)}
 
 
-def dense_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dimensions from slowest to fastest; None where elements overlap or leave gaps."""
-    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d)))
-    dense = strides_in(shape, order)
-    return order if all(s == e or n == 1 for s, e, n in zip(strides, dense, shape, strict=True)) else None
-
-
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions from slowest to fastest, whatever lies between their elements; repeated ones stay where they are."""
     order: list[int] = []

@@ -94,6 +94,10 @@ class Node:
         """The node's name, such as ``MulBackward0``."""
         return type(self).__name__
 
+    def told(self, nr: int) -> tuple[str, int]:
+        """How an error names the tensor whose gradient comes here: its present node's name, "" where it has none, and which of its outputs it is."""
+        return (self.name(), nr) if self.next else ("", 0)
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """The nodes that this one passes gradients on to, one entry for each tensor input; ``(None, 0)`` where none."""
@@ -461,14 +465,17 @@ def raise_modified(node: OpNode, i: int, value: Value) -> None:
     """PyTorch's error for a saved value whose tensor was written to since."""
     operand = node.plan.saves[i]
     origin = edge_of_saved(node, i) if operand >= 0 else (node, -1 - operand) if node.plan.outputs[-1 - operand] else None
-    name, nr = ("", 0) if origin is None or not origin[0].next else (origin[0].name(), origin[1])
+    name, nr = ("", 0) if origin is None else origin[0].told(origin[1])
     # PyTorch names the node that the tensor has now; a leaf was written to by way of a twin.
     if not node.plan.keeps_name(i) and (origin is None or origin[0].next) and written_itself(value, origin is not None):
         name, nr = name_since_write(value), 0
+        made_in = getattr(value, "made_in", None)
+        if origin is None and made_in is not None:
+            raise RuntimeError(untracked(made_in, None, 0, MODIFIED_INDIRECTLY))
     if operand >= 0 and origin is not None and (origin[0].hidden or origin[0].is_view):
         made_in = _view_made_in(origin[0])
         if made_in != "default":  # to name the tensor, PyTorch asks for its present node
-            raise RuntimeError(untracked(made_in, None if origin[0].hidden else origin[0], nr, MODIFIED_INDIRECTLY))
+            raise RuntimeError(untracked(made_in, None if origin[0].hidden else origin[0], origin[1], MODIFIED_INDIRECTLY))
         name, nr, origin = "AsStridedBackward0", 0, None if origin[0].hidden else origin
     shape = value.aval.shape
     if operand >= 0 and origin is not None and not origin[0].next:

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.memory_order import Order, result_order, strides_in
-from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.ops.memory_order import Laid, Order, result_layout, strides_in
+from torchgrad_jax.ops.strides import contiguous_strides, is_standard
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.tensor.storage import InferenceStorage, Link, Relayout, Storage, VersionCounter, View, read_through
@@ -67,9 +67,10 @@ def _arrangement(shape: Ints, order: Ints) -> tuple[tuple[Link, ...], tuple[Link
     return (Relayout(read, write, (into, write_back)),), (Link(into, write_back, ()),), strides_in(shape, order)
 
 
-def arrange(t: Tensor, order: Ints) -> Tensor:
-    """Give a new tensor, whose memory nobody has asked for, the strides of `order`. Returns it."""
-    links, into, strides = _arrangement(t._aval.shape, order)
+def arrange(t: Tensor, order: Ints, strides: Ints | None = None) -> Tensor:
+    """Give a new tensor, whose memory nobody has asked for, the strides of `order`, or those given, which may have any in dimensions of size 1.
+    Returns it."""
+    links, into, dense = _arrangement(t._aval.shape, order)
     value, storage = t._value, t._storage
     if storage is not None:  # an inference tensor's
         storage = InferenceStorage(read_through(per_thread.recorder, into, value))
@@ -79,7 +80,7 @@ def arrange(t: Tensor, order: Ints) -> Tensor:
             value = t._value = per_thread.recorder.alias(value)
         storage = LaidOut(value, into)
     t._storage = storage
-    t._view = View(None, links, 0, storage, strides, 0, "default")
+    t._view = View(None, links, 0, storage, dense if strides is None else strides, 0, "default")
     return t
 
 
@@ -99,24 +100,42 @@ def _unplaced(t: Tensor) -> bool:
 
 
 def plain(t: Tensor) -> bool:
-    """Whether the tensor is in row-major order."""
+    """Whether the tensor is in row-major order, with the strides of a new tensor."""
     view = t._view
     if view is None:
         return True
     found = view.plain
     if found is None:
-        found = view.plain = is_contiguous(t._aval.shape, view.strides)
+        found = view.plain = is_standard(t._aval.shape, view.strides)
     return found
 
 
-def keep_order(made: Any, operands: Sequence[Any]) -> None:
-    """Lay new results out as their operands are."""
+def keep_order(made: Any, operands: Sequence[Any], bound: Any = None) -> None:
+    """Lay new results of an operation out as their operands are; without `bound`, a copy as what it is a copy of."""
+    exactly = bound is None or bound.keeps_order == "exactly"
+    laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)] if exactly else _laid(bound, operands))
     for t in made if isinstance(made, tuple) else (made,):
         if _unplaced(t):
-            shape = t._aval.shape
-            order = result_order(shape, tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)]))
-            if order is not None:
-                arrange(t, order)
+            layout = result_layout(t._aval.shape, laid, exactly)
+            if layout is not None:
+                arrange(t, *layout)
+
+
+def _laid(bound: Any, operands: Sequence[Any]) -> list[Laid]:
+    """The shapes and strides that an element-wise operation goes by: a number that stands for a tensor is one, and what has to be converted is copied
+    first."""
+    common = bound.common_dtype([o._aval if isinstance(o, Tensor) else type(o) for o in operands])
+    found: list[Laid] = []
+    for o, is_tensor in zip(operands, bound.number_roles(), strict=True):
+        if not isinstance(o, Tensor):
+            found += [((), ())] if is_tensor else []
+            continue
+        shape, strides = o._aval.shape, o._strides()
+        if common is not None and o._aval.dtype != common:
+            copy = result_layout(shape, ((shape, strides),), True)
+            strides = contiguous_strides(shape) if copy is None else copy[1]
+        found.append((shape, strides))
+    return found
 
 
 def order_by_rule(bound: Any, order: Order, made: Any, operands: Sequence[Any]) -> None:

@@ -11,13 +11,14 @@ from torchgrad_jax.ops import generator as host
 from torchgrad_jax.ops.counts import check_multinomial
 from torchgrad_jax.ops.declare import broadcast_shapes
 from torchgrad_jax.ops.distributions import normal_around
-from torchgrad_jax.ops.memory_order import strides_in
+from torchgrad_jax.ops.memory_order import dense_order, strides_in
 from torchgrad_jax.ops.strides import contiguous_strides
 from torchgrad_jax.tensor.creation import _checked_dtype, _sizes
 from torchgrad_jax.tensor.factory_options import check_memory
 from torchgrad_jax.tensor.gathering import call
 from torchgrad_jax.tensor.layout import FORMATS, lay_out, memory_order, preserve_format
 from torchgrad_jax.tensor.memory import resize_
+from torchgrad_jax.tensor.order import keep_order
 from torchgrad_jax.tensor.out import check_out, resize
 from torchgrad_jax.tensor.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of
 from torchgrad_jax.tensor.tensor import Tensor
@@ -146,7 +147,11 @@ def _like(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     dtype = options.dtype or input._aval.dtype
     array = sampled(lambda s, dtype, blocks: sample(options.generator, s, dtype, blocks), shape, dtype, strides_in(shape, order))
     where = input.device if options.device is None else options.device
-    made = lay_out(drawn(array, where), order)
+    made = drawn(array, where)
+    if format in (None, preserve_format) and dense_order(shape, input._strides()) is not None:
+        keep_order(made, (input,))
+    else:
+        lay_out(made, order)
     return made.requires_grad_() if options.requires_grad else made
 
 

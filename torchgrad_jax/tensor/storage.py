@@ -340,7 +340,7 @@ class View:
     skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", "custom" for what a Function of the user's returned,
     or another word for a view among several of one node. replay: whether its grad_fn is made anew from the operations, not in one.
     seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
-    tensor itself was asked to require a gradient. plain: whether it is in row-major order, once somebody has asked.
+    tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks.
     """
 
     # Whether any thread has ever asked for `replay`: others need not ask.

@@ -391,6 +391,11 @@ class AccumulateGrad(Node):
         """See Node."""
         return "torch::autograd::AccumulateGrad"
 
+    def told(self, nr: int) -> tuple[str, int]:
+        """See Node: what was a leaf may have been cut off and written to since."""
+        node = self.variable._node
+        return ("", 0) if node is None else (node.name(), self.variable._nr)
+
     @property
     def made_in(self) -> str:
         """See Node: a leaf may be a view of what requires no gradient."""

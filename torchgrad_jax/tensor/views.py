@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.ops import dtypes
 from torchgrad_jax.ops.declare import ARRAY, NUMBERS, Static, registry
 from torchgrad_jax.ops.refusals import NO_COMPLEX32
-from torchgrad_jax.ops.strides import is_contiguous
+from torchgrad_jax.ops.strides import is_standard
 from torchgrad_jax.ops.views import stride_rules, view_strides
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
@@ -96,7 +96,7 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
     made = make_view(t, out, links, known.strides, offset, made_in)
     view: Any = made._view
     if known.plain is None:
-        known.plain = is_contiguous(made._aval.shape, known.strides)
+        known.plain = is_standard(made._aval.shape, known.strides)
     view.plain = known.plain
     return made
 
