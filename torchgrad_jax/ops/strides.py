@@ -26,6 +26,16 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def apart(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether all elements are places of their own in memory, as far as the order of the strides tells."""
+    reach = 0  # of each dimension, from the fastest on: the next is to begin beyond
+    for step, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n != 1):
+        if step <= reach:
+            return False
+        reach += step * (n - 1)
+    return True
+
+
 def is_standard(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the strides are those that a new tensor has, in dimensions of size 1 too. Of no elements they may be any."""
     return strides == contiguous_strides(shape) or 0 in shape

@@ -18,7 +18,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.ops import numpy_forms as forms
 from torchgrad_jax.ops.declare import op, wide
-from torchgrad_jax.ops.strides import contiguous_strides
+from torchgrad_jax.ops.strides import apart, contiguous_strides
 
 # What a view's strides and offset are: (shape, strides, offset, *arguments in the schema's order) -> (strides, offset).
 StrideRule = Callable[..., tuple[tuple[int, ...], int]]
@@ -346,11 +346,8 @@ def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, .
 
 def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
     """The gradient of what was read by strides: where no element was read twice it is put in its place, be it a negative 0."""
-    reach, once = 0, True  # of each dimension, from the fastest on, and whether the next begins beyond
-    for step, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n != 1):
-        once, reach = once and step > reach, reach + step * (n - 1)
     at = jnp.zeros(math.prod(shape), grad.dtype).at[_strided_index(shape, size, stride, storage_offset)]
-    return (at.set(grad, unique_indices=True) if once else at.add(grad)).reshape(shape)
+    return (at.set(grad, unique_indices=True) if apart(size, stride) else at.add(grad)).reshape(shape)
 
 
 @_view("as_strided(Tensor self, int[] size, int[] stride, int storage_offset)", _strided_write,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.ops.strides import apart
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval
@@ -70,7 +71,7 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int,
     if len(links) == 1:
         return links
     names = [link.read.operator.name for link in links]
-    if REPEATING.isdisjoint(names[:-1]):
+    if not any(name in REPEATING and _repeats(link) for name, link in zip(names[:-1], links, strict=False)):
         return links
     if any(name in NOT_BY_STRIDES for name in names):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
@@ -78,6 +79,12 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int,
         return (links[0], by_strides(aval.shape, view.strides, view.offset))
     to_memory = [] if base is None else [Link(*link.undo, ()) for link in reversed(base.links) if isinstance(link, Relayout)]
     return (*to_memory, by_strides(aval.shape, view.strides, offset))
+
+
+def _repeats(link: Link) -> bool:
+    """Whether several elements may be one place in memory by this operation."""
+    statics = link.read.statics
+    return link.read.operator.name != "as_strided" or not apart(statics["size"], statics["stride"])
 
 
 def by_strides(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Link:

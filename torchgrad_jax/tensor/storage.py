@@ -303,14 +303,16 @@ def links_between(base: Any, view: View, storage: Storage | None) -> tuple[Link,
     since = laid.links[view.skip :]
     if all(isinstance(link, Relayout) for link in since):
         return (*[Link(*link.undo, ()) for link in reversed(since) if isinstance(link, Relayout)], *links)
-    if storage is None or base._storage is not storage:
+    if storage is None or base._storage is not storage or base._aval.dtype != storage.value.aval.dtype:
         raise RuntimeError("torchgrad_jax: a view of a tensor that was given other memory since has no gradient")
     return (in_memory(base, storage), *view.links)
 
 
 def in_memory(t: Any, storage: Storage) -> Link:
     """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
-    layout = (Static(storage.value.aval.shape), Static(t._strides()), Static(t.storage_offset()))
+    memory, dtype = storage.value.aval, t._aval.dtype
+    shape = memory.shape if memory.dtype == dtype else (memory.nbytes // dtype.itemsize,)
+    layout = (Static(shape), Static(t._strides()), Static(t.storage_offset()))
     return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 

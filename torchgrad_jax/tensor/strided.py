@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.ops.declare import ARRAY, Static, registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.tensor.dispatch import LEVEL
-from torchgrad_jax.tensor.history import beyond_memory, by_strides, end_of
+from torchgrad_jax.tensor.history import beyond_memory, by_strides, end_of, writer
 from torchgrad_jax.tensor.inplace import place_view
 from torchgrad_jax.tensor.storage import Link, Relayout, Storage, View, in_memory, links_between, read_through
-from torchgrad_jax.tensor.tensor import Tensor, ViewOfBase, result
-from torchgrad_jax.tensor.views import _view, mode_without_history, refuse_lost
+from torchgrad_jax.tensor.tensor import NOT_BY_STRIDES, Tensor, ViewOfBase, result
+from torchgrad_jax.tensor.views import _view, is_conj, is_neg, mode_without_history, refuse_lost
 
 Links = tuple[Link, ...]
 
@@ -28,7 +29,11 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     input._read()
     storage: Any = input._storage
     base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
-    prefix, back, start = _to_memory(prefix, base, storage, offset, end_of(size, stride, offset))
+    turned = not NOT_BY_STRIDES.isdisjoint([link.read.operator.name for link in view.links])
+    if turned:
+        prefix, back, start = (), _as_shown(input, storage), 0
+    else:
+        prefix, back, start = _to_memory(prefix, base, storage, offset, end_of(size, stride, offset))
     rec = per_thread.recorder
     links = (*prefix, *back, by_strides(size, stride, offset - start))
     made_in = "default" if rec.grad_enabled else mode_without_history()
@@ -36,7 +41,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     value = read_through(rec, links, storage.value)
     node = None
     if rec.grad_enabled and input.requires_grad:
-        of_view = base is not input  # what it takes from memory outside of that has no gradient
+        of_view = turned or base is not input  # what it takes from memory outside of that has no gradient
         links = (in_memory(input, storage), by_strides(size, stride, offset)) if of_view else links_between(base, made, storage)
         node = ViewOfBase(rec, links, input, value.aval)
     out = place_view(result(value, node, 0), made, storage)
@@ -55,10 +60,32 @@ def check_strides(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...],
         raise RuntimeError("mismatch in length of strides and shape")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
-    have = input._aval.size if input._storage is None else input._storage.value.aval.size
+    have = input._aval.size if input._storage is None else input._storage.value.aval.nbytes // input.element_size()
     refusal = beyond_memory(size, stride, offset, input.element_size(), have)
     if refusal is not None:
         raise RuntimeError(refusal)
+
+
+def _as_shown(input: Tensor, storage: Storage) -> Links:
+    """The operations from a storage's content to memory of elements as the tensor shows them: of its dtype, and conjugated if it is. RuntimeError
+    where they are negative."""
+    if is_neg(input):
+        raise RuntimeError("torchgrad_jax has no as_strided of the imaginary part of a conjugated tensor; use resolve_neg() first")
+    memory, steps = storage.value.aval, list[tuple[Any, ...]]()
+    if memory.dtype.kind != "c" and input.is_complex():
+        pairs = memory.size // 2
+        steps += [("view", (memory.size,)), ("view", (pairs, 2)), ("view_as_complex",)]
+        if memory.size % 2:
+            steps.insert(1, ("slice", 0, ARRAY, 2 * pairs, 1))
+    elif memory.dtype.kind == "c" and not input.is_complex():
+        steps.append(("view_as_real",))
+    if is_conj(input):
+        steps.append(("_conj",))
+    found = []
+    for name, *arguments in steps:
+        read = registry[name].bind((ARRAY, *[a if a is ARRAY else Static(a) for a in arguments]))
+        found.append(Link(read, writer(read), (0,) if ARRAY in arguments else ()))
+    return tuple(found)
 
 
 def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: int) -> tuple[Links, Links, int]:

@@ -506,7 +506,7 @@ def replayed(links: tuple[Link, ...], base: Tensor) -> Any:
 
 
 # No strides lead from a base to such a view: PyTorch does the view operations again.
-NOT_BY_STRIDES = ("view_as_real", "view_as_complex", "_conj")
+NOT_BY_STRIDES = frozenset(("view_as_real", "view_as_complex", "_conj"))
 
 
 class Nowhere(Node):
