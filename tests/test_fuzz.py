@@ -88,6 +88,16 @@ def test_what_the_sign_of_a_sum_of_nothing_decides_is_no_difference():
     assert differs(steps_of(program), EXCLUDED) is None
 
 
+@pytest.mark.parametrize("number", ["1.0", "x1 - x1 + 1"])
+def test_what_is_equal_but_for_rounding_is_no_difference(monkeypatch, number):
+    monkeypatch.setattr(torchgrad_jax.Tensor, "sin", lambda self, sin=torchgrad_jax.Tensor.sin: sin(self) / sin(self))
+    monkeypatch.setattr(torch.Tensor, "sin", lambda self: self / self + 1e-9)
+    program = ["x1 = leaf(4, seed=1, requires_grad=False)", "x2 = x1.sin()", f"x3 = x2 == {number}"]
+    assert differs(steps_of(program, Look.NOTHING), EXCLUDED) is None
+    monkeypatch.setattr(torch.Tensor, "sin", lambda self: self / self + 1e-3)
+    assert differs(steps_of(program, Look.NOTHING), EXCLUDED) is not None
+
+
 def test_the_command(capsys):
     with pytest.raises(SystemExit) as exit:
         command.main(["--help"])

@@ -505,6 +505,19 @@ def test_what_was_a_leaf_is_named_after_the_node_it_has_now(cut, write):
     """)
 
 
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("call", ["torch.pow(v, v)", "torch.pow(v, 2 * v.detach())", "torch.pow(2.0, v)", "v.exp()", "v / v"])
+def test_results_are_saved_wherever_gradients_go(mode, call):
+    same(f"""
+        x = leaf(4)
+        with torch.{mode}(): v = x.narrow(0, 1, 2)
+        y = {call}
+        y.neg_()
+        y.sum().backward()
+        x.grad
+    """)
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_view_among_several_is_told_by_its_number(number):
     same(f"""

@@ -16,6 +16,8 @@ FAULTS = {
     r"Inference tensors cannot be saved": f"{_OF_SHAPES}|{_OF_DTYPES}",
     r"Output \d+ of \w+ is a view|A view was created in": f"{_OF_SHAPES}|{_OF_DTYPES}",  # PyTorch asks the operands first
     r"output with shape": _OF_DTYPES,
+    # PyTorch's graph of a gradient has several nodes, of which a pass that met an outdated tensor has freed the first.
+    r"one of the variables needed for gradient computation has been modified": r"Trying to backward through the graph a second time",
 }
 # Attributes of nodes that are not asked for.
 UNSHOWN = {"_saved_mask"}  # a mask is turned into indices before anything is recorded

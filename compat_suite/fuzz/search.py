@@ -23,6 +23,7 @@ NUDGES = {"float64": 1e-12, "float32": 1e-6}
 ROUNDED = {"exp", "log", "sin", "cos", "tanh", "sigmoid", "atan2", "pow", "log1p", "logsumexp", "softmax", "log_softmax"}
 # Where a 0 may have either sign: of two zeros either is the larger, and a sum begins with 0 or with its first element.
 UNSIGNED = {"maximum", "minimum", "max", "min", "amax", "amin", "clamp", "clamp_min", "clamp_max", "sum", "mean"}
+COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 
 
 class Look(IntEnum):
@@ -137,13 +138,17 @@ def unstable(steps: list[Step], found: Difference) -> bool:
 
 class _Rounded(TorchDispatchMode):
     """The results of functions that libraries round differently are wrong, relatively, by `NUDGES`: a leaf's cancel where it is compared with itself,
-    and integers have none. A 0 has the other sign where that is a matter of the order (`UNSIGNED`)."""
+    and integers have none. A 0 has the other sign where that is a matter of the order (`UNSIGNED`), and what is almost equal compares otherwise."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func.__name__.partition(".")[0].strip("_")
         if name in UNSIGNED and isinstance(made, torch.Tensor):
             return made.copy_(torch.where(made == 0, -made, made)) if made.is_floating_point() else made
+        if name in COMPARED and any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args[:2]):
+            a, b = [torch.as_tensor(x, dtype=torch.float64) for x in args[:2]]
+            size = torch.maximum(a.abs(), b.abs()).clamp_min(0.01)  # what is near to 0 may be what a difference has left
+            return made.logical_xor_(((a - b).abs() <= 10 * NUDGES["float32"] * size) & (a != b))
         if name in ROUNDED and made.is_floating_point():
             places = torch.arange(made.numel(), dtype=made.dtype).reshape(made.shape)
             made.mul_(1 + NUDGES.get(str(made.dtype)[6:], 0.0) * (places * 5 % 6 - 2.5))

@@ -221,7 +221,10 @@ class Plan:
         return any([self.reads(place, wanted) for place, i in enumerate(self.saves) if i < 0 or isinstance(specs[i], Aval)])
 
     def _may_leave_out(self, place: int) -> bool:
-        """Whether PyTorch asks whether the gradient that this is for is wanted: it does if that is one of several, and the only one made of this."""
+        """Whether PyTorch asks whether the gradient that this is for is wanted: it does of operands, if that is one of several and the only one
+        made of this."""
+        if self.saves[place] < 0:
+            return False
         bound: Any = self._sig.bop
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         if formulas is None:
