@@ -540,3 +540,21 @@ def test_a_view_without_history_is_told_as_such_once_its_base_has_one(mode, writ
         {write}
         y.sum().backward()
     """)
+
+
+@pytest.mark.parametrize("made", ["leaf({shape}, seed=1, requires_grad=False)", "leaf(2, {shape}, seed=1, requires_grad=False)[1]"])
+@pytest.mark.parametrize("shape", ["2", "1"])
+@pytest.mark.parametrize("between", ["x", "x.add_(x)", "x.t()", "x.requires_grad_(False)", "x = x * 1"])
+@pytest.mark.parametrize("call", ["x * w", "torch.pow(x * x, w)", "w @ x", "torch.addcmul(w, x, w)", "x.detach() * w", "w.tanh() * x + x.sin()"])
+def test_what_requires_a_gradient_only_since_it_was_used_takes_part_in_second_order(made, shape, between, call):
+    same(f"""
+        w = leaf({shape})
+        x = {made.format(shape=shape)}
+        {between if "requires" not in between else "x"}
+        y = ({call}).sum()
+        x.requires_grad_()
+        {between if "requires" in between else "x"}
+        g = second(*grad(y, w, create_graph=True))
+        g.sum().backward()
+        x.grad, w.grad
+    """)

@@ -37,7 +37,7 @@ def plain(x):
 
 def contents(x):
     """A tensor's dtype and values; None for none."""
-    return None if x is None else (str(x.dtype), x.detach().tolist())
+    return None if x is None else (str(x.dtype), x.tolist())
 
 
 def hook(tag, scale=None):

@@ -30,12 +30,12 @@ def seen(x: Any, names: dict[int, str], values: bool, counts: bool) -> dict[str,
         "contiguous": x.is_contiguous(),
     }  # fmt: skip
     if values:
-        found["value"] = (found["dtype"], x.detach().tolist())
+        found["value"] = (found["dtype"], x.tolist())
         found["grad"] = None
         if found["is_leaf"] is True or x.retains_grad:
             g = x.grad
             if g is not None:
-                found["grad"] = (str(g.dtype), g.detach().tolist())
+                found["grad"] = (str(g.dtype), g.tolist())
                 found["grad's"] = (tuple(g.shape), g.requires_grad, g.grad_fn is None)
     return found
 

@@ -57,11 +57,12 @@ class Value:
     `counter` and `version` serve the layer above: the version counter of the storage whose content this Value is or was, and what it
     counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
     made_in: how the view was made that it was the content of, if not where autograd follows; not there for others.
+    leaf: a weak reference to the only tensor that it was the content of when that was asked to require a gradient; not there for others.
     part: that it was written into a view, and is a part of a storage's content; not there for others.
     signature: of the operation that was recorded to make it; constants have none.
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part", "made_in")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part", "made_in", "leaf")
     aval: Aval
     array: Any
     slot: int
@@ -72,6 +73,7 @@ class Value:
     bounds: tuple[int, int]
     part: bool
     made_in: str
+    leaf: weakref.ref[Any]
 
     def at_hand(self) -> np.ndarray | None:
         """The content as a NumPy array where it can be had without computing or waiting: host data, or computed on the CPU."""

@@ -398,4 +398,5 @@ def data_of(t: Tensor) -> Tensor:
 def share(t: Tensor, storage: Storage, view: View | None) -> None:
     """Make `t` the part of a storage that `view` describes, without a base."""
     t._storage = storage
+    storage.twinned = True
     t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")

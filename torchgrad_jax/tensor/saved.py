@@ -380,6 +380,8 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         return kept
     source, nr = _origin(node, i)
     value = unchanged(node, i)
+    if source is None and (leaf := _later_leaf(value)) is not None:
+        return leaf
     if type(kept.counter) is Detached and source is not node:
         source = None
     if isinstance(source, AccumulateGrad):
@@ -404,13 +406,20 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
                 return _unpack_in_order(node, node.saved)
             found.append(unpack_saved(node, len(found)))
         elif origin is None:
-            found.append(wrap(kept))
+            leaf = _later_leaf(kept)
+            found.append(wrap(kept) if leaf is None else leaf)
         elif origin < 0:
             found.append(result(kept, node, -1 - origin))
         else:
             source, nr = node.next[origin]
             found.append(source.variable if type(source) is AccumulateGrad else result(kept, source, nr))
     return _with_constants(node, found) if node.plan.constant else tuple(found)
+
+
+def _later_leaf(value: Value) -> Tensor | None:
+    """The tensor that was saved when it required no gradient, if it is a leaf that does now: PyTorch has saved the tensor itself."""
+    t: Tensor | None = value.leaf() if hasattr(value, "leaf") else None
+    return t if t is not None and t.requires_grad and t._node is None and t._content() is value else None
 
 
 def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:

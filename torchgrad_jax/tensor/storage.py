@@ -112,15 +112,17 @@ class Storage:
     """The current Value of the base tensor, and its version counter.
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
-    among them this one; None while there are no others. parts: the tensors, no bases in row-major order, whose `data` was asked for; not there if
+    among them this one; None while there are no others. twinned: that another tensor was made on it by `detach` or `data`; not there if none was.
+    parts: the tensors, no bases in row-major order, whose `data` was asked for; not there if
     none was. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("value", "counter", "writes", "siblings", "parts", "pending", "_address", "__weakref__")
+    __slots__ = ("value", "counter", "writes", "siblings", "twinned", "parts", "pending", "_address", "__weakref__")
     value: Value
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
+    twinned: bool
     parts: list[weakref.ref[Any]]
     pending: Any
     # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.

@@ -290,6 +290,8 @@ class Tensor(_Base):
         self._rg = bool(flag)
         if self._view is not None:
             self._view.asked = self._rg
+        if flag and self._node is None and not (self._storage is not None and hasattr(self._storage, "twinned")):  # for what has been saved of it
+            self._content().leaf = weakref.ref(self)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
