@@ -197,9 +197,11 @@ def test_small_matrix_products_have_options_of_their_own():
     assert options_of_products([64, 64, 10_000_000]) is options_of_products([]) is None
 
 
+@pytest.mark.parametrize("option", ["xla_cpu_multi_thread_eigen", "xla_that_is_no_more"])
 @pytest.mark.parametrize("width", [3, 20, 45, 70])
-def test_products_of_all_sizes_are_right(width, monkeypatch):
-    for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL"):
+def test_products_of_all_sizes_are_right(width, option, monkeypatch):
+    monkeypatch.setattr("torchgrad_jax.runtime.compiled._BY_ONE_THREAD", {option: False})
+    for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)
     x, w = (generator.standard_normal((width, width), np.float32) for _ in range(2))
