@@ -254,3 +254,14 @@ def test_an_element_written_twice_passes_its_gradient_to_both_values():
         y[torch.tensor([2, 2])] *= 2
         (y * leaf(4, seed=5)).sum().backward()
     """)
+
+
+def test_a_write_to_what_was_expanded_to_nothing():
+    same("""
+        x = leaf(1)
+        y = x * 1
+        v = y.expand(0)
+        v.tanh_()
+        y.square().sum().backward()
+        x.grad
+    """)

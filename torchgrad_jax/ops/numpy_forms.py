@@ -281,6 +281,8 @@ expand_vjp = Forms(_expand_vjp, of_aval)
 
 def expand_scatter(x: Array, src: Array, size: Shape) -> Array:
     """The first of what was repeated, a view."""
+    if not src.size:  # expanded to nothing
+        return x
     first = src[tuple([slice(0, n) for n in (1,) * (src.ndim - x.ndim) + x.shape])]
     return first.reshape(x.shape)
 

@@ -219,6 +219,8 @@ def _expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], offset: in
 
 
 def _expand_write(x: Any, src: Any, size: tuple[int, ...]) -> Any:
+    if 0 in src.shape:  # expanded to nothing
+        return x
     new = src.ndim - x.ndim
     first = lax.slice(src, (0,) * src.ndim, (1,) * new + x.shape)
     return lax.reshape(first, x.shape)
