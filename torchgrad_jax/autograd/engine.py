@@ -15,7 +15,7 @@ from typing import Any
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
-from torchgrad_jax.autograd.interrupted import Undo, before_write
+from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.ops.declare import ARRAY, registry
 from torchgrad_jax.ops.memory_order import dense_order
@@ -443,7 +443,7 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
     extra = variable._own_extra()
     old = extra.grad
     if undo is not None:
-        undo.grads.append((extra, None, None, 0) if old is None else before_write(extra, old))
+        undo.grads.append((extra, None, None, 0) if old is None else grad_before_write(extra, old))
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
     if calculus.records:

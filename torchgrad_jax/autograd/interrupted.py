@@ -9,7 +9,7 @@ from torchgrad_jax.tensor.node import Node, OpNode
 from torchgrad_jax.tensor.tensor import Tensor
 
 
-def before_write(extra: Any, old: Tensor) -> tuple[Any, Tensor, Any, int]:
+def grad_before_write(extra: Any, old: Tensor) -> tuple[Any, Tensor, Any, int]:
     """What `Undo.grads` has of a leaf before its `.grad`, `old`, is written to."""
     return extra, old, old._read(), 0 if old._storage is None else old._storage.counter.version
 
