@@ -255,7 +255,7 @@ class BoundOperator:
 
     def _function(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         function = self.operator.function
-        if not self.operator.opmath or not is_half(target := _common_dtype(self, specs)):
+        if not self.operator.opmath or not is_half(target := self.common_dtype(specs)):
             return function
         return lambda *arrays, **keywords: convert(function(*arrays, **keywords), target)
 
@@ -296,9 +296,10 @@ class BoundOperator:
         """Which dimension of its operand is the last of the result, of an operator that permutes them."""
         return None if self.operator.last is None or specs[0].ndim < 2 else self.operator.last(specs[0].ndim, **self._keywords())
 
-    def common_dtype(self, specs: Sequence[ArgSpec]) -> np.dtype | None:
-        """The dtype that operands like `specs` are brought to; None where they are not."""
-        return _common_dtype(self, specs) if self.operator.promote in ("common", "float") else None
+    def common_dtype(self, specs: Sequence[ArgSpec]) -> np.dtype:
+        """The dtype that operands like `specs` are brought to, if the operator converts them."""
+        found = promotion.result_type([s for s, role in zip(specs, self.number_roles(), strict=True) if role or not isinstance(s, type)])
+        return promotion.to_float(found) if self.operator.promote == "float" else found
 
     def number_roles(self) -> list[bool]:
         """For each operand, whether a number there takes part in type promotion."""
@@ -479,13 +480,8 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(squeezed, shape, tuple(offset + i for i in kept))
 
 
-def _common_dtype(bound: BoundOperator, specs: Sequence[ArgSpec]) -> np.dtype:
-    found = promotion.result_type([s for s, role in zip(specs, bound.number_roles(), strict=True) if role or not isinstance(s, type)])
-    return promotion.to_float(found) if bound.operator.promote == "float" else found
-
-
 def _common(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
-    target = _common_dtype(bound, specs)
+    target = bound.common_dtype(specs)
     shape = broadcast_shapes(*(s.shape for s in specs if isinstance(s, Aval)))
     # A number stays 0-dim where the function takes it beside the tensors, and is expanded where it stands for one.
     expand = [not isinstance(s, type) or role for s, role in zip(specs, bound.number_roles(), strict=True)]

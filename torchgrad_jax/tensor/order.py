@@ -124,7 +124,8 @@ def keep_order(made: Any, operands: Sequence[Any], bound: Any = None) -> None:
 def _laid(bound: Any, operands: Sequence[Any]) -> list[Laid]:
     """The shapes and strides that an element-wise operation goes by: a number that stands for a tensor is one, and what has to be converted is copied
     first."""
-    common = bound.common_dtype([o._aval if isinstance(o, Tensor) else type(o) for o in operands])
+    converts = bound.operator.promote in ("common", "float")
+    common = bound.common_dtype([o._aval if isinstance(o, Tensor) else type(o) for o in operands]) if converts else None
     found: list[Laid] = []
     for o, is_tensor in zip(operands, bound.number_roles(), strict=True):
         if not isinstance(o, Tensor):
