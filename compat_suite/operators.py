@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import torchgrad_jax
-from torchgrad_jax.ops.declare import registry
+from torchgrad_jax.operators import registry
 
 NAMESPACES = ("", "Tensor", "nn.functional", "linalg", "fft", "special", "autograd", "autograd.graph", "autograd.forward_ad")
 
@@ -47,13 +47,16 @@ def agreement(found: dict[str, Any], tier_of: dict[str, int]) -> list[str]:
 
 LEAD = """# Operators
 
-Made by `python -m compat_suite --write`. The table is the share, in percent, of the sample inputs of PyTorch's own operator database on which
-both libraries agree (float32, float64, complex128, int64, bool and bfloat16 where the operator takes them; at most {samples} samples an operator
-and dtype), and of its bad inputs for which the class (`error`) and the text (`error_text`) of what is raised are PyTorch's. `node`: whether results
-require grad alike and have a `grad_fn` of the same name. Numbers agree where they differ by at most 1e-4 relative or 2e-5 absolute (float32),
-1e-7 or 1e-8 (float64, complex128), 1.6e-2 or 1e-3 (bfloat16); gradients and tangents twice that, second gradients five times. What is chance in
-PyTorch is compared as far as it is none: the order of equal elements, the phase of eigenvectors, the content of empty tensors. Empty: the operator
-has no such form. What differs and why is in [differences.md](differences.md).
+Made by `python -m compat_suite --write`. The table is the share, in percent, of the sample inputs
+of PyTorch's own operator database on which both libraries agree (float32, float64, complex128,
+int64, bool and bfloat16 where the operator takes them; at most {samples} samples an operator and
+dtype), and of its bad inputs for which the class (`error`) and the text (`error_text`) of what is
+raised are PyTorch's. `node`: whether results require grad alike and have a `grad_fn` of the same
+name. Numbers agree where they differ by at most 1e-4 relative or 2e-5 absolute (float32), 1e-7 or
+1e-8 (float64, complex128), 1.6e-2 or 1e-3 (bfloat16); gradients and tangents twice that, second
+gradients five times. What is chance in PyTorch is compared as far as it is none: the order of equal
+elements, the phase of eigenvectors, the content of empty tensors. Empty: the operator has no such
+form. What differs and why is in [differences.md](differences.md).
 """
 
 

@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 
 import torchgrad_jax
-from torchgrad_jax.ops.declare import op, registry
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators import registry
 
 pytestmark = pytest.mark.operators
 
 ROOT = Path(torchgrad_jax.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-# Each layer imports only from itself and those before it; packages of the last row import none of each other.
-LAYERS = ("runtime", "ops", "tensor", "autograd")
+# Each layer imports only from itself and those before it; packages that are not among them, the leaves, import none of each other.
+LAYERS = ("runtime", "declaration", "operators", "memory", "core", "calling", "functions", "autograd", "lifting", "nn")
+# Imports of our own inside functions: (file, module), each with its reason.
+INSIDE_FUNCTIONS = {
+    ("runtime/program.py", "torchgrad_jax.runtime.rolling.roll"): "needed for programs with loops alone, and takes 10 ms of every start",
+    ("__init__.py", "torchgrad_jax.cli"): "what makes `import torch` mean this package is for those who ask for it",
+    ("overrides.py", "torchgrad_jax"): "answers questions about the whole namespace, which it is a part of",
+}
+MOST_LINES, MOST_FILES = 600, 30
 
 
 def name_of(path):
@@ -29,23 +38,44 @@ def parsed(path):
     return ast.parse(path.read_text())
 
 
-def layer(parts):
-    """A module's layer; None for the modules that make up the torch-shaped namespace, which nothing imports."""
-    return parts[0] if len(parts) > 1 or (parts and parts[0] in (*LAYERS, "nn", "cli")) else None
+def module_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def layer(module):
+    """The layer or leaf that a module belongs to; None for the modules that make up the torch-shaped namespace."""
+    parts = module.split(".")[1:]
+    return parts[0] if parts and (len(parts) > 1 or (ROOT / parts[0]).is_dir()) else None
 
 
 def imports(path):
-    """Every module that the file imports, at its top or inside a function, with its line."""
+    """Every module that the file imports, its line, and whether it does so inside a function. Of what is no module of ours the name is given too."""
     package = path.relative_to(ROOT.parent).parent.parts
+    functions = [node for node in ast.walk(parsed(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    inside = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, node.lineno
+                yield alias.name, node.lineno, id(node) in inside
         elif isinstance(node, ast.ImportFrom):
             module = ".".join([*(package[: len(package) + 1 - node.level] if node.level else ()), *([node.module] if node.module else ())])
-            yield module, node.lineno
             for alias in node.names:
-                yield f"{module}.{alias.name}", node.lineno
+                name = f"{module}.{alias.name}"
+                yield name if name in MODULES else module, node.lineno, id(node) in inside
+
+
+def ours(path, excused=False):
+    """The modules of this package that a file imports; without those that are excused."""
+    for module, line, inside in imports(path):
+        excuse = (str(path.relative_to(ROOT)), module)
+        if module.partition(".")[0] == "torchgrad_jax" and (excused or not (inside and any(excuse == e or (
+            excuse[0] == e[0] and module.startswith(e[1] + ".")
+        ) for e in INSIDE_FUNCTIONS))):  # fmt: skip
+            yield module, line, inside
 
 
 def rank(name):
@@ -54,19 +84,77 @@ def rank(name):
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_each_layer_imports_only_from_those_before_it(path):
-    own = layer(path.relative_to(ROOT).with_suffix("").parts)
-    if own is None:
+    own = layer(module_of(path))
+    if own is None or own == "namespace":
         pytest.skip("part of the namespace")
-    for module, line in imports(path):
-        package, _, rest = module.partition(".")
-        target = layer(rest.split(".")) if package == "torchgrad_jax" else own
+    for module, line, _ in ours(path):
+        target = layer(module)
         if target is not None and target != own:
             assert rank(target) < rank(own), f"{path}:{line} imports {module}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_of_our_own_is_imported_inside_functions(path):
+    assert not [f"{path}:{line} imports {module}" for module, line, inside in ours(path) if inside]
+
+
+def test_what_may_be_imported_inside_functions_is_and_is_little():
+    assert len(INSIDE_FUNCTIONS) <= 5
+    for file, module in INSIDE_FUNCTIONS:
+        found = [name for name, _, inside in ours(ROOT / file, excused=True) if inside]
+        assert any(name == module or name.startswith(module + ".") for name in found), (file, module)
+
+
+def circles(graph):
+    """The sets of modules that lead to each other (Tarjan 1972, without recursion)."""
+    order, low, stack, found = {}, {}, [], []
+    for start in graph:
+        if start in order:
+            continue
+        order[start] = low[start] = len(order)
+        stack.append(start)
+        path = [(start, iter(graph[start]))]
+        while path:
+            module, targets = path[-1]
+            for target in targets:
+                if target not in order:
+                    order[target] = low[target] = len(order)
+                    stack.append(target)
+                    path.append((target, iter(graph[target])))
+                    break
+                if target in stack:
+                    low[module] = min(low[module], order[target])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[module])
+                if low[module] == order[module]:
+                    at = stack.index(module)
+                    if len(stack) - at > 1:
+                        found.append(sorted(stack[at:]))
+                    del stack[at:]
+    return found
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"d"}}) == [["a", "b", "c"]]
+
+
+def test_no_modules_import_each_other():
+    # The package itself is what its users import: it leads to all of them.
+    graph = {m: {t for t, _, _ in ours(path) if t in MODULES and t not in (m, "torchgrad_jax")} for m, path in MODULES.items()}
+    assert circles(graph) == []
+
+
+def test_files_and_folders_can_be_taken_in():
+    assert {name_of(path): n for path in FILES if (n := len(path.read_text().splitlines())) > MOST_LINES} == {}
+    folders = Counter(path.parent for path in FILES)
+    assert {str(folder): n for folder, n in folders.items() if n > MOST_FILES} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_imports_torch(path):
-    assert not [f"{path}:{line}" for module, line in imports(path) if module.partition(".")[0] == "torch"]
+    assert not [f"{path}:{line}" for module, line, _ in imports(path) if module.partition(".")[0] == "torch"]
 
 
 def dotted(node):
@@ -126,3 +214,16 @@ def test_a_second_declaration_of_an_operator_is_refused():
     name = next(iter(registry))
     with pytest.raises(Exception, match=name):
         op(registry[name].schema.text)(lambda *arrays: arrays[0])
+
+
+def test_an_option_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match="diferentiable"):
+        op("_never_declared(Tensor self)", diferentiable=False)(lambda x: x)
+    assert "_never_declared" not in registry
+
+
+def test_a_place_is_taken_once():
+    with pytest.raises(ValueError, match="torch.matmul is published twice"):
+        public("torch.matmul")(lambda: None)
+    with pytest.raises(KeyError):
+        public("torch.nowhere.f")(lambda: None)

@@ -23,9 +23,7 @@ def _execute(command, directory, stdin="", **environment):
     # The package under test, wherever it was imported from; one CPU device keeps the start short.
     path = os.pathsep.join(filter(None, [str(_PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TORCHGRAD_JAX_TRACEBACK": "", **environment}
-    return subprocess.run(
-        [sys.executable, *command], cwd=directory, env=env, input=stdin, capture_output=True, text=True, timeout=300
-    )
+    return subprocess.run([sys.executable, *command], cwd=directory, env=env, input=stdin, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture
@@ -378,9 +376,7 @@ class TestTracebacks:
         assert result.returncode == 1
 
     def test_leave_room_for_a_hook_of_the_program(self, fail_source):
-        error = fail_source(
-            "import sys\nsys.excepthook = lambda *e: print('mine', e[0].__name__, file=sys.stderr)\n1 / 0"
-        )
+        error = fail_source("import sys\nsys.excepthook = lambda *e: print('mine', e[0].__name__, file=sys.stderr)\n1 / 0")
         assert error == "mine ZeroDivisionError\n"
 
 

@@ -51,7 +51,8 @@ def test_a_notebook_loads_the_alias(monkeypatch):
 
 
 def test_spawned_processes_have_the_alias(tmp_path):
-    (tmp_path / "script.py").write_text(textwrap.dedent("""
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
         import multiprocessing
         import torch
 
@@ -70,7 +71,8 @@ def test_spawned_processes_have_the_alias(tmp_path):
             process.start()
             print(queue.get(timeout=60))
             process.join()
-    """))
+    """)
+    )
     result = launch("run", "script.py", directory=tmp_path)
     assert result.stdout == "[2.0, 3.0]\ntorchgrad_jax\n", result.stderr
 
@@ -80,4 +82,4 @@ def test_types_ship_with_the_package():
     assert spec is not None and spec.submodule_search_locations
     folder = Path(spec.submodule_search_locations[0])
     assert (folder / "py.typed").exists()
-    assert (folder / "tensor" / "calling" / "signatures.txt").stat().st_size > 10_000
+    assert (folder / "calling" / "signatures.txt").stat().st_size > 10_000

@@ -274,14 +274,17 @@ def test_modules_are_loaded_when_something_of_theirs_is_asked_for():
 
 
 def test_modules_are_loaded_once_by_many_threads():
-    assert _in_a_process("""if True:
+    assert (
+        _in_a_process("""if True:
         import json, threading
         import torchgrad_jax as torch
         found = []
         threads = [threading.Thread(target=lambda: found.append(torch.jit.is_scripting())) for _ in range(8)]
         [t.start() for t in threads], [t.join() for t in threads]
         print(json.dumps(found))
-    """) == [False] * 8
+    """)
+        == [False] * 8
+    )
 
 
 def test_a_setting_made_in_one_thread_holds_in_others():

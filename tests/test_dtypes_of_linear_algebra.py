@@ -128,9 +128,7 @@ def test_products_and_pairs(statement):
     different = {}
     for first in DTYPES:
         for second in (first, "int64", "float16", "float32", "complex64"):
-            makers = [
-                [lambda *shape, m=m, dtype=dtype: m.ones(shape, dtype=getattr(m, dtype)) for dtype in (first, second)] for m in (tj, torch)
-            ]
+            makers = [[lambda *shape, m=m, dtype=dtype: m.ones(shape, dtype=getattr(m, dtype)) for dtype in (first, second)] for m in (tj, torch)]
             ours, theirs = (outcome(m, program, *own) for m, own in zip((tj, torch), makers, strict=True))
             if ours != theirs:
                 different[first, second] = ours, theirs

@@ -75,16 +75,16 @@ STATEMENTS = [
     *(f"F.scaled_dot_product_attention(*[x{shape}] * 3)" for shape in ((3, 4), (2, 3, 4), (1, 2, 3, 4))),
     *(f"F.scaled_dot_product_attention(*[x{shape}] * 3, attn_mask=m.ones(3, 3, dtype=m.bool))" for shape in ((3, 4), (1, 2, 3, 4))),
     *(
-        "F.multi_head_attention_forward(*[x(3, 1, 4)] * 3, 4, 2, x(12, 4), x(12), None, None, False, 0.0, x(4, 4), x(4), "
-        f"need_weights={weights})" for weights in (False, True)
+        f"F.multi_head_attention_forward(*[x(3, 1, 4)] * 3, 4, 2, x(12, 4), x(12), None, None, False, 0.0, x(4, 4), x(4), need_weights={weights})"
+        for weights in (False, True)
     ),
     # activations and normalization
     "F.prelu(x(2, 3), x(3))",
     "F.rrelu(x(2, 3))",
     "F.rrelu(x(2, 3), training=True)",
     *(
-        f"F.threshold(x(2, 3), {pair})" for pair in (
-            "1, 0", "-1.5, 0", "0, -2.0", "-1, 300", "2.5, 1e6", "1e6, 1.5", "1e39, 0", "0, math.inf", "math.nan, 0")
+        f"F.threshold(x(2, 3), {pair})"
+        for pair in ("1, 0", "-1.5, 0", "0, -2.0", "-1, 300", "2.5, 1e6", "1e6, 1.5", "1e39, 0", "0, math.inf", "math.nan, 0")
     ),
     *(f"x(2).fill_({number})" for number in (-1, -1.0, -0.5, -0.0, 254.5)),
     *(f"F.batch_norm(x(2, 3), x(3), x(3), training={training})" for training in (False, True)),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import torchgrad_jax
-from torchgrad_jax.tensor.formatting import (
+from torchgrad_jax.functions.formatting import (
     get_printoptions,
     needs_dtype_suffix,
     printoptions,

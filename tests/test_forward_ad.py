@@ -386,7 +386,7 @@ def test_what_jvp_may_return(forward, prepared):
                 x = x if prepared == "dual" else x * 2 if prepared == "result" else dual(m, 2, 2)[0]
                 made = errors(m, [lambda x=x, jvp=jvp: function(m, FORWARDS[forward], jvp)(x)])
                 # PyTorch reports these as its own bugs.
-       
+
         found += [[made[0][0], made[0][1].rpartition("please report a bug to PyTorch. ")[2]] if isinstance(made[0][1], str) else made, both(m, [x])]
         return found
 
@@ -429,8 +429,15 @@ def test_random_numbers(m):
     m.manual_seed(3)
     x = dual(m, 4)
     dropout = m.nn.functional.dropout
-    found = [dropout(x, 0.5), m.rand_like(x), m.randn_like(x) * x, m.bernoulli(x.sigmoid()), m.normal(x, 1.0),
-             m.normal(x, x.abs()), dropout(x, 0.25, training=False)]
+    found = [
+        dropout(x, 0.5),
+        m.rand_like(x),
+        m.randn_like(x) * x,
+        m.bernoulli(x.sigmoid()),
+        m.normal(x, 1.0),
+        m.normal(x, x.abs()),
+        dropout(x, 0.25, training=False),
+    ]
     y = x * 2
     y.normal_()
     z = x * 2

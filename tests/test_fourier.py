@@ -60,7 +60,7 @@ def test_forward_derivative():
     """JAX differentiates each transform forward: it is linear, so the tangent is the transform of the tangent."""
     import jax
 
-    from torchgrad_jax.ops.declare import registry
+    from torchgrad_jax.operators import registry
 
     for name, x, options in (
         ("_fft_c2c", COMPLEX, {"dim": (0, 2), "normalization": 1, "forward": True}),

@@ -1,4 +1,4 @@
-"""`torchgrad_jax.ops.generator` against PyTorch's CPU generator, live and by stored samples."""
+"""`torchgrad_jax.operators.kernels.generator` against PyTorch's CPU generator, live and by stored samples."""
 
 import random
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from torchgrad_jax.ops.generator import Generator
+from torchgrad_jax.operators.kernels.generator import Generator
 
 pytestmark = pytest.mark.operators
 

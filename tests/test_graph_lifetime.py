@@ -13,6 +13,7 @@ from torchgrad_jax.runtime.device import live_arrays
 
 torch = pytest.importorskip("torch")
 
+
 @pytest.fixture
 def short_programs(monkeypatch):
     """Programs of 200 operations: one of 2000 takes ten seconds to compile, and the subject here is the graph."""

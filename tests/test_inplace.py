@@ -452,8 +452,16 @@ def test_a_graph_with_a_write_to_a_view_is_run_once():
     """)
 
 
-WRITES = ["copy_({0})", "fill_({0})", "__setitem__(0, {0})", "__setitem__(..., {0})", "__setitem__(torch.tensor([0]), {0})",
-          "__setitem__(torch.tensor([True, False]), {0})", "masked_fill_(torch.tensor([True, False]), {0})", "index_fill_(0, torch.tensor([0]), {0})"]
+WRITES = [
+    "copy_({0})",
+    "fill_({0})",
+    "__setitem__(0, {0})",
+    "__setitem__(..., {0})",
+    "__setitem__(torch.tensor([0]), {0})",
+    "__setitem__(torch.tensor([True, False]), {0})",
+    "masked_fill_(torch.tensor([True, False]), {0})",
+    "index_fill_(0, torch.tensor([0]), {0})",
+]
 
 
 @pytest.mark.parametrize("number", ["2**63 - 1", "2**63", "2**64 - 1", "2**64", "-2**63", "-2**63 - 1", "300", "-1"])

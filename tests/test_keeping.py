@@ -11,7 +11,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.autograd import tape
-from torchgrad_jax.ops import declare
+from torchgrad_jax.declaration import operator
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, recorder
 from torchgrad_jax.runtime.program import Program
 from torchgrad_jax.runtime.recorder import Step
@@ -150,19 +150,19 @@ def test_a_program_that_is_pending_when_others_are_let_go_is_found_again(few):
 
 
 def test_signatures_and_operators_with_their_arguments_stay_few(few, monkeypatch):
-    monkeypatch.setattr(declare, "FEW", 8)
-    signatures = lambda: sum(len(bound.signatures) for bound in declare.all_bound())  # noqa: E731
-    before, operators = signatures(), len(declare.registry["select"].bound)
+    monkeypatch.setattr(operator, "FEW", 8)
+    signatures = lambda: sum(len(bound.signatures) for bound in operator.all_bound())  # noqa: E731
+    before, operators = signatures(), len(operator.registry["select"].bound)
     most = bound = 0
     for n in range(1, 300):
         x = tj.ones(n + 1, 3).requires_grad_()
         (x.narrow(0, n // 2, n // 3 + 1) ** (n + 2)).sum().backward()
         assert x.grad[n // 2, 0].item() == n + 2
         most = max(most, signatures())
-        bound = max(bound, len(declare.registry["pow_scalar"].bound))
+        bound = max(bound, len(operator.registry["pow_scalar"].bound))
     assert most <= before + 2 * keeping.MOST_SIGNATURES
     assert bound < 290
-    assert operators <= len(declare.registry["select"].bound) + 1
+    assert operators <= len(operator.registry["select"].bound) + 1
 
 
 def test_an_aval_in_use_is_the_one_of_its_shape_whatever_is_forgotten():

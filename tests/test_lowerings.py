@@ -7,8 +7,10 @@ from jax import lax
 from jax import numpy as jnp
 
 import torchgrad_jax
-from torchgrad_jax.ops import circular, convolution, cumulative, normals, pointwise
-from torchgrad_jax.runtime import baseline_tier, compiled, transposed
+from torchgrad_jax.operators import convolution, cumulative, pointwise
+from torchgrad_jax.operators.kernels import circular, normals
+from torchgrad_jax.runtime import baseline_tier
+from torchgrad_jax.runtime.compiling import compiled, transposed
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -37,6 +39,7 @@ def agree(one, other, *operands):
 
 
 # ---------------------------------------------------------------------- sine and cosine
+
 
 @pytest.fixture
 def few_are_many(monkeypatch):

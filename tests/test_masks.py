@@ -8,7 +8,7 @@ import pytest
 from ways import WAYS
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import masks
+from torchgrad_jax.runtime.compiling import masks
 
 inf, nan = float("inf"), float("nan")
 

@@ -197,6 +197,7 @@ def _class_losses(r):
         case(f"{name} none {r}", lambda F, x, t, n=name: getattr(F, n)(x, t, reduction=r), x[:0], t[:0])
         case(f"{name} byte {r}", lambda F, x, t, n=name: getattr(F, n)(x, t, reduction=r), x, t.astype(np.uint8))
     for weighted in (False, True):
+
         def smooth(F, x, t, w, weighted=weighted):
             return F.cross_entropy(x, t, w.detach() if weighted else None, label_smoothing=0.1, reduction=r)
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as torch
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.derivative import plan
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.derivative import plan
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.baseline import NumPyForm
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature, rounding_options, signature

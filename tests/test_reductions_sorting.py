@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.operators
 
 import torchgrad_jax as tj  # noqa: E402 - PyTorch may be missing
-from torchgrad_jax.ops import cumulative, extreme, norm, sorting, special  # noqa: E402, F401 - declare operators
-from torchgrad_jax.ops.declare import registry  # noqa: E402
+from torchgrad_jax.declaration.operator import registry  # noqa: E402
+from torchgrad_jax.operators import cumulative, extreme, norm, sorting, special  # noqa: E402, F401 - declare operators
 
 rng = np.random.default_rng(0)
 A = rng.standard_normal((3, 4))

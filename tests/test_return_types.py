@@ -120,8 +120,7 @@ def test_a_script_prints_pytorchs_classes_and_its_pickles_load_outside(tmp_path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[0] == (
-        "<class 'torch.Tensor'> <class 'torch.Size'> <class 'torch.device'> <class 'torch.nn.parameter.Parameter'> "
-        "<class 'torch.return_types.max'>"
+        "<class 'torch.Tensor'> <class 'torch.Size'> <class 'torch.device'> <class 'torch.nn.parameter.Parameter'> <class 'torch.return_types.max'>"
     )
     content = (tmp_path / "kept.pickle").read_bytes()
     assert not re.findall(rb"\x8c.torch[.\x94]", content, re.DOTALL)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as torch
-from torchgrad_jax.ops.indexing import unpack_outside
+from torchgrad_jax.operators.indexing import unpack_outside
 from torchgrad_jax.runtime import execution_mode
+from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import recorder
-from torchgrad_jax.runtime.repeats import flat, stretches
-from torchgrad_jax.runtime.rolled import Operation, RolledLoop
-from torchgrad_jax.runtime.rolling import roll
-from torchgrad_jax.runtime.shared_sums import shared_sum_slots
+from torchgrad_jax.runtime.rolling.repeats import flat, stretches
+from torchgrad_jax.runtime.rolling.roll import roll
+from torchgrad_jax.runtime.rolling.rolled import Operation, RolledLoop
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 
 # Functions of rolled programs are called by themselves.

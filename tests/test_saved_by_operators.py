@@ -7,6 +7,7 @@ import torchgrad_jax as tj
 
 pytestmark = pytest.mark.operators
 
+
 def words(text):
     return text.split()
 

@@ -1,6 +1,5 @@
 """Joining, rearranging, gathering, scattering: every operator against PyTorch on the same arrays."""
 
-
 import numpy as np
 import pytest
 
@@ -407,7 +406,7 @@ def test_error(name):
 
 
 def test_meshgrid_asks_for_indexing(monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.checks._warned", set())
+    monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
     with pytest.warns(UserWarning, match="it will be required to pass the indexing argument"):
         torchgrad_jax.meshgrid(torchgrad_jax.ones(2), torchgrad_jax.ones(3))
 

@@ -15,7 +15,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
-from torchgrad_jax.runtime.compiled import multiplications, options_of_products
+from torchgrad_jax.runtime.compiling.compiled import multiplications, options_of_products
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.recorder import recorder
@@ -200,7 +200,7 @@ def test_small_matrix_products_have_options_of_their_own():
 @pytest.mark.parametrize("option", ["xla_cpu_multi_thread_eigen", "xla_that_is_no_more"])
 @pytest.mark.parametrize("width", [3, 20, 45, 70])
 def test_products_of_all_sizes_are_right(width, option, monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.compiled._BY_ONE_THREAD", {option: False})
+    monkeypatch.setattr("torchgrad_jax.runtime.compiling.compiled._BY_ONE_THREAD", {option: False})
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)

@@ -132,7 +132,7 @@ def test_what_pytorch_warns_of(call):
 
 
 def test_a_read_only_array_is_warned_of_once(monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.checks._warned", set())
+    monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
     array = np.ones(2)
     array.flags.writeable = False
     with pytest.warns(UserWarning, match="The given NumPy array is not writable"):
@@ -140,6 +140,6 @@ def test_a_read_only_array_is_warned_of_once(monkeypatch):
 
 
 def test_where_warns_of_byte_conditions_once(monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.checks._warned", set())
+    monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
     with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
         assert tj.where(tj.tensor([1, 0], dtype=tj.uint8), tj.ones(2), tj.zeros(2)).tolist() == [1, 0]

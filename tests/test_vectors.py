@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as tj
-from torchgrad_jax.ops.declare import registry
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import baseline_tier, execution_mode, operation
 from torchgrad_jax.runtime.baseline import plan_of, same_plan
 from torchgrad_jax.runtime.device import CPU

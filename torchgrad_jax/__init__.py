@@ -11,7 +11,7 @@ if _TYPE_CHECKING:
 _collects = _gc.isenabled()
 _gc.disable()
 
-from torchgrad_jax.runtime import compile_cache as _compile_cache  # noqa: E402
+from torchgrad_jax.runtime.compiling import compile_cache as _compile_cache  # noqa: E402
 
 _compile_cache.use()
 
@@ -19,11 +19,10 @@ from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
 
-from torchgrad_jax.tensor import api as _api  # noqa: E402
+from torchgrad_jax.namespace import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-import torchgrad_jax.nn.public as _public  # noqa: E402
 from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
@@ -43,6 +42,7 @@ from torchgrad_jax.autograd.mixed_precision import (  # noqa: E402, F401
     is_autocast_cpu_enabled,
     is_autocast_enabled,
 )
+from torchgrad_jax.calling.overrides import guard_methods as _guard_methods  # noqa: E402
 from torchgrad_jax.determinism import (  # noqa: E402, F401
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -50,7 +50,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
-from torchgrad_jax.runtime import program as _program  # noqa: E402, F401 - the recorder imports it late; every program needs it
+from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,
@@ -61,10 +61,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     set_num_interop_threads,
     set_num_threads,
 )
-from torchgrad_jax.tensor.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
-from torchgrad_jax.tensor.overrides import guard_methods as _guard_methods  # noqa: E402
 
-globals().update(_public.install())
 globals().update(_lazy.submodules(__name__, (
     "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "testing", "types", "version", "xpu",
 )))  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.autograd.mapped import mapped
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
 
 __all__ = ["_vmap"]
 

@@ -1,6 +1,6 @@
 """`torch.fft`."""
 
-from torchgrad_jax.tensor import fourier as _fourier
-from torchgrad_jax.tensor.overrides import guarded as _guarded
+from torchgrad_jax.calling.overrides import guarded as _guarded
+from torchgrad_jax.calling.public import published as _published
 
-globals().update(_guarded("torch.fft", _fourier.FFT))
+globals().update(_guarded("torch.fft", _published["torch.fft"]))

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from torchgrad_jax.calling import return_types
+from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
-from torchgrad_jax.tensor import return_types
-from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 
 def _flatten(t: Tensor) -> tuple[tuple[Any], tuple[bool, np.dtype | None]]:

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torchgrad_jax.tensor.overrides import NEVER_ASKED, ask, enter_mode, leave_mode, nowrap, overloaded, publics, state
-from torchgrad_jax.tensor.overrides import overrides as _overrides
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.calling.overrides import NEVER_ASKED, ask, enter_mode, leave_mode, nowrap, overloaded, publics, state
+from torchgrad_jax.calling.overrides import overrides as _overrides
+from torchgrad_jax.core.tensor import Tensor
 
 __all__ = [
     "BaseTorchFunctionMode", "TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions",

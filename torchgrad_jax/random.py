@@ -1,6 +1,6 @@
 """`torch.random`: the default generator and its state."""
 
-from torchgrad_jax.tensor.random import (
+from torchgrad_jax.functions.random import (
     default_generator,
     fork_rng,
     get_rng_state,

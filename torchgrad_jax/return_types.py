@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torchgrad_jax.tensor.return_types import known
+from torchgrad_jax.calling.return_types import known
 
 __all__ = sorted(known)
 globals().update(known)

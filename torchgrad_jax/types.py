@@ -4,9 +4,9 @@ import builtins
 import os
 from typing import IO
 
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.functions.storages import TypedStorage, UntypedStorage
 from torchgrad_jax.runtime.device import device as _device
-from torchgrad_jax.tensor.storages import TypedStorage, UntypedStorage
-from torchgrad_jax.tensor.tensor import Size, Tensor
 
 __all__ = ["Device", "FileLike", "Number", "Size", "Storage", "Tensor"]
 

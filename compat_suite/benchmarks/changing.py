@@ -130,9 +130,7 @@ def _measure_all(name: str, options: argparse.Namespace, rows: list[list[str]], 
         elif reference is not None and not abs(last["loss"] - reference["loss"]) <= 1e-2 * abs(reference["loss"]):
             problems.append(f"{what}: the losses are {last['loss']:g}, not {reference['loss']:g}")
         ratio = "" if reference is None or reference is last else f" ({last['resident'] / reference['resident']:.2f})"
-        rows.append(
-            [f"{name}, {LABELS[backend]}", duration(last["seconds"]), mebibytes(first["resident"]), mebibytes(last["resident"]) + ratio]
-        )
+        rows.append([f"{name}, {LABELS[backend]}", duration(last["seconds"]), mebibytes(first["resident"]), mebibytes(last["resident"]) + ratio])
         if backend in OURS and last["resident"] - first["resident"] > GROWTH:
             problems.append(f"{what}: {mebibytes(last['resident'] - first['resident'])} more resident after the second half")
         if backend == "fused" and reference is not None and last["resident"] > LARGEST * reference["resident"]:

@@ -147,6 +147,7 @@ def base_call(signature: Signature) -> Call | None:
     required = [p for p in signature.parameters if p.default is None]
     receivers = _TENSORS if signature.method else (None,)
     choices = [receivers, *map(_choices, required)]
+
     def alike(combination: tuple[Any, ...]) -> int:
         return len({c for c in combination if c in OPERANDS}) or 9
 
@@ -214,9 +215,11 @@ def _types(call: Call) -> Iterator[str]:
     names = list(call.arguments)
     for i in range(len(names)):
         yield call.text({n: call.arguments[n] for n in names[:i]})
-    yield call.text(extra=", ".join(["1"] * (len(call.signature.parameters) + 1 - len(names)))) if not any(
-        p.keyword for p in call.signature.parameters if p.name in names
-    ) else call.text(by_name=True)
+    yield (
+        call.text(extra=", ".join(["1"] * (len(call.signature.parameters) + 1 - len(names))))
+        if not any(p.keyword for p in call.signature.parameters if p.name in names)
+        else call.text(by_name=True)
+    )
 
 
 _OUTS = {
@@ -246,6 +249,7 @@ def _strides(call: Call) -> Iterator[str]:
     if call.receiver is None and not tensors:
         return
     for end in ("_t", "_e", "_c"):
+
         def turned(value: str | None, end: str = end) -> str | None:
             return f"{value}{end}" if f"{value}{end}" in OPERANDS else value
 

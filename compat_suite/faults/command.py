@@ -18,7 +18,9 @@ from compat_suite.faults.search import Loss, search
 from compat_suite.faults.threads import look_at_a_dead_threads_tensors
 
 # Where memory is allocated: the lines that run programs.
-ALLOCATING = ("runtime/interpreted.py", "runtime/program.py", "runtime/compiled.py", "runtime/baseline/places.py", "runtime/baseline/plan.py")
+ALLOCATING = (
+    "runtime/interpreted.py", "runtime/program.py", "runtime/compiling/compiled.py", "runtime/baseline/places.py", "runtime/baseline/plan.py",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

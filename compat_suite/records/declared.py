@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from compat_suite.records.record import REAL, Make, Record
-from torchgrad_jax.ops.declare import NOT_IMPLEMENTED, Operator, registry
-from torchgrad_jax.ops.schema import REQUIRED
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, Operator
+from torchgrad_jax.declaration.schema import REQUIRED
+from torchgrad_jax.operators import registry
 
 
 def record_of(operator: Operator) -> Record | None:

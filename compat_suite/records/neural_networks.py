@@ -43,6 +43,7 @@ def convolution(x, w, b=None, stride=1, padding=0, groups=1):
 
 def transposed_samples(space: int):
     """Inputs, weights and options of a transposed convolution."""
+
     def samples(make: Make):
         yield make(2, 2, *(4, 3)[:space]), make(2, 3, *(2,) * space), make(3)
         yield make(1, 2, *(4, 3)[:space]), make(2, 3, *(3,) * space), None, {"stride": 2, "padding": 1}
@@ -87,8 +88,11 @@ def patches(x, size):
 
 def padded(mode: str):
     """Padding of the last dimension of images."""
-    return lambda x, pad, mode=mode: jnp.pad(x, [(0, 0)] * (x.ndim - len(pad) // 2) + [tuple(pad[i : i + 2]) for i in range(len(pad) - 2, -1, -2)],
-                                             {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode])
+    return lambda x, pad, mode=mode: jnp.pad(
+        x,
+        [(0, 0)] * (x.ndim - len(pad) // 2) + [tuple(pad[i : i + 2]) for i in range(len(pad) - 2, -1, -2)],
+        {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode],
+    )
 
 
 def padding(mode: str) -> Record:
@@ -99,6 +103,7 @@ def padding(mode: str) -> Record:
 
 def resized(mode: str, space: int) -> Record:
     """A mode of resizing."""
+
     def larger(x, size, mode):
         if mode == "nearest":
             for d, n in enumerate(size, 2):
@@ -149,6 +154,7 @@ def multi_head(q, k, v, size, count, w_in, b_in, *rest):
 
 def sampled(x, grid):
     """Images at the places of a grid, by interpolation between four pixels."""
+
     def one(image, places):
         h, w = image.shape[-2:]
         where = ((places[..., 1] + 1) * h - 1) / 2, ((places[..., 0] + 1) * w - 1) / 2
@@ -202,6 +208,7 @@ def gaussian(x, y, v):
 
 def seeded(function):
     """The function after the same seed each time."""
+
     def call(*arguments, **keywords):
         tj.manual_seed(3)
         return function(*arguments, **keywords)

@@ -79,6 +79,7 @@ def both(first, second):
 
 def running(function):
     """Values and indices of a running extreme."""
+
     def values_and_indices(x, dim):
         values = function(x, axis=dim % x.ndim)
         count = jnp.expand_dims(jnp.arange(x.shape[dim]), [d for d in range(x.ndim) if d != dim % x.ndim])

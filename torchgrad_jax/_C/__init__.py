@@ -9,7 +9,7 @@ from torchgrad_jax.autograd.grad_mode import is_multithreading_enabled as _is_mu
 from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_replay_enabled
 from torchgrad_jax.autograd.graph import graph_task_id as _current_graph_task_id
 from torchgrad_jax.autograd.graph import will_engine_execute_node as _will_engine_execute_node
-from torchgrad_jax.tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl
+from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",

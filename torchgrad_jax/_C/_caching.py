@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from torchgrad_jax.tensor.saved import incompatible
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.saved import incompatible
+from torchgrad_jax.core.tensor import Tensor
 
 _kept: dict[int, weakref.ref[Tensor]] = {}
 _enabled = False

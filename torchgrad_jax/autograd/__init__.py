@@ -19,8 +19,8 @@ from torchgrad_jax.autograd.grad_mode import (
 )
 from torchgrad_jax.autograd.gradcheck import gradcheck, gradgradcheck
 from torchgrad_jax.autograd.variable import Variable, variable
-from torchgrad_jax.tensor.overrides import Public, guard
-from torchgrad_jax.tensor.saved import SavedTensor
+from torchgrad_jax.calling.overrides import Public, guard
+from torchgrad_jax.core.saved import SavedTensor
 
 attach()
 attributes.attach()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgrad_jax.autograd.function import Function
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
 
 __all__ = ["Resize"]
 

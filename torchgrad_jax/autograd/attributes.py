@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from torchgrad_jax.autograd.backward import _set_grad
-from torchgrad_jax.tensor.node import HookList
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.autograd.backward import set_grad
+from torchgrad_jax.autograd.engine import call_node
+from torchgrad_jax.core.node import HookList, Node
+from torchgrad_jax.core.tensor import Tensor
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
@@ -64,9 +65,9 @@ def _undeletable(text: str) -> Any:
 
 
 def attach() -> None:
-    """Give Tensor these attributes."""
+    """Give Tensor these attributes, and let a Node be called."""
     for name, attribute in {
-        "_grad": property(_get_grad, _set_grad, lambda self: _set_grad(self, None), "`grad`, without its warning."),
+        "_grad": property(_get_grad, set_grad, lambda self: set_grad(self, None), "`grad`, without its warning."),
         "_grad_fn": property(
             _get_grad_fn, _set_grad_fn, _undeletable("Deletion of _grad_fn not allowed. Detach tensor instead!"), "`grad_fn`; may be set to None."
         ),
@@ -78,3 +79,4 @@ def attach() -> None:
         ),
     }.items():
         setattr(Tensor, name, attribute)
+    Node.__call__ = call_node  # type: ignore[method-assign]

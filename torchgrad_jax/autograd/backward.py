@@ -9,19 +9,18 @@ from typing import Any
 from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.node import Edge, HookList, Nowhere
+from torchgrad_jax.core.tensor import Size, Tensor, wrap
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import zeros_like
+from torchgrad_jax.memory.filled import constant_op
+from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval
-from torchgrad_jax.tensor.creation import constant_op, zeros_like
-from torchgrad_jax.tensor.dispatch import call_values
-from torchgrad_jax.tensor.duals import seen_tangent
-from torchgrad_jax.tensor.node import Edge, HookList
-from torchgrad_jax.tensor.tensor import Nowhere, Size, Tensor, wrap
 
 NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
-UNUSED = (
-    "The differentiated Tensor at index {} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
-)
+UNUSED = "The differentiated Tensor at index {} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
 CYCLE = (
     "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. "
     "We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad "
@@ -305,7 +304,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     return found
 
 
-def _set_grad(self: Tensor, grad: Tensor | None) -> None:
+def set_grad(self: Tensor, grad: Tensor | None) -> None:
     if grad is None:
         if self._extra is not None:
             self._extra.grad = None
@@ -332,7 +331,7 @@ def _set_grad(self: Tensor, grad: Tensor | None) -> None:
     self._own_extra().grad = grad
 
 
-grad_property = property(_get_grad, _set_grad, lambda self: _set_grad(self, None), "The accumulated gradient; None before the first.")
+grad_property = property(_get_grad, set_grad, lambda self: set_grad(self, None), "The accumulated gradient; None before the first.")
 
 
 def attach() -> None:

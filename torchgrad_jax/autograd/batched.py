@@ -13,15 +13,15 @@ import jax
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
+from torchgrad_jax.core.node import Edge
+from torchgrad_jax.core.tensor import Tensor, fresh, wrap
+from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import per_thread, record
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
-from torchgrad_jax.tensor.node import Edge
-from torchgrad_jax.tensor.shaping import stack
-from torchgrad_jax.tensor.tensor import Tensor, fresh, wrap
 
 MAX_KEPT = 256
 _kept: dict[Any, BatchedTape] = {}

@@ -17,19 +17,22 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
-from torchgrad_jax.ops.declare import ARRAY, registry
-from torchgrad_jax.ops.memory_order import dense_order
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.history import REPEATED, repeats
+from torchgrad_jax.core.hot import record2
+from torchgrad_jax.core.node import Calculus, Edge, Node
+from torchgrad_jax.core.op_node import unpack_all
+from torchgrad_jax.core.order import lay_out
+from torchgrad_jax.core.saved import reset_hooks
+from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
+from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.declaration.memory_order import dense_order
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread, record2
+from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor import node as nodes
-from torchgrad_jax.tensor.dispatch import LEVEL, apply, call_values
-from torchgrad_jax.tensor.history import REPEATED, repeats
-from torchgrad_jax.tensor.inplace import overwrite
-from torchgrad_jax.tensor.layout import lay_out
-from torchgrad_jax.tensor.node import Calculus, Edge, Node
-from torchgrad_jax.tensor.saved import HOOKS, reset_hooks, unpack_all
-from torchgrad_jax.tensor.tensor import AccumulateGrad, Tensor, fresh, wrap
 
 _by_sequence = attrgetter("seq")
 # Of passes that run inside each other, each of them some ten Python frames deep.
@@ -51,7 +54,7 @@ def run_backward(
     leaf's gradient goes into its `.grad`; without it no leaf is touched and the gradients are returned, one for each capture (None: not reached).
     """
     rec = per_thread.recorder
-    outer: GraphTask | None = rec.flags.get("task")
+    outer: GraphTask | None = rec.flags.task
     task = GraphTask(create_graph, retain_graph, captures, accumulate)
     if outer is not None:
         task.depth = outer.depth + 1
@@ -61,11 +64,11 @@ def run_backward(
 
 
 def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
-    before = rec.grad_enabled, outer, list(rec.flags.get(HOOKS, ()))
+    before = rec.grad_enabled, outer, list(rec.flags.packing)
     task.roots = roots
     try:
         try:
-            rec.flags["task"], rec.grad_enabled = task, task.calculus.records and not rec.inference
+            rec.flags.task, rec.grad_enabled = task, task.calculus.records and not rec.inference
             found = task.replay(roots, grads)
             if found is None:
                 found = task.run(roots, grads)
@@ -78,7 +81,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
         finally:
             _leave(rec, *before)
     finally:
-        if rec.flags.get("task") is task:  # an interrupt has come while it was left
+        if rec.flags.task is task:  # an interrupt has come while it was left
             _leave(rec, *before)
     if not (task.calculus.tensors or outer is not None):
         rec.turned |= TURNED
@@ -87,9 +90,9 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
 
 def _leave(rec: Recorder, grad_enabled: bool, outer: GraphTask | None, hooks: list[Any]) -> None:
     rec.grad_enabled = grad_enabled
-    if hooks or rec.flags.get(HOOKS):
+    if hooks or rec.flags.packing:
         reset_hooks(rec, hooks)
-    rec.flags["task"] = outer  # last: until then it has not been left
+    rec.flags.task = outer  # last: until then it has not been left
 
 
 def _on_a_fresh_stack(rec: Recorder, call: Callable[[], Any]) -> Any:
@@ -129,7 +132,7 @@ class GraphTask:
         self.notes: dict[Any, Any] = {}
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
-        if create_graph or rec.flags.get(LEVEL) is not None:
+        if create_graph or rec.level is not None:
             self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True, create_graph)
         else:
             self.calculus = Calculus(rec, call_values, _add_values, unpack_all, False)
@@ -422,7 +425,7 @@ class ExecutionEngine:
 
     def queue_callback(self, callback: Callable[[], Any]) -> None:
         """Call `callback` at the end of the backward pass that runs in this thread. RuntimeError outside of one."""
-        task: GraphTask | None = per_thread.recorder.flags.get("task")
+        task: GraphTask | None = per_thread.recorder.flags.task
         if task is None:
             raise RuntimeError("Final callbacks can only be installed during backward pass.")
         task.callbacks.append(callback)
@@ -436,7 +439,8 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo 
     if not variable._rg:  # it was asked not to require a gradient since
         return
     # On one line: an interrupt between two would leave it locked.
-    with _accumulating: _add_grad(calculus, variable, grad, undo, own)  # noqa: E701
+    with _accumulating:
+        _add_grad(calculus, variable, grad, undo, own)  # noqa: E701
 
 
 def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
@@ -457,8 +461,12 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
         overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
 
 
-def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
-    """``node(*grads)``: run it by itself, extending the graph if one is being recorded."""
+def call_node(node: Node, *grads: Any) -> Any:
+    """The gradients of the inputs, given those of the outputs: a tensor, or a tuple laid out as `next_functions`. No hook is called. The graph is
+    extended if one is being recorded.
+
+    TypeError for another number of gradients, RuntimeError where the graph was freed.
+    """
     expected = len(node.output_avals)
     if len(grads) != expected:
         raise TypeError(f"expected {expected} arguments, got {len(grads)} instead")
@@ -472,14 +480,11 @@ def call_node(node: Node, grads: tuple[Any, ...]) -> Any:
     return laid[0] if len(laid) == 1 else tuple(laid)
 
 
-nodes.call_node = call_node
-
-
 def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:
     """A first gradient lies in memory as its leaf does, or row-major where the leaf's elements overlap or leave gaps. One that is taken as it came
     stays so where that is not enforced."""
     view = variable._view
-    if view is None or variable.is_contiguous() or (taken and not per_thread.recorder.flags.get("grad_layout", True)):
+    if view is None or variable.is_contiguous() or (taken and not per_thread.recorder.flags.grad_layout):
         return grad
     order = dense_order(variable._aval.shape, view.strides)
     return grad if order is None else lay_out(grad, order)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.core.writing import holding
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.value import constant
-from torchgrad_jax.tensor.inplace import holding
-from torchgrad_jax.tensor.tensor import Size, Tensor
 
 Evaluate = Callable[[], Sequence[Tensor]]
 

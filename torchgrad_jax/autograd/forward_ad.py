@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
-from torchgrad_jax.autograd.grad_mode import _Mode
+from torchgrad_jax.autograd.grad_mode import Mode
+from torchgrad_jax.calling.overrides import Public, guard
+from torchgrad_jax.core.duals import Level, seen_tangent, set_tangent, tangent_of, without_duals
+from torchgrad_jax.core.op_node import OpNode, node_class
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tracked_view import PrimalView
+from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.tensor.dispatch import LEVEL
-from torchgrad_jax.tensor.duals import OPEN, Level, seen_tangent, set_tangent, tangent_of, without_duals
-from torchgrad_jax.tensor.node import OpNode, node_class
-from torchgrad_jax.tensor.overrides import Public, guard
-from torchgrad_jax.tensor.storage import PrimalView
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import _view
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
@@ -34,7 +33,7 @@ def enter_dual_level() -> int:
     if _current_level >= 0:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     rec = per_thread.recorder
-    rec.flags[OPEN] = Level()
+    rec.flags.dual_level = Level()
     rec.rare += 1
     _current_level = 0
     _resume(rec)
@@ -50,8 +49,8 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if number < 0:
         raise RuntimeError("Dual level must be a positive number.")
     rec = _opener()
-    rec.flags.pop(OPEN).close()
-    rec.flags[LEVEL] = None
+    rec.flags.dual_level.close()
+    rec.flags.dual_level = rec.level = None
     rec.rare -= 1
     _current_level = -1
 
@@ -59,14 +58,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
 def _opener() -> Recorder:
     """This thread's recorder. RuntimeError where another thread opened the level: its tangents are not seen here."""
     rec = per_thread.recorder
-    if OPEN not in rec.flags:
+    if rec.flags.dual_level is None:
         raise RuntimeError(
             "The forward AD level was opened by another thread, and tensors carry tangents in that thread alone: open one here after it is closed."
         )
     return rec
 
 
-def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+def make_dual_plainly(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` that has a tangent: `tangent` itself, or a copy where its strides are others.
 
     tensor, tangent: of the same shape, floating point or complex. RuntimeError where no level is open, `tensor` is dual already, or the shapes
@@ -88,17 +87,15 @@ def _make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> 
         )
     rec = _opener()
     if tangent_of(tensor) is not None:
-        raise RuntimeError(
-            f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not supported."
-        )
+        raise RuntimeError(f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {number} is not supported.")
     with without_duals(rec):
-        dual = _view("view", tensor, tuple(tensor._aval.shape))
+        dual = viewed("view", tensor, tuple(tensor._aval.shape))
     if not rec.inference:
         set_tangent(dual, tangent)
     return dual
 
 
-def _unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+def unpack_dual_plainly(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The value of a dual tensor, a view of it that has no tangent, and its tangent."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type(tensor).__module__}.{type(tensor).__name__}")
@@ -106,7 +103,7 @@ def _unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTen
     if number < 0:
         return UnpackedDualTensor(tensor, None)
     with without_duals(per_thread.recorder):
-        primal = _view("alias", tensor)
+        primal = viewed("alias", tensor)
     view = primal._view
     if view is not None and view.base is not None:
         storage: Any = primal._storage
@@ -120,11 +117,11 @@ def _unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTen
     return UnpackedDualTensor(primal, seen_tangent(tensor))
 
 
-make_dual = guard(_make_dual, Public("torch.autograd.forward_ad.make_dual", in_python=True))
-unpack_dual = guard(_unpack_dual, Public("torch.autograd.forward_ad.unpack_dual", in_python=True))
+make_dual = guard(make_dual_plainly, Public("torch.autograd.forward_ad.make_dual", in_python=True))
+unpack_dual = guard(unpack_dual_plainly, Public("torch.autograd.forward_ad.unpack_dual", in_python=True))
 
 
-class dual_level(_Mode):
+class dual_level(Mode):
     """Opens a dual level for a block, or for a decorated function."""
 
     def __enter__(self) -> int:  # type: ignore[override]
@@ -139,14 +136,14 @@ class dual_level(_Mode):
 
 def _is_fwd_grad_enabled() -> bool:
     """Whether operations in this thread pass tangents on."""
-    return per_thread.recorder.flags.get("fwd_grad", True)
+    return per_thread.recorder.flags.forward_grad
 
 
 def _resume(rec: Recorder) -> None:
-    rec.flags[LEVEL] = rec.flags.get(OPEN) if _is_fwd_grad_enabled() else None
+    rec.level = rec.flags.dual_level if _is_fwd_grad_enabled() else None
 
 
-class _set_fwd_grad_enabled(_Mode):
+class _set_fwd_grad_enabled(Mode):
     """Whether operations pass tangents on, from the call on, and until the end of the block where it opens one."""
 
     def __init__(self, mode: bool) -> None:
@@ -155,11 +152,11 @@ class _set_fwd_grad_enabled(_Mode):
 
     def _set(self, mode: bool) -> None:
         rec = per_thread.recorder
-        rec.flags["fwd_grad"] = mode
+        rec.flags.forward_grad = mode
         _resume(rec)
 
     def clone(self) -> Any:
-        """See _Mode."""
+        """See Mode."""
         return type(self)(self.mode)
 
     def __enter__(self) -> None:

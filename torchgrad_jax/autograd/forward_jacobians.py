@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.autograd.finite_differences import directional, host, partials
-from torchgrad_jax.autograd.forward_ad import _make_dual, _unpack_dual, dual_level
+from torchgrad_jax.autograd.forward_ad import dual_level, make_dual_plainly, unpack_dual_plainly
 from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, Vectors, check_constant, explained, floats
 from torchgrad_jax.autograd.mapped import mapped
-from torchgrad_jax.ops.declare import ARRAY, registry
-from torchgrad_jax.tensor.creation import zeros_like
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.random import drawn
-from torchgrad_jax.tensor.random_factories import randn_like
-from torchgrad_jax.tensor.shaping import stack
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.functions.creation import zeros_like
+from torchgrad_jax.functions.random import drawn
+from torchgrad_jax.functions.random_factories import randn_like
+from torchgrad_jax.functions.shaping import stack
+from torchgrad_jax.operators import registry
 
 MISMATCH = "{}Jacobian computed with forward mode mismatch for output {} with respect to input {},\nnumerical:{}\nanalytical:{}\n"
 BATCHED_HINT = (
@@ -110,7 +111,7 @@ def _outputs_of(problem: Problem, tangents: Sequence[Tensor | None]) -> list[Ten
     for x in problem.arguments:
         if isinstance(x, Tensor) and x.requires_grad:
             tangent = next(given)
-            x = x.detach() if tangent is None else _make_dual(x.detach(), tangent)
+            x = x.detach() if tangent is None else make_dual_plainly(x.detach(), tangent)
         called.append(x)
     return floats(problem.func(*called))
 
@@ -120,7 +121,7 @@ def _tangents(problem: Problem, tangents: Sequence[Tensor | None]) -> list[Tenso
     with dual_level():
         found = []
         for o in _outputs_of(problem, tangents):
-            tangent = _unpack_dual(o).tangent
+            tangent = unpack_dual_plainly(o).tangent
             if tangent is not None and problem.check_dtypes and tangent.is_complex() != o.is_complex():
                 raise GradcheckError("Forward AD gradient has dtype mismatch.")
             found.append(zeros_like(o).detach() if tangent is None else tangent)

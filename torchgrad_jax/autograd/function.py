@@ -10,16 +10,17 @@ from typing import Any
 from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
+from torchgrad_jax.core.dispatch import refuse_inference, turn
+from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
+from torchgrad_jax.core.history import CopySlices
+from torchgrad_jax.core.messages import FREED_MESSAGE
+from torchgrad_jax.core.node import Calculus, Edge, Hooks, Node, Saved
+from torchgrad_jax.core.saved import save
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
-from torchgrad_jax.tensor.creation import full_value
-from torchgrad_jax.tensor.dispatch import LEVEL, refuse_inference, turn
-from torchgrad_jax.tensor.duals import SavedDual, tangents_of, without_duals
-from torchgrad_jax.tensor.history import CopySlices
-from torchgrad_jax.tensor.messages import FREED_MESSAGE
-from torchgrad_jax.tensor.node import Calculus, Edge, Hooks, Node, Saved
-from torchgrad_jax.tensor.saved import save
-from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 __all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
 
@@ -259,8 +260,6 @@ def _fit_gradient(node: Node, g: Tensor, aval: Aval, i: int) -> Tensor:
             )
         g = g.sum_to_size(aval.shape)
     if g._aval.dtype != aval.dtype:
-        from torchgrad_jax.ops import dtypes
-
         if not g.is_floating_point() and g.is_complex() != (aval.dtype.kind == "c"):
             raise RuntimeError(COMPLEX_MISMATCH)
         g = g.to(dtypes.of(aval.dtype))
@@ -348,7 +347,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
                 t._read()
         needs = tuple([recording and t._rg for t in tensors])
         differentiable = True in needs
-        tangents = {} if not rec.rare or rec.flags.get(LEVEL) is None else tangents_of(tensors)
+        tangents = {} if rec.level is None else tangents_of(tensors)
         if differentiable and rec.turned:
             turn(rec)
         ctx = cls._backward_cls()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.core.duals import hold, keep_tangents_of_saved, set_tangent, without_duals, zeros_like
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.duals import hold, keep_tangents_of_saved, set_tangent, without_duals, zeros_like
-from torchgrad_jax.tensor.tensor import Tensor
 
 NOT_INPLACE = (
     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an input inplace, then the jvp "

@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.core.history import rebase
+from torchgrad_jax.core.node import Node
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tracked_view import raise_by_origin
+from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.viewing import viewed
+from torchgrad_jax.core.writing import LEAF_USED, VIEW_OF_LEAF
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.history import raise_by_origin, rebase
-from torchgrad_jax.tensor.inplace import LEAF_USED, VIEW_OF_LEAF, detached
-from torchgrad_jax.tensor.node import Node
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import _view
 
 DIRTY_NOT_RETURNED = (
     "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be "
@@ -86,7 +88,7 @@ def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiabl
                 rebase(out, node, i)
             else:
                 if id(out) in marks.inputs:
-                    out = _view("alias", out)
+                    out = viewed("alias", out)
                 out._rg, out._node, out._nr = True, node, i
             view = out._view
             if view is not None and id(out) not in marks.dirty:
@@ -104,7 +106,7 @@ def _constant(out: Tensor, marks: Marks) -> Tensor:
             return detached(out)
         out._rg, out._node, out._nr = False, None, 0
     elif is_input and id(out) not in marks.dirty:
-        return _view("alias", out)
+        return viewed("alias", out)
     return out
 
 

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.memory.storage import Superseded, View
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.tensor.storage import Superseded, View
-from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
     "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled", "enforce_grad_layout_policy", "is_grad_enabled",
@@ -24,7 +24,7 @@ __all__ = [
 def is_grad_enabled() -> bool:
     """Whether grad mode is on in the calling thread: whether operations are recorded in a graph, outside inference mode."""
     rec = per_thread.recorder
-    return rec.flags["grad_in_inference"] if rec.inference else rec.grad_enabled
+    return rec.flags.grad_in_inference if rec.inference else rec.grad_enabled
 
 
 def is_inference_mode_enabled() -> bool:
@@ -34,21 +34,21 @@ def is_inference_mode_enabled() -> bool:
 
 def is_multithreading_enabled() -> bool:
     """Whether backward may use several threads."""
-    return per_thread.recorder.flags.get("multithreading", True)
+    return per_thread.recorder.flags.multithreading
 
 
 def is_view_replay_enabled() -> bool:
     """Whether views made now get their grad_fn anew, after a write to their base, by their operations done again."""
-    return per_thread.recorder.flags.get("view_replay", False)
+    return per_thread.recorder.flags.view_replay
 
 
 def _is_grad_layout_enforcement_enabled() -> bool:
-    return per_thread.recorder.flags.get("grad_layout", True)
+    return per_thread.recorder.flags.grad_layout
 
 
 def _set_grad_enabled(rec: Recorder, mode: bool) -> None:
     if rec.inference:  # nothing is recorded in inference mode, whatever the grad mode
-        rec.flags["grad_in_inference"] = mode
+        rec.flags.grad_in_inference = mode
     else:
         rec.grad_enabled = mode
 
@@ -61,10 +61,10 @@ def _set_inference(rec: Recorder, mode: bool) -> None:
 # ---------------------------------------------------------------------- contexts that decorate
 
 
-class _Mode:
+class Mode:
     """A context manager that decorates functions and generators too."""
 
-    def clone(self) -> _Mode:
+    def clone(self) -> Mode:
         """A fresh context of the same mode: a decorated function may recurse."""
         return type(self)()
 
@@ -124,7 +124,7 @@ def _wrap_generator(context: Callable[[], Any], function: Callable[..., Any]) ->
 # ---------------------------------------------------------------------- grad mode
 
 
-class _GradMode(_Mode):
+class _GradMode(Mode):
     """A grad mode. It may be entered again while it holds."""
 
     mode: bool
@@ -189,11 +189,11 @@ class set_grad_enabled(_GradMode):
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
     def clone(self) -> _GradMode:
-        """See _Mode."""
+        """See Mode."""
         return type(self)(self.mode)
 
 
-class inference_mode(_Mode):
+class inference_mode(Mode):
     """Operations inside are not recorded, and what they allocate are inference tensors: they have no version counter, may be written to in
     inference mode only, and cannot be saved for backward. ``inference_mode(False)`` is the ordinary mode inside such a block. Context manager and
     decorator."""
@@ -210,63 +210,62 @@ class inference_mode(_Mode):
         self._previous.append((rec.inference, rec.grad_enabled, is_grad_enabled()))
         _set_inference(rec, self.mode)
         rec.grad_enabled = not self.mode
-        rec.flags["grad_in_inference"] = False
+        rec.flags.grad_in_inference = False
 
     def __exit__(self, *exc: object) -> None:
         rec = per_thread.recorder
-        inference, rec.grad_enabled, rec.flags["grad_in_inference"] = self._previous.pop()
+        inference, rec.grad_enabled, rec.flags.grad_in_inference = self._previous.pop()
         _set_inference(rec, inference)
 
     def clone(self) -> inference_mode:
-        """See _Mode."""
+        """See Mode."""
         return type(self)(self.mode)
 
 
 # ---------------------------------------------------------------------- how backward works
 
 
-class _Switch(_Mode):
+class _Switch(Mode):
     """One of a thread's settings: changed at once when made; the end of a block puts back what was there before."""
 
-    # The setting, what it is where nobody set it, and PyTorch's name of the function that sets it.
+    # The flag, and PyTorch's name of the function that sets it.
     setting: str
-    default: bool
     setter: str
 
     def __init__(self, mode: bool) -> None:
         flags = per_thread.recorder.flags
         _expect_bool(self.setter, "enabled", mode)
-        self.mode, self.prev = mode, flags.get(self.setting, self.default)
-        flags[self.setting] = mode
+        self.mode, self.prev = mode, getattr(flags, self.setting)
+        setattr(flags, self.setting, mode)
 
     def __enter__(self) -> None:
         """It holds already."""
 
     def __exit__(self, *exc: object) -> None:
-        per_thread.recorder.flags[self.setting] = self.prev
+        setattr(per_thread.recorder.flags, self.setting, self.prev)
 
     def __call__(self, function: Any) -> Any:
         self.__exit__()
         return super().__call__(function)
 
     def clone(self) -> _Switch:
-        """See _Mode."""
+        """See Mode."""
         return type(self)(self.mode)
 
 
 class set_multithreading_enabled(_Switch):
     """Whether backward may use several threads. Here it never does: XLA runs the whole pass, with its own threads."""
 
-    setting, default, setter = "multithreading", True, "set_multithreading_enabled"
+    setting, setter = "multithreading", "set_multithreading_enabled"
 
     def __call__(self, function: Any) -> Any:
-        return _Mode.__call__(self, function)  # as in PyTorch, decorating with this one leaves it changed
+        return Mode.__call__(self, function)  # as in PyTorch, decorating with this one leaves it changed
 
 
 class enforce_grad_layout_policy(_Switch):
     """Whether the first `.grad` of a leaf must have its strides, or may have those with which it came."""
 
-    setting, default, setter = "grad_layout", True, "set_grad_layout_enforcement_enabled"
+    setting, setter = "grad_layout", "set_grad_layout_enforcement_enabled"
 
     def __init__(self, enable: bool = True) -> None:
         super().__init__(enable)
@@ -276,14 +275,14 @@ class _force_original_view_tracking(_Switch):
     """Whether views made now get their grad_fn anew, after a write to their base, by their operations done again: ``ViewBackward0`` instead of
     ``AsStridedBackward0``."""
 
-    setting, default, setter = "view_replay", False, "set_view_replay_enabled"
+    setting, setter = "view_replay", "set_view_replay_enabled"
 
     def __init__(self, mode: bool) -> None:
         View.replayed_somewhere = True
         super().__init__(mode)
 
 
-class _unsafe_preserve_version_counter(_Mode):
+class _unsafe_preserve_version_counter(Mode):
     """Hide writes to `tensors`, a tensor or a tuple of them, from autograd: the end of the block puts their versions back as they were when this was
     made. What was saved for backward is then the new content. AssertionError for anything else; RuntimeError for inference tensors."""
 

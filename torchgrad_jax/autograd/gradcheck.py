@@ -14,13 +14,13 @@ from torchgrad_jax.autograd.finite_differences import host
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
 from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import zeros_like
+from torchgrad_jax.functions.random import drawn, uniform_between
+from torchgrad_jax.functions.random_factories import randn_like
+from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.runtime.modes import same_tier
-from torchgrad_jax.tensor.creation import zeros_like
-from torchgrad_jax.tensor.random import drawn, uniform_between
-from torchgrad_jax.tensor.random_factories import randn_like
-from torchgrad_jax.tensor.shaping import stack
-from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
     "GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "get_numerical_jacobian_wrt_specific_input", "gradcheck",
@@ -242,9 +242,7 @@ def _check_undefined(problem: Problem) -> None:
             raise GradcheckError(f"Expected backward function to handle undefined output grads. {UNDEFINED_NOTE}") from error
         if _nonzero(found):
             warnings.warn(UNDEFINED_WARNING, UserWarning, stacklevel=3)
-            raise GradcheckError(
-                f"Expected all input grads to be undefined or zero when all output grads are undefined or zero. {UNDEFINED_NOTE}"
-            )
+            raise GradcheckError(f"Expected all input grads to be undefined or zero when all output grads are undefined or zero. {UNDEFINED_NOTE}")
 
 
 def _check_batched(problem: Problem) -> None:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
+from torchgrad_jax.core import node as tensor_node
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor import node as tensor_node
-from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
     "GradientEdge",
@@ -99,7 +99,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 def graph_task() -> GraphTask | None:
     """The backward pass that runs in this thread."""
-    return per_thread.recorder.flags.get("task")
+    return per_thread.recorder.flags.task
 
 
 def graph_task_id() -> int:

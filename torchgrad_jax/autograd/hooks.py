@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.tensor.conversion import type_
-from torchgrad_jax.tensor.node import Calculus, Node, OpNode
-from torchgrad_jax.tensor.tensor import Nowhere, Tensor, fresh
+from torchgrad_jax.core.node import Calculus, Node, Nowhere
+from torchgrad_jax.core.op_node import OpNode
+from torchgrad_jax.core.tensor import Tensor, fresh
+from torchgrad_jax.functions.conversion import type_
 
 
 def lifted(calculus: Calculus, grad: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.tensor.node import Node, OpNode
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.node import Node
+from torchgrad_jax.core.op_node import OpNode
+from torchgrad_jax.core.tensor import Tensor
 
 
 def grad_before_write(extra: Any, old: Tensor) -> tuple[Any, Tensor, Any, int]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.finite_differences import directional, host, joined, partials, real_dtype, units_of
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.generator import Generator
-from torchgrad_jax.tensor.random import drawn
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.random import drawn
+from torchgrad_jax.operators.kernels.generator import Generator
 
 REENTRANT = (
     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, although "

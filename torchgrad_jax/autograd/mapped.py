@@ -14,23 +14,23 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.writing import apply_inplace
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.functions.random import get_rng_state, set_rng_state
+from torchgrad_jax.functions.shaping import stack
+from torchgrad_jax.functions.views import select
+from torchgrad_jax.memory.storage import maps
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.value import aval_of, constant
-from torchgrad_jax.tensor.duals import seen_tangent
-from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.random import get_rng_state, set_rng_state
-from torchgrad_jax.tensor.shaping import stack
-from torchgrad_jax.tensor.storage import maps
-from torchgrad_jax.tensor.tensor import Tensor, wrap
-from torchgrad_jax.tensor.views import select
 
 LOOKED = (
     "vmap: the value of a tensor was asked for (by item(), bool(), numpy() or printing, or by an operator whose result's shape depends on it), "
     "which inside vmap stands for all of a batch."
 )
-RANDOM = (
-    "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a workaround"
-)
+RANDOM = "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a workaround"
 ESCAPED = "vmap: a tensor that was made inside vmap was used outside of it, where it has no value."
 
 
@@ -50,8 +50,6 @@ def mapped(func: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor], dim
 
 
 def _copy() -> Any:
-    from torchgrad_jax.ops.declare import ARRAY, registry
-
     return registry["copy"].bind((ARRAY, ARRAY))
 
 

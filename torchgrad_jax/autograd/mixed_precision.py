@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from torchgrad_jax.ops import dtypes
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device, gpus
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from torchgrad_jax.core.refusal import DelayedError
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.refusal import DelayedError
-from torchgrad_jax.tensor.tensor import Tensor
 
 
 def once_differentiable(fn: Any) -> Any:

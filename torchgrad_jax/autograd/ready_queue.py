@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgrad_jax.tensor.node import Edge, Node
+from torchgrad_jax.core.node import Edge, Node
 
 
 class ReadyQueue:

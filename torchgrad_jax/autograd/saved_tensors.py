@@ -7,18 +7,15 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
+from torchgrad_jax.calling.factory_options import NO_PINNED
+from torchgrad_jax.core.saved import CALLABLE, incompatible
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.memory.storage import outdated
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.factory_options import NO_PINNED
-from torchgrad_jax.tensor.saved import CALLABLE, HOOKS, incompatible
-from torchgrad_jax.tensor.storage import outdated
-from torchgrad_jax.tensor.tensor import Tensor, wrap
 
 __all__ = ["allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
-
-_DISABLED = "saved_tensors_hooks_disabled"  # the recorder's flag that says why hooks cannot be set
-_MUTATION = "allow_mutation_on_saved_tensors"
 
 
 class saved_tensors_hooks:
@@ -43,17 +40,17 @@ class saved_tensors_hooks:
         if not all(callable(h) for h in hooks):
             raise TypeError(incompatible("_push_saved_tensors_default_hooks", f"(arg0: {CALLABLE}, arg1: {CALLABLE})", hooks, {}))
         rec = per_thread.recorder
-        disabled = rec.flags.get(_DISABLED)
+        disabled = rec.flags.packing_refused
         if disabled is not None:
             raise RuntimeError(disabled)
-        rec.flags.setdefault(HOOKS, []).append(hooks)
+        rec.flags.packing.append(hooks)
         rec.rare += 1
 
     def __exit__(self, *exc: object) -> None:
         rec = per_thread.recorder
-        if not rec.flags.get(HOOKS):
+        if not rec.flags.packing:
             raise RuntimeError("saved_tensors_hooks: __exit__ without __enter__, no hooks are set in this thread")
-        rec.flags[HOOKS].pop()
+        rec.flags.packing.pop()
         rec.rare -= 1
 
 
@@ -89,19 +86,19 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None, None, Non
         signature = "(error_message: str, fail_if_non_empty: bool = True)"
         raise TypeError(incompatible("_saved_tensors_hooks_disable", signature, (error_message,), {}))
     rec = per_thread.recorder
-    if rec.flags.get(HOOKS):
+    if rec.flags.packing:
         raise RuntimeError(error_message)
-    before = rec.flags.get(_DISABLED)
-    rec.flags[_DISABLED] = error_message
+    before = rec.flags.packing_refused
+    rec.flags.packing_refused = error_message
     try:
         yield
     finally:
-        rec.flags[_DISABLED] = before
+        rec.flags.packing_refused = before
 
 
 def hooks_are_enabled() -> bool:
     """Whether `saved_tensors_hooks` may be entered in this thread."""
-    return per_thread.recorder.flags.get(_DISABLED) is None
+    return per_thread.recorder.flags.packing_refused is None
 
 
 class _Handle:
@@ -169,11 +166,11 @@ def allow_mutation_on_saved_tensors() -> Generator[_AllowMutationOnSavedContext,
     rec = per_thread.recorder
     context = _AllowMutationOnSavedContext()
     with saved_tensors_hooks(context._pack, context._unpack):
-        if rec.flags.get(_MUTATION):
+        if rec.flags.mutation:
             raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        rec.flags[_MUTATION] = True
+        rec.flags.mutation = True
         try:
             yield context
         finally:
-            rec.flags[_MUTATION] = False
+            rec.flags.mutation = False
             context.clear()

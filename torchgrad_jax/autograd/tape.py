@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.core.node import Edge, Node, Placed, Saved
+from torchgrad_jax.core.op_node import OpNode
+from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.runtime import keeping
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, record
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.tensor.node import Edge, Node, OpNode, Placed, Saved
-from torchgrad_jax.tensor.tensor import AccumulateGrad
 
 MAX_TAPES = 1024
 # A longer pass would be a program that takes too long to compile.

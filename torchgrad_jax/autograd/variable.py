@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from torchgrad_jax.autograd.engine import ExecutionEngine
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.inplace import detached
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.twins import detached
+from torchgrad_jax.functions.creation import empty
+from torchgrad_jax.runtime.user_code import warn_user
 
 
 def volatile(self: Tensor) -> bool:
@@ -32,8 +33,6 @@ class Variable(metaclass=VariableMeta):
         if volatile:
             warn_user("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", UserWarning)
         if data is None:
-            from torchgrad_jax.tensor.creation import empty
-
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")

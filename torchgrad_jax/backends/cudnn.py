@@ -48,9 +48,7 @@ def flags(
     enabled: bool = False, benchmark: bool = False, benchmark_limit: int | None = 10, deterministic: bool = False, allow_tf32: bool = True
 ) -> Iterator[None]:
     """The switches for a block."""
-    before = set_flags(
-        enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic, allow_tf32=allow_tf32
-    )
+    before = set_flags(enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic, allow_tf32=allow_tf32)
     try:
         yield
     finally:

@@ -61,9 +61,7 @@ def _rename_classes() -> None:
 class AliasFinder(MetaPathFinder, Loader):
     """Finds and loads ``torch`` and ``torch.*``."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return a spec for every name under ``torch``, available or not."""
         if fullname.partition(".")[0] != ALIAS:
             return None

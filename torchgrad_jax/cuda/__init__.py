@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from torchgrad_jax.cuda import amp
+from torchgrad_jax.functions import random
 from torchgrad_jax.runtime import accelerators
 from torchgrad_jax.runtime import device as devices
-from torchgrad_jax.tensor import random
 
 __all__ = [
     "amp", "can_device_access_peer", "current_device", "device", "device_count", "empty_cache", "get_arch_list", "get_device_capability",

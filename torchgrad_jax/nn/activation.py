@@ -8,30 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import activation as ops_activation
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.promotion import fitting
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply, unary
-from torchgrad_jax.tensor.gathering import with_out
-from torchgrad_jax.tensor.inplace import apply_inplace
-from torchgrad_jax.tensor.tensor import Tensor, created, wrap_dim
-from torchgrad_jax.tensor.views import reshape
+from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.calling.out import with_out, write_out
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.hot import unary
+from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
+from torchgrad_jax.core.writing import apply_inplace
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.declaration.promotion import fitting
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.random import default_generator
+from torchgrad_jax.functions.views import reshape
+from torchgrad_jax.operators import activation as ops_activation
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "leaky_relu",
     "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid",
     "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
 ]  # fmt: skip
-
-
-def expect_tensor(name: str, x: Any, argument: str = "input", position: int = 1) -> None:
-    """TypeError with PyTorch's text unless `x` is a Tensor."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
 
 
 @lru_cache(maxsize=4096)
@@ -95,12 +94,14 @@ def _real(number: Any, input: Tensor) -> float:
     return float(number.real if isinstance(number, complex) else number)
 
 
+@public("torch")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The input where it is above `threshold`, else `value`."""
     made = _call("threshold_written" if inplace else "threshold", input, (_real(threshold, input), _real(value, input)), inplace)
     return with_out("threshold", out, made)
 
 
+@public("torch")
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place `threshold`."""
     return _call("threshold_written", input, (_real(threshold, input), _real(value, input)), True)
@@ -118,6 +119,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, True)
 
 
+@public("torch")
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """Leaky relu with slope (lower + upper) / 2; in training, each negative element has its own slope drawn from [lower, upper]."""
     if lower > upper:
@@ -129,8 +131,6 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
 
 def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
     """Looks at the values: one slope is drawn for each element that is not positive, in order."""
-    from torchgrad_jax.tensor.random import default_generator
-
     expect_tensor("rrelu", input)
     ops_activation.check_drawn_slopes(input._aval)
     array = np.asarray(input._concrete())
@@ -142,6 +142,7 @@ def _with_drawn_slopes(input: Tensor, lower: float, upper: float, inplace: bool)
     return apply_inplace(bound, operands) if inplace else apply(bound, operands)
 
 
+@public("torch")
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """In-place `rrelu`."""
     return rrelu(input, lower, upper, training, True)
@@ -150,6 +151,7 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
 _PRELU = registry["_prelu_kernel"].bind((ARRAY, ARRAY))
 
 
+@public("torch", "torch.Tensor")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input where positive, else weight * input, with one weight or one for each channel (dimension 1). RuntimeError for other sizes."""
     expect_tensor("prelu", input)
@@ -173,6 +175,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return apply(_PRELU, (input, weight))
 
 
+@public("torch", "torch.Tensor")
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input where its magnitude is above `lambd`, else 0."""
     return with_out("hardshrink", out, _call("hardshrink", input, (float(lambd),)))
@@ -217,16 +220,19 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, True)
 
 
+@public("torch")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with the constants of self-normalizing networks (Klambauer et al. 2017)."""
     return _elu("elu", input, (ops_activation.SELU_ALPHA, ops_activation.SELU_SCALE, 1.0), inplace, "selu")
 
 
+@public("torch")
 def selu_(input: Tensor) -> Tensor:
     """In-place `selu`."""
     return selu(input, True)
 
 
+@public("torch")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, else alpha * (exp(input / alpha) - 1). RuntimeError for alpha = 0."""
     expect_tensor("celu", input)
@@ -235,6 +241,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _elu("celu", input, (float(alpha), 1.0, 1.0 / alpha), inplace, "celu")
 
 
+@public("torch")
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """In-place `celu`."""
     return celu(input, alpha, True)
@@ -303,9 +310,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
-    warn_user(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", further=stacklevel - 3
-    )
+    warn_user(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", further=stacklevel - 3)
     return 0 if ndim in (0, 1, 3) else 1
 
 
@@ -357,14 +362,13 @@ _MISSING: Any = object()
 
 def along_dim(name: str) -> Any:
     """`softmax` or `log_softmax` as `torch` and `torch.special` have it: a function of its own for each."""
+
     def call(input: Tensor, dim: Any = _MISSING, dtype: Any = None, *, out: Any = None) -> Tensor:
         if dim is _MISSING:
             raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
         made = _along(name, input, dim, dtype, 2)
         if out is None:
             return made
-        from torchgrad_jax.tensor.out import write_out
-
         return write_out(name, out, made)
 
     call.__name__ = call.__qualname__ = name
@@ -373,8 +377,7 @@ def along_dim(name: str) -> Any:
 
 
 _SOFTMAX = {"softmax": along_dim("softmax"), "log_softmax": along_dim("log_softmax")}
-TOPLEVEL: dict[str, Any] = {
-    **_SOFTMAX, "celu": celu, "celu_": celu_, "hardshrink": hardshrink, "prelu": prelu, "rrelu": rrelu, "rrelu_": rrelu_,
-    "selu": selu, "selu_": selu_, "threshold": threshold, "threshold_": threshold_,
-}  # fmt: skip
-METHODS: dict[str, Any] = {**_SOFTMAX, "hardshrink": hardshrink, "prelu": prelu}
+
+
+for _name in ("softmax", "log_softmax"):
+    public("torch", "torch.Tensor", "torch.special")(along_dim(_name))

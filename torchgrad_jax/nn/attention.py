@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.order import lay_out
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.memory_order import dense_order
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.functions.overloads import matmul, with_number
+from torchgrad_jax.functions.shaping import repeat_interleave
+from torchgrad_jax.functions.views import transpose
 from torchgrad_jax.nn.dropout import check_probability, draw_mask
-from torchgrad_jax.ops import attention as ops_attention  # noqa: F401 - declares the operators used here
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
-from torchgrad_jax.ops.memory_order import dense_order
+from torchgrad_jax.operators import attention as ops_attention  # noqa: F401 - declares the operators used here
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import matmul, with_number
-from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.layout import lay_out
-from torchgrad_jax.tensor.shaping import repeat_interleave
-from torchgrad_jax.tensor.tensor import Tensor, wrap
-from torchgrad_jax.tensor.views import transpose
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -162,7 +164,3 @@ def _check_product(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     raise RuntimeError(
         f"Expected size for first two dimensions of batch2 tensor to be: [{batch}, {left[-1]}] but got: [{batch}, {right[0]}]."
     )  # fmt: skip
-
-
-TOPLEVEL: dict[str, Any] = {}
-METHODS: dict[str, Any] = {}

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchgrad_jax.ops import convolution as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import clone, narrow, select, squeeze, unsqueeze, view_as_real
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.views import clone, narrow, select, squeeze, unsqueeze, view_as_real
+from torchgrad_jax.nn.padding import constant_pad_nd
+from torchgrad_jax.operators import convolution as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
 
@@ -97,17 +100,13 @@ def _same(count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], di
     half = tuple(t // 2 for t in total)
     if all(t % 2 == 0 for t in total):
         return input, half
-    from torchgrad_jax.nn.padding import constant_pad_nd
-
     warn_user(
         "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created", UserWarning,
     )  # fmt: skip
     return constant_pad_nd(input, [side for t in reversed(total) for side in (0, t % 2)]), half
 
 
-def _conv(
-    name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Tensor:
+def _conv(name: str, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
     _check_tensors(name, input, weight, bias)
     stride, dilation = _numbers("stride", stride, count), _numbers("dilation", dilation, count)
     if isinstance(padding, str):
@@ -131,6 +130,7 @@ def _conv_transpose(
     return _convolve(name, count, input, weight, bias, stride, padding, dilation, output_padding, groups, True)
 
 
+@public("torch")
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Tensor:
@@ -141,6 +141,7 @@ def conv1d(
     return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@public("torch")
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Tensor:
@@ -148,6 +149,7 @@ def conv2d(
     return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@public("torch")
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Tensor:
@@ -155,6 +157,7 @@ def conv3d(
     return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@public("torch")
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
     dilation: Any = 1,
@@ -163,6 +166,7 @@ def conv_transpose1d(
     return _conv_transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@public("torch")
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
     dilation: Any = 1,
@@ -171,6 +175,7 @@ def conv_transpose2d(
     return _conv_transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@public("torch")
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
     dilation: Any = 1,
@@ -232,10 +237,3 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
         )
     bound = registry["col2im"].bind((ARRAY, Static(size), Static(kernel), Static(dilated), Static(padded), Static(strides)))
     return apply(bound, (input,))
-
-
-TOPLEVEL: dict[str, Any] = {
-    "conv1d": conv1d, "conv2d": conv2d, "conv3d": conv3d, "conv_transpose1d": conv_transpose1d, "conv_transpose2d": conv_transpose2d,
-    "conv_transpose3d": conv_transpose3d,
-}  # fmt: skip
-METHODS: dict[str, Any] = {}

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops import norm as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import with_number
-from torchgrad_jax.tensor.generate import function_of
-from torchgrad_jax.tensor.reductions import vector_norm
-from torchgrad_jax.tensor.tensor import Tensor, wrap_dim
-from torchgrad_jax.tensor.views import expand
+from torchgrad_jax.calling.generate import function_of
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.matrices.norms import vector_norm
+from torchgrad_jax.functions.overloads import with_number
+from torchgrad_jax.functions.views import expand
+from torchgrad_jax.operators import norm as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.operators import registry
 
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]
 
 pdist = function_of(registry["pdist"])
 
 
+@public("torch")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps over the last dimension."""
     bound = registry["_pairwise_norm"].bind((ARRAY, Static(float(p)), Static(bool(keepdim))))
     return apply(bound, (with_number("add", x1 - x2, eps),))
 
 
+@public("torch")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along `dim`, each norm at least `eps`. RuntimeError for integers and complex numbers."""
     common = dtypes.of(promotion.result_type([x1._aval, x2._aval]))
@@ -41,7 +46,3 @@ def _unit(x: Any, axis: int, eps: float) -> Any:
     norm = vector_norm(x, 2, axis, True).clone()
     norm.detach().clamp_min_(eps)  # outside of the graph: the gradient stays that of the norm
     return x / norm
-
-
-TOPLEVEL: dict[str, Any] = {"cosine_similarity": cosine_similarity, "pairwise_distance": pairwise_distance}
-METHODS: dict[str, Any] = {}

@@ -7,26 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.nn.activation import expect_tensor, softmax
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import op
-from torchgrad_jax.ops.distributions import ordered
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.creation import from_data, zeros_like
-from torchgrad_jax.tensor.gathering import RunTime, call
-from torchgrad_jax.tensor.layout import memory_order
-from torchgrad_jax.tensor.order import keep_order
-from torchgrad_jax.tensor.random import default_generator
-from torchgrad_jax.tensor.tensor import Tensor, created
-from torchgrad_jax.tensor.views import squeeze, unsqueeze
+from torchgrad_jax.calling.expecting import expect_tensor, not_a_tensor
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.order import keep_order
+from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import from_data, zeros_like
+from torchgrad_jax.functions.gathering import RunTime, call
+from torchgrad_jax.functions.random import default_generator
+from torchgrad_jax.functions.views import squeeze, unsqueeze
+from torchgrad_jax.memory.formats import memory_order
+from torchgrad_jax.nn.activation import softmax
+from torchgrad_jax.operators.kernels.distributions import ordered
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax"]
-
-
-@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", keeps_order=True, method=False, toplevel=False, node="NativeDropoutBackward0",
-    grads={"input": lambda grad, mask, scale: (grad * mask * scale).astype(grad.dtype)})  # fmt: skip
-def _kept(x: Any, mask: Any, scale: Any) -> Any:
-    return (x * mask * scale).astype(x.dtype)
 
 
 # The value that selu tends to for -inf, negated (Klambauer et al. 2017).
@@ -157,6 +152,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, ndim == 5)
 
 
+@public("torch")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Dropout, and which elements were kept. RuntimeError for p outside [0, 1]."""
     expect_tensor("native_dropout", input)
@@ -180,7 +176,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     if eps != 1e-10:
         warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
     if not isinstance(logits, Tensor):
-        raise TypeError(f"empty_like(): argument 'input' (position 1) must be Tensor, not {type(logits).__name__}")
+        raise not_a_tensor("empty_like", logits)
     noise = _constant(default_generator.exponential(logits._aval.shape, logits._aval.dtype), logits)
     soft: Any = softmax((logits + -noise.log()) / tau, dim)
     if not hard:
@@ -198,11 +194,8 @@ def _toplevel(name: str, channels: bool, alpha: bool, inplace: bool) -> Any:
     return call
 
 
-TOPLEVEL: dict[str, Any] = {
-    name + ("_" if inplace else ""): _toplevel(name + ("_" if inplace else ""), channels, alpha, inplace)
-    for name, channels, alpha in (
-        ("dropout", False, False), ("alpha_dropout", False, True), ("feature_dropout", True, False), ("feature_alpha_dropout", True, True),
-    )
-    for inplace in (False, True)
-} | {"native_dropout": native_dropout}  # fmt: skip
-METHODS: dict[str, Any] = {}
+for _title, _channelwise, _alpha in (
+    ("dropout", False, False), ("alpha_dropout", False, True), ("feature_dropout", True, False), ("feature_alpha_dropout", True, True),
+):  # fmt: skip
+    public("torch")(_toplevel(_title, _channelwise, _alpha, False))
+    public("torch")(_toplevel(_title + "_", _channelwise, _alpha, True))

@@ -1,5 +1,6 @@
 """`torch.nn.functional`, gathered from the modules of this package."""
 
+from torchgrad_jax.calling.overrides import guarded as _guarded
 from torchgrad_jax.nn.activation import *
 from torchgrad_jax.nn.attention import *
 from torchgrad_jax.nn.convolution import *
@@ -14,6 +15,5 @@ from torchgrad_jax.nn.normalization import *
 from torchgrad_jax.nn.padding import *
 from torchgrad_jax.nn.pooling import *
 from torchgrad_jax.nn.sparse import *
-from torchgrad_jax.tensor.overrides import guarded as _guarded
 
 globals().update(_guarded("torch.nn.functional", globals()))

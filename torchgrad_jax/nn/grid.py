@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from torchgrad_jax.nn.activation import expect_tensor
-from torchgrad_jax.ops import grid as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.operators import grid as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -28,9 +29,7 @@ def _corners(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-def grid_sample(
-    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
-) -> Tensor:
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None) -> Tensor:
     """The values of (N, C, H, W) at the points of a grid (N, H', W', 2) as (N, C, H', W'); likewise with three spatial dimensions.
 
     Points (x, y) run from -1 to 1, with `align_corners` between the centres of the outermost pixels, else between their outer edges. `mode`:
@@ -42,12 +41,11 @@ def grid_sample(
     if mode not in _MODES:
         raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
     if padding_mode not in _PADDINGS:
-        raise ValueError(
-            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
-        )
+        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'")
     return grid_sampler(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners(align_corners))
 
 
+@public("torch")
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
     """`grid_sample` with its modes as numbers, in the order in which that names them."""
     expect_tensor("grid_sampler", input)
@@ -68,9 +66,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     sizes = tuple(n.__index__() for n in size)
     if len(sizes) not in (4, 5):
-        raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
-        )
+        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}.")
     dims = len(sizes) - 2
     if theta._aval.ndim != 3 or theta._aval.shape[-2:] != (dims, dims + 1):
         raise ValueError(f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {size}. Got {theta.size()}.")
@@ -83,7 +79,3 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(sizes) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     return apply(registry["affine_grid_generator"].bind((ARRAY, Static(sizes), Static(corners))), (theta,))
-
-
-TOPLEVEL: dict[str, Any] = {"grid_sampler": grid_sampler}
-METHODS: dict[str, Any] = {}

@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 from torchgrad_jax.autograd.grad_mode import no_grad
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.creation import eye
-from torchgrad_jax.tensor.decompositions import linalg_qr
-from torchgrad_jax.tensor.random_factories import randperm
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.creation import eye
+from torchgrad_jax.functions.matrices.decompositions import linalg_qr
+from torchgrad_jax.functions.random_factories import randperm
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
@@ -122,9 +122,7 @@ def _normal_distribution(x: float) -> float:
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None) -> Tensor:
     """Normal numbers of [a, b]. Warns where the mean is far outside."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warn_user(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.", UserWarning
-        )
+        warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.", UserWarning)
     low, high = (a - mean) / std, (b - mean) / std
     likely = _normal_distribution(high) - _normal_distribution(low) > 0.3
     with no_grad():

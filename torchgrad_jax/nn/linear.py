@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from torchgrad_jax.nn.activation import expect_tensor
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops import linear as ops_linear  # noqa: F401 - declares the operators used here
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record, record1
-from torchgrad_jax.tensor.dispatch import apply, plan_of, turn
-from torchgrad_jax.tensor.functions import matmul
-from torchgrad_jax.tensor.gathering import with_out
-from torchgrad_jax.tensor.tensor import Tensor, result
-from torchgrad_jax.tensor.views import reshape, t
+from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.calling.out import with_out
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.hot import affine
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.functions.overloads import matmul
+from torchgrad_jax.functions.views import reshape, t
+from torchgrad_jax.operators import linear as ops_linear  # noqa: F401 - declares the operators used here
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["bilinear", "linear"]
 
 _ADDMM = registry["linear_addmm"].bind((ARRAY, ARRAY, ARRAY))
-_MM = registry["mm"].bind((ARRAY, ARRAY))
-_T = registry["t"].bind((ARRAY,))
 _TRILINEAR = registry["_trilinear"].bind((ARRAY, ARRAY, ARRAY))
-_new = object.__new__
-_views = Memo()
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -34,7 +31,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
     """
     rec = per_thread.recorder
     if type(input) is Tensor and isinstance(weight, Tensor) and not rec.rare and (bias is None or isinstance(bias, Tensor)):
-        made = _recorded(rec, input, weight, bias)
+        made = affine(rec, input, weight, bias)
         if made is not None:
             return made if out is None else with_out("linear", out, made)
     return with_out("linear", out, _composed(input, weight, bias))
@@ -59,80 +56,7 @@ def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return matmul(input, turned) + bias
 
 
-def _recorded(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """`_composed` written out for matrices, and for batches of rows with a bias: the same operations and nodes without the tensors in
-    between, which nobody sees (a third of the cost). None for anything else."""
-    a = input._value if input._storage is None else input._read()
-    w = weight._value if weight._storage is None else weight._read()
-    shape = a.aval.shape
-    if w.aval.ndim != 2 or not shape:
-        return None
-    flat = len(shape) == 2
-    if not flat and (bias is None or bias._aval.ndim != 1 or (input._view is not None and not input.is_contiguous())):
-        return None
-    tracked = rec.grad_enabled
-    through_input, through_weight = tracked and input._rg, tracked and weight._rg
-    through_bias = tracked and bias is not None and bias._rg
-    saving = through_input or through_weight or through_bias
-    if saving and rec.turned and turn(rec):
-        return None
-    try:
-        left, source = a, input._edge() if through_input else None
-        if not flat:
-            left, source = _same_memory(rec, input, _view(math.prod(shape[:-1]), shape[-1]), a, source, saving)
-        right, target = _same_memory(rec, weight, _T, w, weight._edge() if through_weight else None, saving)
-        if bias is None:
-            values: tuple[Any, ...] = (left, right)
-            edges = (source, target)
-            value = record(rec, _MM, values)
-        else:
-            values = (bias._value if bias._storage is None else bias._read(), left, right)
-            edges = (bias._edge() if through_bias else None, source, target)
-            value = record(rec, _ADDMM, values)
-        node = _node(rec, value.signature, edges, values)
-        if not flat:
-            value = record1(rec, _view(*shape[:-1], w.aval.shape[0]), value)
-            node = None if node is None else _node(rec, value.signature, ((node, 0),), ())
-    except (TracedInput, DeviceChange):
-        return None
-    return result(value, node, 0)
-
-
-def _view(*size: int) -> Any:
-    found = _views.get(size)
-    if found is None:
-        found = _views.keep(size, registry["view"].bind((ARRAY, Static(size))))
-    return found
-
-
-def _same_memory(rec: Recorder, t: Tensor, bound: Any, value: Any, edge: Any, saving: bool) -> tuple[Any, Any]:
-    """A view of `t`, and the edge to its node: as a Value of t's storage, so that a write to `t` before backward is noticed."""
-    made = record1(rec, bound, value)
-    if saving:
-        counter = (t._storage or t._shared()).counter
-        made.counter, made.version = counter, counter.version
-    return made, None if edge is None else (_node(rec, made.signature, (edge,), ()), 0)
-
-
-def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-    """The node of an operation, for the operands that have an edge; None where none has."""
-    mask = 0
-    for i, edge in enumerate(edges):
-        if edge is not None:
-            mask |= 1 << i
-    if not mask:
-        return None
-    plan = sig.plans.get(mask) or plan_of(sig, mask)
-    node = _new(plan.node_class)
-    node.plan = plan
-    node.saved = tuple([values[i] for i in plan.saves]) if plan.saves else ()
-    node.next = tuple([edges[i] for i in plan.inputs])
-    node.seq = rec.sequence
-    rec.sequence += 1
-    node.hooks = None
-    return node
-
-
+@public("torch")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """For each output k, input1 @ weight[k] @ input2, plus bias[k]. RuntimeError where sizes or dtypes do not fit."""
     for i, x in enumerate((input1, input2, weight)):
@@ -156,7 +80,3 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     made = apply(_TRILINEAR, (reshape(input1, (rows, a.shape[-1])), weight, reshape(input2, (rows, b.shape[-1]))))
     made = reshape(made, (*a.shape[:-1], w.shape[0]))
     return made if bias is None else made + bias
-
-
-TOPLEVEL: dict[str, Any] = {"bilinear": bilinear}
-METHODS: dict[str, Any] = {}

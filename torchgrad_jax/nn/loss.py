@@ -7,15 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops import loss as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, broadcast_shapes, registry
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import with_number
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import expand, reshape, unsqueeze, view
+from torchgrad_jax.calling.expecting import not_a_tensor
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.overloads import with_number
+from torchgrad_jax.functions.views import expand, reshape, unsqueeze, view
+from torchgrad_jax.nn.activation import log_softmax
+from torchgrad_jax.operators import (
+    extreme,  # noqa: F401 - declares the operator
+    registry,
+)
+from torchgrad_jax.operators import loss as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "gaussian_nll_loss", "huber_loss", "kl_div",
@@ -25,25 +33,21 @@ __all__ = [
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def _reduction(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
+def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
     """The reduction asked for, also by the arguments that came before it. ValueError for another word."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warn_user(
-            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning
-        )
+        warn_user(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning)
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
-def _reduced(x: Tensor, reduction: str) -> Tensor:
+def reduce_loss(x: Tensor, reduction: str) -> Tensor:
     return x.mean() if reduction == "mean" else x.sum() if reduction == "sum" else x
 
 
-def _clamp_min(x: Tensor, least: float) -> Tensor:
-    from torchgrad_jax.ops import extreme  # noqa: F401 - declares the operator
-
+def clamp_min_of(x: Tensor, least: float) -> Tensor:
     return apply(registry["clamp_min_number"].bind((ARRAY, ARRAY)), (x, least))
 
 
@@ -51,7 +55,7 @@ def _optional(x: Tensor | None) -> Any:
     return Static(None) if x is None else ARRAY
 
 
-def _call(name: str, tensors: tuple[Tensor | None, ...], *statics: Any) -> Tensor:
+def call_loss(name: str, tensors: tuple[Tensor | None, ...], *statics: Any) -> Tensor:
     bound = registry[name].bind((*map(_optional, tensors), *map(Static, statics)))
     return apply(bound, tuple(t for t in tensors if t is not None))
 
@@ -81,7 +85,7 @@ def _check_weights(losses: Tensor, weight: Tensor) -> None:
 def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
     _check_weights(losses, weight)
     losses = losses * weight
-    return losses.sum() / weight.sum() if reduction == "mean" else _reduced(losses, reduction)
+    return losses.sum() / weight.sum() if reduction == "mean" else reduce_loss(losses, reduction)
 
 
 def mse_loss(
@@ -89,10 +93,10 @@ def mse_loss(
 ) -> Tensor:
     """The squared differences; their mean or sum. ValueError for an unknown reduction."""
     input, target = _same_size(input, target)
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if weight is not None:
         return _weighted((input - target) ** 2, weight, reduction)
-    return _call("mse_loss", (input, target), reduction)
+    return call_loss("mse_loss", (input, target), reduction)
 
 
 def l1_loss(
@@ -100,9 +104,9 @@ def l1_loss(
 ) -> Tensor:
     """The absolute differences; their mean or sum. ValueError for an unknown reduction."""
     input, target = _same_size(input, target)
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     losses = (input - target).abs()
-    return _reduced(losses, reduction) if weight is None else _weighted(losses, weight, reduction)
+    return reduce_loss(losses, reduction) if weight is None else _weighted(losses, weight, reduction)
 
 
 def smooth_l1_loss(
@@ -110,32 +114,32 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Quadratic for differences less than `beta`, linear beyond. RuntimeError for a negative beta, ValueError for an unknown reduction."""
     input, target = _same_size(input, target)
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
-        return _reduced((input - target).abs(), reduction)
-    return _call("smooth_l1_loss", (input, target), reduction, float(beta))
+        return reduce_loss((input - target).abs(), reduction)
+    return call_loss("smooth_l1_loss", (input, target), reduction, float(beta))
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """`delta` times `smooth_l1_loss` of that beta. RuntimeError where delta is not positive, ValueError for an unknown reduction."""
     input, target = _same_size(input, target)
-    reduction = _reduction(reduction)
+    reduction = reduction_of(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is not None:
-        losses = _like_input("huber_loss", input, target, "none", float(delta))
+        losses = like_input("huber_loss", input, target, "none", float(delta))
         _check_weights(losses, weight)
-        return _reduced(losses * weight, reduction)
-    return _like_input("huber_loss", input, target, reduction, float(delta))
+        return reduce_loss(losses * weight, reduction)
+    return like_input("huber_loss", input, target, reduction, float(delta))
 
 
-def _like_input(name: str, input: Tensor, target: Tensor, reduction: str, *statics: Any) -> Tensor:
+def like_input(name: str, input: Tensor, target: Tensor, reduction: str, *statics: Any) -> Tensor:
     """A loss whose elements have the input's dtype, whatever they are computed in."""
     if input._aval.dtype == target._aval.dtype:
-        return _call(name, (input, target), reduction, *statics)
-    return _reduced(cast(_call(name, (input, target), "none", *statics), input.dtype), reduction)
+        return call_loss(name, (input, target), reduction, *statics)
+    return reduce_loss(cast(call_loss(name, (input, target), "none", *statics), input.dtype), reduction)
 
 
 # ---------------------------------------------------------------------- likelihoods
@@ -147,19 +151,17 @@ def poisson_nll_loss(
 ) -> Tensor:  # fmt: skip
     """The negative log likelihood of a Poisson distribution; `full` adds Stirling's approximation. ValueError for an unknown reduction."""
     x: Any = input
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     product = target * (x if log_input else with_number("add", x, eps).log())
     loss = (x.exp() if log_input else x) - product
     if full:
         t: Any = target
         stirling = t * t.log() - t + (2 * math.pi * t).log() * 0.5
         loss = loss + stirling.masked_fill(t <= 1, 0)
-    return _reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
-def gaussian_nll_loss(
-    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-) -> Tensor:
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of a normal distribution with variances `var`. ValueError for a negative variance or a wrong shape of it."""
     x, v = input, var
     if not isinstance(v, Tensor):
@@ -181,7 +183,7 @@ def gaussian_nll_loss(
     loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -198,7 +200,7 @@ def kl_div(
     x: Any = input
     t: Any = target
     if size_average is not None or reduce is not None:
-        reduction = _reduction(reduction, size_average, reduce)
+        reduction = reduction_of(reduction, size_average, reduce)
     if reduction == "mean":
         warn_user(
             "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
@@ -206,7 +208,7 @@ def kl_div(
             "as 'batchmean' in the next major release.",
             UserWarning,
         )
-    kind = "sum" if reduction == "batchmean" else _reduction(reduction)
+    kind = "sum" if reduction == "batchmean" else reduction_of(reduction)
     categories = dtypes.category(x._aval.dtype), dtypes.category(t._aval.dtype)
     if categories != (dtypes.FLOAT, dtypes.FLOAT):
         raise RuntimeError(f"kl_div: {'Complex' if dtypes.COMPLEX in categories else 'Integral'} inputs not supported.")
@@ -215,7 +217,7 @@ def kl_div(
     else:
         product = t * x  # before xlogy, as in PyTorch
         loss = t.xlogy(t) - product
-    reduced = _reduced(loss, kind)
+    reduced = reduce_loss(loss, kind)
     return reduced / x._aval.shape[0] if reduction == "batchmean" and x._aval.ndim else reduced
 
 
@@ -226,7 +228,7 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The cross entropy of probabilities `input` and `target`. RuntimeError for what is not between 0 and 1, ValueError for another size."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if target.size() != input.size():
         raise ValueError(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
@@ -234,7 +236,7 @@ def binary_cross_entropy(
         )
     if weight is not None:
         weight = expand(weight, broadcast_shapes(target._aval.shape, weight._aval.shape))
-    return _call("binary_cross_entropy", (input, target, weight), reduction)
+    return call_loss("binary_cross_entropy", (input, target, weight), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -242,7 +244,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """`binary_cross_entropy` of sigmoid(input), stable for large inputs. ValueError for another size of the target."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     return _with_logits(input, target, weight, pos_weight, reduction)
 
 
@@ -251,9 +253,9 @@ def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weigh
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
     name, dtype = "binary_cross_entropy_with_logits", target._aval.dtype
     if input._aval.dtype == dtype and (weight is None or weight._aval.dtype == dtype) and (pos_weight is None or pos_weight._aval.dtype == dtype):
-        return _call(name, (input, target, weight, pos_weight), reduction)
+        return call_loss(name, (input, target, weight, pos_weight), reduction)
     # PyTorch makes the elements in place of the target's.
-    return _reduced(cast(_call(name, (input, target, weight, pos_weight), "none"), target.dtype), reduction)
+    return reduce_loss(cast(call_loss(name, (input, target, weight, pos_weight), "none"), target.dtype), reduction)
 
 
 # ---------------------------------------------------------------------- several classes
@@ -346,7 +348,7 @@ def nll_loss(
 
     IndexError for a target that is no class, ValueError and RuntimeError for shapes that do not fit.
     """
-    return _nll_any(input, target, weight, ignore_index, _reduction(reduction, size_average, reduce))
+    return _nll_any(input, target, weight, ignore_index, reduction_of(reduction, size_average, reduce))
 
 
 def cross_entropy(
@@ -357,12 +359,10 @@ def cross_entropy(
 
     IndexError for a target that is no class, ValueError and RuntimeError for shapes and dtypes that do not fit.
     """
-    from torchgrad_jax.nn.activation import log_softmax
-
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if not isinstance(input, Tensor) or not isinstance(target, Tensor):
         at, name, given = (1, "input", input) if not isinstance(input, Tensor) else (2, "target", target)
-        raise TypeError(f"cross_entropy_loss(): argument '{name}' (position {at}) must be Tensor, not {type(given).__name__}")
+        raise not_a_tensor("cross_entropy_loss", given, name, at)
     axis = 0 if input._aval.ndim == 1 else 1
     if input._aval.shape == target._aval.shape:
         if dtypes.category(target._aval.dtype) != dtypes.FLOAT:
@@ -419,14 +419,14 @@ def _smoothed(logs: Any, target: Any, weight: Tensor | None, ignore_index: int, 
             chosen = weight[target.masked_fill(ignored, 0)].masked_fill(ignored, 0)
             uniform = each.sum() / chosen.sum()
     else:
-        uniform = _reduced(each, reduction)
+        uniform = reduce_loss(each, reduction)
     return with_number("mul", exact, 1 - smoothing) + with_number("mul", uniform, smoothing / logs._aval.shape[axis])
 
 
 # ---------------------------------------------------------------------- torch.X: the reduction is a number there
 
 
-def _numbered(function: Any, *names: str) -> Any:
+def numbered(function: Any, *names: str) -> Any:
     """The same loss with `reduction` as 0, 1 or 2 for none, mean and sum."""
 
     def call(*args: Any, reduction: int | str = 0, **kwargs: Any) -> Tensor:
@@ -439,9 +439,6 @@ def _numbered(function: Any, *names: str) -> Any:
     return call
 
 
-TOPLEVEL: dict[str, Any] = {
-    "kl_div": _numbered(kl_div, "input", "target", "reduction"),
-    "poisson_nll_loss": _numbered(poisson_nll_loss, "input", "target", "log_input", "full", "eps", "reduction"),
-    "binary_cross_entropy_with_logits": _numbered(binary_cross_entropy_with_logits, "input", "target", "weight", "pos_weight", "reduction"),
-}  # fmt: skip
-METHODS: dict[str, Any] = {}
+public("torch")(numbered(kl_div, "input", "target", "reduction"))
+public("torch")(numbered(poisson_nll_loss, "input", "target", "log_input", "full", "eps", "reduction"))
+public("torch")(numbered(binary_cross_entropy_with_logits, "input", "target", "weight", "pos_weight", "reduction"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.overloads import where, with_number
+from torchgrad_jax.nn.activation import logsigmoid
 from torchgrad_jax.nn.distance import pairwise_distance
-from torchgrad_jax.nn.loss import _call, _clamp_min, _like_input, _numbered, _reduced, _reduction
-from torchgrad_jax.tensor.functions import where, with_number
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.nn.loss import call_loss, clamp_min_of, like_input, numbered, reduce_loss, reduction_of
 
 __all__ = [
     "cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss",
@@ -15,11 +17,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def soft_margin_loss(
-    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Tensor:
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction."""
-    return _like_input("soft_margin_loss", input, target, _reduction(reduction, size_average, reduce))
+    return like_input("soft_margin_loss", input, target, reduction_of(reduction, size_average, reduce))
 
 
 def hinge_embedding_loss(
@@ -28,11 +28,11 @@ def hinge_embedding_loss(
     """input where the target is 1, max(0, margin - input) where it is -1. ValueError for an unknown reduction."""
     x: Any = input
     t: Any = target
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     zero = x.new_zeros(x.shape)
-    apart = where(t != 1, _clamp_min(x.new_full((), margin) - x, 0), zero)
+    apart = where(t != 1, clamp_min_of(x.new_full((), margin) - x, 0), zero)
     together = where(t != -1, x, zero)
-    return _reduced(apart + together, reduction)
+    return reduce_loss(apart + together, reduction)
 
 
 def margin_ranking_loss(
@@ -40,7 +40,7 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, -target * (input1 - input2) + margin). RuntimeError for different numbers of dimensions, ValueError for an unknown reduction."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if not input1._aval.ndim == input2._aval.ndim == target._aval.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -51,7 +51,7 @@ def margin_ranking_loss(
 
 def _ranked(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: str = "mean") -> Tensor:
     """max(0, -target * (input1 - input2) + margin), of tensors that broadcast."""
-    return _reduced(_clamp_min(with_number("add", -target * (input1 - input2), float(margin)), 0), reduction)
+    return reduce_loss(clamp_min_of(with_number("add", -target * (input1 - input2), float(margin)), 0), reduction)
 
 
 def cosine_embedding_loss(
@@ -60,7 +60,7 @@ def cosine_embedding_loss(
 ) -> Tensor:  # fmt: skip
     """1 - cos for targets 1, max(0, cos - margin) for targets -1. RuntimeError for shapes that do not fit, ValueError for an unknown reduction."""
     x, y, t = input1, input2, target
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if t._aval.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     wanted = t._aval.ndim + 1
@@ -75,9 +75,9 @@ def cosine_embedding_loss(
     a, b = (with_number("add", (v * v).sum(axis), eps) for v in (x, y))
     cosine: Any = product / (a * b).sqrt()
     zero = cosine.new_zeros(cosine.shape)
-    near, far = cosine.new_ones(()) - cosine, _clamp_min(with_number("sub", cosine, margin), 0)
+    near, far = cosine.new_ones(()) - cosine, clamp_min_of(with_number("sub", cosine, margin), 0)
     together, apart = where(t == 1, near, zero), where(t == -1, far, zero)
-    return _reduced(together + apart, reduction)
+    return reduce_loss(together + apart, reduction)
 
 
 def multi_margin_loss(
@@ -85,7 +85,7 @@ def multi_margin_loss(
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """The mean over classes of max(0, margin - input[target] + input[i]) ** p. RuntimeError for shapes that do not fit, ValueError for another p."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     a, b = input._aval.shape, target._aval.shape
@@ -98,31 +98,29 @@ def multi_margin_loss(
             f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
             f"Expected target size [{a[0]}], but got {list(b)}. Input has shape {list(a)}."
         )
-    return _call("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
+    return call_loss("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
 
 
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The margins between all target classes (those before the first -1) and all others. RuntimeError for shapes that do not fit."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     if input._aval.shape != target._aval.shape:
         raise RuntimeError(f"inconsistent target size: {list(target._aval.shape)} for input of size: {list(input._aval.shape)}")
-    return _call("multilabel_margin_loss", (input, target), reduction)
+    return call_loss("multilabel_margin_loss", (input, target), reduction)
 
 
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The mean over the last dimension of the binary cross entropy of sigmoid(input). ValueError for an unknown reduction."""
-    from torchgrad_jax.nn.activation import logsigmoid
-
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
     t: Any = target
     losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return _reduced(losses.sum(-1) / input._aval.shape[-1], reduction)
+    return reduce_loss(losses.sum(-1) / input._aval.shape[-1], reduction)
 
 
 # ---------------------------------------------------------------------- triplets
@@ -144,14 +142,14 @@ def triplet_margin_loss(
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer of anchor and positive. ValueError for a margin <= 0."""
-    reduction = _reduction(reduction, size_average, reduce)
+    reduction = reduction_of(reduction, size_average, reduce)
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
         return pairwise_distance(x, y, p, eps)
 
     _check_triplet(anchor, positive, negative, margin)
     near, far = _nearer(anchor, positive, negative, distance, swap)
-    return _reduced(_clamp_min(with_number("add", near, margin) - far, 0), reduction)
+    return reduce_loss(clamp_min_of(with_number("add", near, margin) - far, 0), reduction)
 
 
 def _nearer(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, swap: bool) -> tuple[Any, Any]:
@@ -166,13 +164,10 @@ def triplet_margin_with_distance_loss(
     """`triplet_margin_loss` for any distance."""
     _check_triplet(anchor, positive, negative, margin)
     near, far = _nearer(anchor, positive, negative, distance_function or pairwise_distance, swap)
-    return _reduced(_clamp_min(margin + near - far, 0), _reduction(reduction))
+    return reduce_loss(clamp_min_of(margin + near - far, 0), reduction_of(reduction))
 
 
-TOPLEVEL: dict[str, Any] = {
-    "cosine_embedding_loss": _numbered(cosine_embedding_loss, "input1", "input2", "target", "margin", "reduction"),
-    "hinge_embedding_loss": _numbered(hinge_embedding_loss, "input", "target", "margin", "reduction"),
-    "margin_ranking_loss": _numbered(_ranked, "input1", "input2", "target", "margin", "reduction"),
-    "triplet_margin_loss": _numbered(triplet_margin_loss, "anchor", "positive", "negative", "margin", "p", "eps", "swap", "reduction"),
-}  # fmt: skip
-METHODS: dict[str, Any] = {}
+public("torch")(numbered(cosine_embedding_loss, "input1", "input2", "target", "margin", "reduction"))
+public("torch")(numbered(hinge_embedding_loss, "input", "target", "margin", "reduction"))
+public("torch.margin_ranking_loss")(numbered(_ranked, "input1", "input2", "target", "margin", "reduction"))
+public("torch")(numbered(triplet_margin_loss, "anchor", "positive", "negative", "margin", "p", "eps", "swap", "reduction"))

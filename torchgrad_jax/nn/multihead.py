@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.functions.overloads import with_number
+from torchgrad_jax.functions.shaping import cat, repeat
+from torchgrad_jax.functions.views import chunk, contiguous, expand, permute, reshape, squeeze, transpose, unsqueeze, view
 from torchgrad_jax.nn.activation import softmax
 from torchgrad_jax.nn.attention import scaled_dot_product_attention
 from torchgrad_jax.nn.dropout import dropout
 from torchgrad_jax.nn.linear import linear
 from torchgrad_jax.nn.padding import pad
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.functions import with_number
-from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.shaping import cat, repeat
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import chunk, contiguous, expand, permute, reshape, squeeze, transpose, unsqueeze, view
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -102,9 +102,7 @@ def _check_dimensions(query: Tensor, key: Tensor, value: Tensor, padding: Tensor
             f"For {kind} `query`, expected `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D tensor instead"
         )
     if mask is not None:
-        assert mask.dim() in (2, 3), (
-            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead"
-        )
+        assert mask.dim() in (2, 3), f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead"
         if dims == 2 and mask.dim() == 3:
             wanted = (heads, query._aval.shape[0], key._aval.shape[0])
             assert mask._aval.shape == wanted, f"Expected `attn_mask` shape to be {wanted} but got {mask.size()}"
@@ -116,9 +114,7 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor, expected: Any, heads
     assert features == expected, f"was expecting embedding dimension of {expected}, but got {features}"
     assert features // heads * heads == features, f"embed_dim {features} not divisible by num_heads {heads}"
     if separate:
-        assert key._aval.shape[:2] == value._aval.shape[:2], (
-            f"key's sequence and batch dims {key.size()[:2]} do not match value's {value.size()[:2]}"
-        )
+        assert key._aval.shape[:2] == value._aval.shape[:2], f"key's sequence and batch dims {key.size()[:2]} do not match value's {value.size()[:2]}"
     else:
         assert key._aval.shape == value._aval.shape, f"key shape {key.size()} does not match value shape {value.size()}"
 
@@ -243,7 +239,3 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, size: _Sizes, p
         mask = unsqueeze(mask, 0) if whole else view(mask, (size.batch, size.heads, mask._aval.shape[1], keys))
     q4, k4, v4 = (view(x, (size.batch, size.heads, n, x._aval.shape[-1])) for x, n in ((q, queries), (k, keys), (v, v._aval.shape[1])))
     return permute(scaled_dot_product_attention(q4, k4, v4, mask, p, is_causal), 2, 0, 1, 3)
-
-
-TOPLEVEL: dict[str, Any] = {}
-METHODS: dict[str, Any] = {}

@@ -9,20 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.nn.activation import expect_tensor
+from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.calling.out import write_out
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.matrices.norms import vector_norm
+from torchgrad_jax.functions.overloads import with_number
+from torchgrad_jax.functions.reductions import clamp_min
+from torchgrad_jax.functions.views import expand, reshape, squeeze, unsqueeze
 from torchgrad_jax.nn.padding import pad
 from torchgrad_jax.nn.pooling import avg_pool2d, avg_pool3d
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.normalization import check_parameter_types
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.functions import with_number
-from torchgrad_jax.tensor.inplace import overwrite
-from torchgrad_jax.tensor.reductions import clamp_min, vector_norm
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import expand, reshape, squeeze, unsqueeze
+from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.normalization import check_parameter_types
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -67,15 +70,12 @@ def _check_last(name: str, input: Tensor, normalized_shape: Any, weight: Tensor 
             raise ValueError(f"Input tensor must have at least {len(size)} dimensions, but got {len(shape)}")
         stars = "*" if name == "rms_norm" else "*, "
         raise RuntimeError(
-            f"Given normalized_shape={list(size)}, expected input with shape [{stars}{', '.join(map(str, size))}], "
-            f"but got input of size{list(shape)}"
+            f"Given normalized_shape={list(size)}, expected input with shape [{stars}{', '.join(map(str, size))}], but got input of size{list(shape)}"
         )
     return size
 
 
-def layer_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
-) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """The last dimensions, of sizes `normalized_shape`, brought to mean 0 and variance 1, then scaled and shifted.
 
     TypeError, RuntimeError where sizes or dtypes do not fit.
@@ -245,8 +245,6 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     made = input / expand(clamp_min(vector_norm(input, p, dim, keepdim=True), eps), tuple(input._aval.shape))
     if out is None:
         return made
-    from torchgrad_jax.tensor.out import write_out
-
     return write_out("div", out, made)
 
 
@@ -271,7 +269,3 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         rows = reshape(square, (shape[0], 1, shape[1], shape[2], -1))
         means = reshape(squeeze(avg_pool3d(pad(rows, (0, 0, 0, 0, *around)), (size, 1, 1), 1), 1), shape)
     return input / (means * alpha + k) ** beta
-
-
-TOPLEVEL: dict[str, Any] = {}
-METHODS: dict[str, Any] = {}

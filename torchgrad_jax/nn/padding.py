@@ -6,14 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torchgrad_jax.ops import padding as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.indexing import copy_
+from torchgrad_jax.functions.views import narrow
+from torchgrad_jax.nn.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from torchgrad_jax.operators import padding as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.indexing import copy_
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import narrow
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "channel_shuffle", "interpolate", "native_channel_shuffle", "pad", "pixel_shuffle", "pixel_unshuffle", "upsample", "upsample_bilinear",
@@ -21,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@public("torch")
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """`input` with `value` around it: amounts before and after, the last dimension's first. RuntimeError for what does not fit."""
     amounts = tuple(p.__index__() for p in pad)
@@ -120,6 +124,7 @@ def _need_3_dims(name: str, input: Tensor) -> None:
         raise RuntimeError(f"{name} expects input to have at least 3 dimensions, but got input with {input._aval.ndim} dimension(s)")
 
 
+@public("torch")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(*, C * r * r, H, W) to (*, C, H * r, W * r). RuntimeError for channels that do not divide."""
     _need_3_dims("pixel_shuffle", input)
@@ -134,6 +139,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return apply(registry["pixel_shuffle"].bind((ARRAY, Static(upscale_factor))), (input,))
 
 
+@public("torch")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H * r, W * r) to (*, C * r * r, H, W). RuntimeError for sizes that do not divide."""
     _need_3_dims("pixel_unshuffle", input)
@@ -149,6 +155,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return apply(registry["pixel_unshuffle"].bind((ARRAY, Static(downscale_factor))), (input,))
 
 
+@public("torch")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (N, C, *) taken in turn from each of `groups` groups. RuntimeError where they do not divide."""
     return _channels_shuffled("channel_shuffle", input, groups)
@@ -206,9 +213,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool | None) -> None:
     elif mode in _DIMS and 3 <= ndim <= 5 and ndim != _DIMS[mode] + 2:
         raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
     if not 3 <= ndim <= 5 or (mode not in _DIMS and mode not in ("nearest", "area", "nearest-exact")):
-        raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: {_MODES} (got {mode})"
-        )
+        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: {_MODES} (got {mode})")
 
 
 def interpolate(
@@ -233,9 +238,7 @@ def interpolate(
         if recompute_scale_factor:
             factors = None
     if mode == "area":
-        from torchgrad_jax.nn import pooling
-
-        return getattr(pooling, f"adaptive_avg_pool{len(spatial)}d")(input, out)
+        return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(spatial) - 1](input, out)
     if min(out) < 1 or min(spatial) < 1:
         names = "DHW"[-len(spatial) :]
         given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
@@ -264,9 +267,3 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 def _deprecated(name: str, input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool | None) -> Tensor:
     warn_user(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", UserWarning)
     return interpolate(input, size, scale_factor, mode, align_corners)
-
-
-TOPLEVEL: dict[str, Any] = {
-    "constant_pad_nd": constant_pad_nd, "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle,
-}  # fmt: skip
-METHODS: dict[str, Any] = {}

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops import pooling as _operators
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
+from torchgrad_jax.calling.expecting import not_a_tensor
+from torchgrad_jax.calling.out import with_out
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.views import squeeze, unsqueeze
+from torchgrad_jax.operators import pooling as _operators
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.gathering import with_out
-from torchgrad_jax.tensor.tensor import Tensor
-from torchgrad_jax.tensor.views import squeeze, unsqueeze
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices",
@@ -37,7 +40,7 @@ def _numbers(name: str, label: str, value: Any, count: int) -> Ints:
 
 def _check_tensor(name: str, input: Any) -> None:
     if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise not_a_tensor(name, input)
 
 
 def _check_windows(shape: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> None:
@@ -154,6 +157,7 @@ def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilat
     return tuple(squeeze(o, -2) for o in out) if indices else squeeze(out, -2)
 
 
+@public("torch")
 def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
 ) -> Any:
@@ -161,6 +165,7 @@ def max_pool1d(
     return _max_pool1(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@public("torch")
 def max_pool1d_with_indices(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
 ) -> Any:
@@ -168,6 +173,7 @@ def max_pool1d_with_indices(
     return _max_pool1(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
+@public("torch")
 def max_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
 ) -> Any:
@@ -182,6 +188,7 @@ def max_pool2d_with_indices(
     return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
+@public("torch")
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False
 ) -> Any:
@@ -216,6 +223,7 @@ def _avg_pool(
     return apply(bound, (input,))
 
 
+@public("torch")
 def avg_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True
 ) -> Tensor:
@@ -306,9 +314,7 @@ def _output_size(name: str, count: int, output_size: Any, spatial: Ints) -> Ints
         raise RuntimeError(f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got {list(spatial)}")
     sizes = tuple(n if o is None else o.__index__() for o, n in zip(found, spatial, strict=True))
     if any(s < 0 for s in sizes):
-        raise RuntimeError(
-            f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
-        )
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}")
     return sizes
 
 
@@ -344,6 +350,7 @@ def _adaptive_avg(name: str, count: int, input: Tensor, output_size: Any) -> Ten
     return apply(registry[f"_adaptive_avg_pool{count}d"].bind((ARRAY, Static(sizes))), (input,))
 
 
+@public("torch")
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of `output_size` windows that cover (N, C, L) or (C, L). RuntimeError for a wrong shape."""
     _check_tensor("adaptive_avg_pool1d", input)
@@ -384,6 +391,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max1(input, output_size, return_indices)
 
 
+@public("torch.adaptive_max_pool1d")
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """`adaptive_max_pool1d` with the indices."""
     return _adaptive_max1(input, output_size, True)
@@ -407,10 +415,3 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """`adaptive_max_pool3d` with the indices."""
     return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, True)
-
-
-TOPLEVEL: dict[str, Any] = {
-    "max_pool1d": max_pool1d, "max_pool1d_with_indices": max_pool1d_with_indices, "max_pool2d": max_pool2d, "max_pool3d": max_pool3d,
-    "avg_pool1d": avg_pool1d, "adaptive_avg_pool1d": adaptive_avg_pool1d, "adaptive_max_pool1d": adaptive_max_pool1d_with_indices,
-}  # fmt: skip
-METHODS: dict[str, Any] = {}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from torchgrad_jax.ops import dtypes, promotion
-from torchgrad_jax.ops import embedding as _operators  # noqa: F401 - declares the operators
-from torchgrad_jax.ops.declare import ARRAY, Static, registry
-from torchgrad_jax.ops.refusals import unsupported
-from torchgrad_jax.tensor.conversion import cast
-from torchgrad_jax.tensor.creation import from_data
-from torchgrad_jax.tensor.dispatch import apply
-from torchgrad_jax.tensor.gathering import call
-from torchgrad_jax.tensor.indexing import known_bounds
-from torchgrad_jax.tensor.tensor import Tensor, created
-from torchgrad_jax.tensor.views import reshape
+from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.declaration.refusals import unsupported
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.functions.indexing import known_bounds, setitem
+from torchgrad_jax.functions.views import reshape
+from torchgrad_jax.operators import embedding as _operators  # noqa: F401 - declares the operators
+from torchgrad_jax.operators import registry
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
@@ -51,9 +52,6 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 
 def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
-    from torchgrad_jax.autograd.grad_mode import no_grad
-    from torchgrad_jax.tensor.indexing import setitem
-
     with no_grad():
         found = np.unique(np.asarray(indices._concrete()))
         rows = np.asarray(weight._concrete())[found]
@@ -78,6 +76,7 @@ def embedding(
     return _look_up(weight, input, padding, scale_grad_by_freq)
 
 
+@public("torch.embedding")
 def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """`torch.embedding`: the table comes first, and padding_idx is -1 for none."""
     return _look_up(weight, indices, padding_idx, scale_grad_by_freq)
@@ -105,9 +104,7 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
             f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}"
         )
     if starts.size and starts[-1] > input._aval.size:
-        raise RuntimeError(
-            f"offsets[-1] can not be greater than input's length({input._aval.size}), but got offsets[-1] of {starts[-1]}"
-        )
+        raise RuntimeError(f"offsets[-1] can not be greater than input's length({input._aval.size}), but got offsets[-1] of {starts[-1]}")
     count = len(starts) - 1 if include_last_offset else len(starts)
     return np.searchsorted(starts[:count], np.arange(input._aval.size), side="right") - 1, count
 
@@ -171,7 +168,3 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     elif high >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
     return apply(registry["_one_hot"].bind((ARRAY, Static(num_classes))), (input,))
-
-
-TOPLEVEL: dict[str, Any] = {"embedding": _embedding}
-METHODS: dict[str, Any] = {}

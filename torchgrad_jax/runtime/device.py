@@ -7,15 +7,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+import jax
+from jax.core import Tracer
+from jax.sharding import NamedSharding, SingleDeviceSharding
+
 from torchgrad_jax.runtime._jax_compat import call_x64, synchronous_cpu
+from torchgrad_jax.runtime.pickles import in_pickles
 
 # PyTorch's device type -> JAX's platform name.
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "xla": "tpu"}
 _TYPES = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "tpu": "xla"}
-_KNOWN = (
-    "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, "
-    "privateuseone"
-)
+_KNOWN = "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone"
 
 
 class device:
@@ -86,6 +88,7 @@ class device:
         return call
 
 
+@in_pickles("_rebuild_device")
 def _named(type: str, index: int | None) -> device:
     """What pickle calls: the class goes by PyTorch's name where the package does."""
     return device(type, index)
@@ -123,8 +126,6 @@ def select_gpu(index: int) -> None:
 @functools.cache
 def gpus() -> tuple[Any, ...]:
     """JAX's GPUs that this process can use. Starts JAX's backend."""
-    import jax
-
     try:
         return tuple(jax.local_devices(backend="gpu"))
     except RuntimeError:
@@ -150,8 +151,6 @@ def jax_device(where: device) -> Any:
     The CPU is a client of our own, which runs programs in the thread that calls them. Where JAX was told to make several devices of the CPU
     it is JAX's.
     """
-    import jax
-
     if where is CPU and not _several_cpus():
         own = synchronous_cpu()
         if own is not None:
@@ -174,8 +173,6 @@ def jax_device(where: device) -> Any:
 
 
 def _several_cpus() -> bool:
-    import jax
-
     try:
         return len(jax.local_devices(backend="cpu")) > 1
     except RuntimeError:  # JAX was told to start without its own
@@ -191,16 +188,12 @@ def device_of(array: Any) -> device:
 @functools.cache
 def is_default(where: device) -> bool:
     """Whether JAX would place uncommitted data on `where` by itself."""
-    import jax
-
     return jax.local_devices()[0] == jax_device(where)
 
 
 @functools.cache
 def placed(where: device) -> dict[str, Any]:
     """The options of `jax.jit` for a program that runs on `where`, whatever its inputs are: arrays there, or host data."""
-    from jax.sharding import SingleDeviceSharding
-
     if is_default(where):
         return {}
     there = SingleDeviceSharding(jax_device(where))
@@ -210,8 +203,6 @@ def placed(where: device) -> dict[str, Any]:
 def put(array: Any, where: device) -> Any:
     """Host data, or an array of another device or client, on a device. On JAX's default device it stays uncommitted, as results are: a program whose
     inputs are committed is another program to `jax.jit`, and would be compiled again."""
-    import jax
-
     return call_x64(jax.device_put, array) if is_default(where) else call_x64(jax.device_put, array, jax_device(where))
 
 
@@ -225,9 +216,7 @@ def at_home(array: Any, where: device) -> Any:
 def for_user(array: Any) -> Any:
     """An array of ours as one of the user's JAX: host data, and what our own client holds, on JAX's device. What has 64 bits has 32 where the user
     did not set `jax_enable_x64`, as JAX makes of all data from outside. A tracer stays what it is."""
-    import jax
     import numpy as np
-    from jax.core import Tracer
 
     if isinstance(array, Tracer):
         return array
@@ -239,14 +228,10 @@ def for_user(array: Any) -> Any:
 
 def live_arrays() -> int:
     """How many arrays on devices there are in this process: JAX's, which `jax.live_arrays` counts, and those of our own CPU client."""
-    import jax
-
     own = jax_device(CPU).client
     return len(jax.live_arrays()) + (0 if own is jax.local_devices(backend="cpu")[0].client else len(own.live_arrays()))
 
 
 @functools.cache
 def _spread() -> type:
-    from jax.sharding import NamedSharding
-
     return NamedSharding

@@ -11,10 +11,47 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 # Where a program under way in another thread is waited for, this often, in seconds.
 _POLL = 1e-4
+
+
+class Running:
+    """How what is recorded is run. The modules that do it put their functions here, for Epochs and Recorders, which they are made of.
+
+    run_pending(recorder, reason): run the recorder's epoch. recover(epoch, slot): compute a result of a program that did not come to its end.
+    look_from_outside(epoch, value): compute a Value that is pending in another thread.
+    """
+
+    __slots__ = ("run_pending", "recover", "look_from_outside")
+    run_pending: Callable[[Any, str], None]
+    recover: Callable[[Epoch, int], None]
+    look_from_outside: Callable[[Epoch, Any], None]
+
+
+running = Running()
+
+
+class Failure:
+    """Why a result is not there. `make` makes the error anew for each look; `undo` takes back what was written after it."""
+
+    def __init__(self, make: Callable[[], BaseException], line: str = "") -> None:
+        self.make, self.line = make, line
+        self.undo: list[tuple[Any, Any, int]] = []
+
+    def error(self) -> BaseException:
+        """What to raise. From now on the user knows, so what came after the failure has not been."""
+        undo, self.undo = self.undo, []
+        for reference, old, version in undo:
+            storage = reference()
+            if storage is not None:
+                storage.restore(old, version)
+        error = self.make()
+        if self.line:
+            error.add_note(f"raised by the operation recorded at {self.line}")
+        return error
 
 
 class Epoch:
@@ -62,9 +99,7 @@ class Epoch:
                 recorder.flush("look")
         else:
             if recorder.epoch is self:
-                from torchgrad_jax.runtime.recovery import look_from_outside
-
-                look_from_outside(self, value)
+                running.look_from_outside(self, value)
             while value.array is None and not self.ended:
                 time.sleep(_POLL)
         if value.array is None:
@@ -72,11 +107,10 @@ class Epoch:
 
     def outcome(self, slot: int) -> Any:
         """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
-        from torchgrad_jax.runtime.recovery import Failure, recover
-
         if self.outcomes is None or slot not in self.outcomes:
             # On one line: an interrupt between two would leave it locked.
-            with self.lock: recover(self, slot)  # noqa: E701
+            with self.lock:
+                running.recover(self, slot)  # noqa: E701
         found = (self.outcomes or {})[slot]
         if isinstance(found, Failure):
             raise found.error()

@@ -7,11 +7,11 @@ from types import TracebackType
 
 from torchgrad_jax.runtime.counters import counters
 
-_MODES = ("fused", "eager")
+MODES = ("fused", "eager")
 
 execution: str = os.environ.get("TORCHGRAD_JAX_EXECUTION", "fused")
-if execution not in _MODES:
-    raise ValueError(f"TORCHGRAD_JAX_EXECUTION must be one of {_MODES}, not {execution!r}")
+if execution not in MODES:
+    raise ValueError(f"TORCHGRAD_JAX_EXECUTION must be one of {MODES}, not {execution!r}")
 
 # Whether new programs are interpreted before they are compiled (on the CPU); without, everything runs by XLA.
 _SWITCH = os.environ.get("TORCHGRAD_JAX_BASELINE", "on")
@@ -35,25 +35,6 @@ forked: bool = False
 # PyTorch's names of how float32 is multiplied on accelerators -> JAX's. The CPU always multiplies exactly.
 PRECISIONS = {"highest": "highest", "high": "tensorfloat32", "medium": "bfloat16"}
 matmul_precision: str = "highest"
-
-
-class execution_mode:
-    """Context manager (or plain call) that sets how operations run: ``"fused"`` (default) or ``"eager"``.
-
-    It holds for all threads. What is pending when the mode changes is run first. ValueError for another name.
-    """
-
-    def __init__(self, mode: str) -> None:
-        if mode not in _MODES:
-            raise ValueError(f"execution mode must be one of {_MODES}, not {mode!r}")
-        self.previous = execution
-        _set(mode)
-
-    def __enter__(self) -> execution_mode:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _set(self.previous)
 
 
 class baseline_tier:
@@ -113,16 +94,6 @@ def set_matmul_precision(precision: str) -> None:
     """Multiply float32 on accelerators as one of `PRECISIONS` says, in operations that are new from here on."""
     global matmul_precision
     matmul_precision = precision
-
-
-def _set(mode: str) -> None:
-    from torchgrad_jax.runtime.recorder import recorder
-
-    global execution
-    rec = recorder()
-    rec.flush("mode")
-    execution = mode
-    rec.begin()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 from warnings import catch_warnings, filterwarnings
 
+import jax
 import numpy as np
+from jax import lax
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
+from torchgrad_jax.runtime.compiling.masks import converts_masks, selecting_masks, with_masks_selected
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
-from torchgrad_jax.runtime.masks import converts_masks, selecting_masks, with_masks_selected
 from torchgrad_jax.runtime.value import Aval, aval_of
 from torchgrad_jax.runtime.vectors import as_vectors
 
@@ -120,8 +122,6 @@ class Signature:
     def function(self) -> Callable[..., Any]:
         """The JAX function under `jax.jit`: always a tuple of results, the outcome of its check last if it has one."""
         if self._function is None:  # making it takes 50 us, and what is interpreted never asks
-            import jax
-
             self._function = jax.jit(_as_tuple(self._raw, self.bop.name))
         return self._function
 
@@ -129,8 +129,6 @@ class Signature:
     def in_programs(self) -> Callable[..., Any]:
         """`function` as programs call it: traced in place and once, however many programs it is part of."""
         if self._in_programs is None:
-            import jax
-
             self._in_programs = jax.jit(self._for_xla())
         return self._in_programs
 
@@ -138,8 +136,6 @@ class Signature:
     def alone(self) -> Callable[..., Any]:
         """`function` as it is called outside of any program: it rounds half precision after each operation."""
         if self._alone is None:
-            import jax
-
             where = common_device(self.specs, self.bop.device)
             self._alone = jax.jit(self._for_xla(), compiler_options=compiler_options([self], where), **placed(where))
         return self._alone
@@ -278,8 +274,6 @@ def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = Non
     """A function whose result is always a tuple. The class of its own result goes into `kinds`."""
 
     def function(*arrays: Any) -> tuple[Any, ...]:
-        from jax import lax
-
         outs = raw(*arrays)
         if kinds is not None:
             kinds.append(type(outs))
@@ -294,8 +288,6 @@ def in_asked_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose products of float32 are as `torch.set_float32_matmul_precision` says: accelerators round operands unless told otherwise."""
 
     def call(*arrays: Any) -> Any:
-        import jax
-
         with jax.default_matmul_precision(modes.PRECISIONS[modes.matmul_precision]):
             return function(*arrays)
 
@@ -355,7 +347,5 @@ def common_device(specs: Sequence[ArgSpec], otherwise: device | None = None) -> 
             if found is None:
                 found = spec.device
             elif found is not spec.device:
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but found at least two devices, {found} and {spec.device}!"
-                )
+                raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {found} and {spec.device}!")
     return found or CPU

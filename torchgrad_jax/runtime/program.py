@@ -12,15 +12,15 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
-from torchgrad_jax.runtime.compiled import ahead_of_time, jitted, replay
+from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
-from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of, roots
-from torchgrad_jax.runtime.recovery import CheckFailed, Failure, recover
+from torchgrad_jax.runtime.recovery import CheckFailed, recover
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
@@ -69,7 +69,7 @@ class Program:
         self.common = None if self.rolled is None else _common_form(self.rolled.key)
 
     def _rolled(self) -> Any:
-        from torchgrad_jax.runtime.rolling import roll
+        from torchgrad_jax.runtime.rolling.roll import roll
 
         return roll(self.calls, self.outputs, self.inputs)
 
@@ -354,3 +354,6 @@ def numbers_of(epoch: Epoch) -> list[np.ndarray]:
     return [
         np.fromiter(map(numbers.__getitem__, places_of(kind, counts[kind])), dtype, counts[kind]) for kind, dtype in KINDS.items() if kind in counts
     ]
+
+
+running.run_pending = run_pending

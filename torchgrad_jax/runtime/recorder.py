@@ -8,18 +8,21 @@ is one dict lookup that also yields its output avals. This is what makes a loop 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import cache
 from sys import getrefcount
 from typing import Any
 
+import jax
 import numpy as np
+from jax import numpy as jnp
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.device import CPU, device
-from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.flags import Flags
 from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
+from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 
 # Past SOFT_LIMIT pending outputs (or bytes of inputs) a program is cut where it comes back to its first operation,
@@ -124,11 +127,12 @@ class Recorder:
     epoch: what is pending. grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes
     its long way. inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits:
     TURNED, a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
+    level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     """
 
     __slots__ = (
-        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "flags", "recent", "changing", "rolling",
+        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "rolling",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -140,7 +144,8 @@ class Recorder:
         self.inference = False
         self.rare = 0
         self.sequence = 0
-        self.flags: dict[str, Any] = {}
+        self.level: Any = None
+        self.flags = Flags()
         self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
         self.begin()
@@ -230,24 +235,22 @@ class Recorder:
 
     def overflow(self) -> None:
         """The bound on pending outputs is reached: cut here if the program has come round, or is far too long."""
-        from torchgrad_jax.runtime.recovery import Failure
-
         epoch = self.epoch
         count = epoch.step.end
         if modes.execution == "eager":
-            _runner()(self, "eager")
+            running.run_pending(self, "eager")
             failed = next((f for f in (epoch.outcomes or {}).values() if isinstance(f, Failure)), None)
             if failed is not None:
                 raise failed.error()
         elif count >= HARD_LIMIT or epoch.step.signature is epoch.step.first:  # a loop that nobody looks at came round
-            _runner()(self, "bound")
+            running.run_pending(self, "bound")
         else:
             epoch.limit = count + 1
 
     def flush(self, reason: str) -> None:
         """Run what is pending in this thread."""
         if self.epoch.step.parent is not None:
-            _runner()(self, reason)
+            running.run_pending(self, reason)
 
     def switch_device(self, where: device) -> None:
         """What is recorded from here on runs on `where`."""
@@ -257,18 +260,8 @@ class Recorder:
 
 
 @cache
-def _runner() -> Callable[[Recorder, str], None]:
-    from torchgrad_jax.runtime.program import run_pending
-
-    return run_pending
-
-
-@cache
 def _array_class() -> type:
     """The class of JAX's concrete arrays, to tell them from tracers at the price of one comparison."""
-    import jax
-    import jax.numpy as jnp
-
     with jax.ensure_compile_time_eval():  # inside a transformation an array would be a tracer
         return type(jnp.zeros(()))
 
@@ -286,73 +279,10 @@ def recorder() -> Recorder:
     return per_thread.recorder
 
 
-# ---------------------------------------------------------------------- the hot path
-# One and two operands are written out: they are nearly all of a training step, and a loop over operands costs as much
-# again as the rest of the call.
-
-
+# ---------------------------------------------------------------------- recording
 #
 # Any call may let other code run, which may record: what is recorded has its place once `step` is set, and between the last check that nothing
-# was recorded meanwhile and that line there is no call.
-
-
-def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
-    """Record a single-output operation of one Value."""
-    epoch = rec.epoch
-    slot = a.slot if a.epoch is epoch else rec.enter(a)
-    key = (bop, slot)
-    before = epoch.step
-    step = before.next.get(key)
-    if step is None:
-        step = rec.extend(before, bop, key, (a,))
-    value = _new(Value)
-    value.aval = step.aval
-    value.array = None
-    value.slot = slot = step.slot
-    value.epoch = epoch
-    value.counter = None
-    value.signature = step.signature
-    values = epoch.values
-    if epoch.step is not before or rec.epoch is not epoch:
-        return record1(rec, bop, a)
-    values[slot], epoch.step = value, step
-    if step.due >= epoch.limit:
-        _after(rec, epoch, step)
-    return value
-
-
-def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
-    """Record a single-output operation of a Value and a second operand: a Value or a Python number."""
-    epoch = rec.epoch
-    slot_a = a.slot if a.epoch is epoch else rec.enter(a)
-    kind = type(b)
-    if kind is Value:
-        slot_b: Any = b.slot if b.epoch is epoch else rec.enter(b)
-    else:
-        if kind is int and not LEAST_INT <= b <= MOST_INT:
-            return record2(rec, bop, a, large_int(b, a.aval.dtype.kind))
-        slot_b = kind
-    key = (bop, slot_a, slot_b)
-    before = epoch.step
-    step = before.next.get(key)
-    if step is None:
-        step = rec.extend(before, bop, key, (a, b))
-    value = _new(Value)
-    value.aval = step.aval
-    value.array = None
-    value.slot = slot = step.slot
-    value.epoch = epoch
-    value.counter = None
-    value.signature = step.signature
-    values = epoch.values
-    if epoch.step is not before or rec.epoch is not epoch:
-        return record2(rec, bop, a, b)
-    if kind is not Value:
-        epoch.numbers[step.numbers[0]] = b
-    values[slot], epoch.step = value, step
-    if step.due >= epoch.limit:
-        _after(rec, epoch, step)
-    return value
+# was recorded meanwhile and that line there is no call. For one and two operands this is written out in `core/hot.py`.
 
 
 def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
@@ -391,7 +321,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
         epoch.numbers[step.numbers[0]] = operands[step.numbered]
     values[slot], epoch.step = value, step
     if step.due >= epoch.limit:
-        _after(rec, epoch, step)
+        after(rec, epoch, step)
     return value
 
 
@@ -423,17 +353,28 @@ def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: 
         return record(rec, bop, operands)
     epoch.step = step
     if step.due >= epoch.limit:
-        _after(rec, epoch, step)
+        after(rec, epoch, step)
     return made[0] if single else tuple(made)
 
 
-def _after(rec: Recorder, epoch: Epoch, step: Step) -> None:
+def after(rec: Recorder, epoch: Epoch, step: Step) -> None:
+    """What the record of a step that is `due` goes on to: its check is noted, or the program is cut."""
     if step.signature.check is not None:
-        from torchgrad_jax.runtime.checks import note_check
-
-        note_check(epoch, step)
+        _note_check(epoch, step)
     if rec.epoch.step.end >= rec.epoch.limit:
         rec.overflow()
+
+
+def _note_check(epoch: Epoch, step: Step) -> None:
+    """Remember the user's line of an operation that checks values. Where checks are made at once, run it and raise what it finds."""
+    rec = epoch.recorder
+    if rec.epoch is epoch:  # else code that ran in between has looked
+        epoch.lines[step.slot] = user_line()
+    if modes.checks == "now" or modes.execution == "eager":
+        if rec.epoch is epoch:
+            rec.flush("check")
+        if epoch.first_failure is not None:
+            raise epoch.first_failure.error()
 
 
 def large_int(number: int, kind: str) -> int | float:

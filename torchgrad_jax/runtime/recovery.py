@@ -6,14 +6,13 @@ PyTorch would never have come, is taken back when the failure is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.baseline import carrying_out
-from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.interpreted import alone
 from torchgrad_jax.runtime.recorder import KINDS, UNHELD
 from torchgrad_jax.runtime.structure import calls_to, inputs_of, operands
@@ -23,26 +22,6 @@ from torchgrad_jax.runtime.worker import Promised
 
 class CheckFailed(Exception):
     """A check of a program has failed; which one is found out operation by operation."""
-
-
-class Failure:
-    """Why a result is not there. `make` makes the error anew for each look; `undo` takes back what was written after it."""
-
-    def __init__(self, make: Callable[[], BaseException], line: str = "") -> None:
-        self.make, self.line = make, line
-        self.undo: list[tuple[Any, Value, int]] = []
-
-    def error(self) -> BaseException:
-        """What to raise. From now on the user knows, so what came after the failure has not been."""
-        undo, self.undo = self.undo, []
-        for reference, old, version in undo:
-            storage = reference()
-            if storage is not None:
-                storage.restore(old, version)
-        error = self.make()
-        if self.line:
-            error.add_note(f"raised by the operation recorded at {self.line}")
-        return error
 
 
 def failure_of(value: Value) -> Failure | None:
@@ -182,3 +161,5 @@ def _take_back(epoch: Epoch, outcomes: dict[int, Any], end: int, failure: Failur
             written.array = None
     failure.undo = undo
 
+
+running.recover, running.look_from_outside = recover, look_from_outside

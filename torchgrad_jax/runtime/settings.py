@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.checks import warn_user
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "get_float32_matmul_precision", "get_num_interop_threads", "get_num_threads", "set_float32_matmul_precision", "set_flush_denormal",
@@ -65,8 +65,6 @@ def set_float32_matmul_precision(precision: str) -> None:
     if not isinstance(precision, str):
         raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in modes.PRECISIONS:
-        warn_user(
-            f"{precision} is not one of 'highest', 'high', or 'medium'; the currentsetFloat32MatmulPrecision call has no effect.", UserWarning
-        )
+        warn_user(f"{precision} is not one of 'highest', 'high', or 'medium'; the currentsetFloat32MatmulPrecision call has no effect.", UserWarning)
         return
     modes.set_matmul_precision(precision)

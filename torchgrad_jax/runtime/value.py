@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from jax.core import Tracer
 
 from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
 from torchgrad_jax.runtime.epoch import Epoch
@@ -133,6 +134,4 @@ def is_tracer(array: Any) -> bool:
 
 @cache
 def _tracer_class() -> type:
-    from jax.core import Tracer
-
     return Tracer

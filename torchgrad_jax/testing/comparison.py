@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.ops.promotion import promote_types
-from torchgrad_jax.tensor.creation import as_tensor
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.promotion import promote_types
+from torchgrad_jax.functions.conversion import as_tensor
 
 Message = str | Callable[[str], str] | None
 
@@ -67,9 +67,7 @@ def assert_close(
             raise AssertionError(_worded(text + _suffix(where), msg))
 
 
-def assert_allclose(
-    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True, msg: str = ""
-) -> None:
+def assert_allclose(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True, msg: str = "") -> None:
     """Assert that two tensors, or what becomes a tensor, are close, whatever their dtypes. Deprecated by PyTorch for `assert_close`."""
     warnings.warn(DEPRECATED, FutureWarning, stacklevel=2)
     actual, expected = as_tensor(actual), as_tensor(expected)

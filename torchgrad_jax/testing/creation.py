@@ -9,11 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.tensor.creation import _sizes
-from torchgrad_jax.tensor.layout import lay_out_as
-from torchgrad_jax.tensor.random import default_generator, drawn, uniform_between
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.order import lay_out_as
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import checked_sizes
+from torchgrad_jax.functions.random import default_generator, drawn, uniform_between
 
 EQUAL_BOUNDS = (
     "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and will be removed in 2.3. "
@@ -54,7 +54,7 @@ def make_tensor(
     if requires_grad and not dtypes.is_float(dtype.np):
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}")
     low, high = _bounds(dtype, low, high)
-    size = _sizes(shape, "empty")
+    size = checked_sizes(shape, "empty")
     apart = noncontiguous and math.prod(size) > 1
     array = _numbers((*size[:-1], 2 * size[-1]) if apart else size, dtype.np, low, high)
     if exclude_zero:

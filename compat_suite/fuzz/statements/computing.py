@@ -69,9 +69,15 @@ def chosen(author: Author) -> str | None:
     """Operators of two or three tensors."""
     a = author.some()
     b = author.some(lambda x: x.shape == author.of(a).shape)
-    kinds = [f"where({a} > 0, {a}, {b})", f"where({a} > {author.number()}, {b}, {author.number()})", f"maximum({a}, {b})", f"minimum({a}, {b})",
-             f"addcmul({a}, {a}, {b}, value=0.5)",
-             f"lerp({a}, {b}, 0.25)", f"pow({a}, 2)"]
+    kinds = [
+        f"where({a} > 0, {a}, {b})",
+        f"where({a} > {author.number()}, {b}, {author.number()})",
+        f"maximum({a}, {b})",
+        f"minimum({a}, {b})",
+        f"addcmul({a}, {a}, {b}, value=0.5)",
+        f"lerp({a}, {b}, 0.25)",
+        f"pow({a}, 2)",
+    ]
     if author.of(b).dtype != torch.bool:  # of booleans, PyTorch has no derivative
         kinds.append(f"pow({a}, {b})")
     if author.of(a).is_floating_point() and author.of(b).is_floating_point():

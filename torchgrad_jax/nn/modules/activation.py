@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torchgrad_jax.nn.functional as F
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.nn.loss import reduction_of as legacy
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["CrossEntropyLoss", "GELU", "L1Loss", "LogSoftmax", "MSELoss", "NLLLoss", "ReLU", "Sigmoid", "Softmax", "Tanh"]
 
 
 class ReLU(Module):
@@ -92,19 +95,17 @@ class LogSoftmax(Module):
 # ---------------------------------------------------------------------- losses
 
 
-def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """The reduction that PyTorch's former two arguments mean, if they are given."""
     if size_average is None and reduce is None:
         return reduction
-    from torchgrad_jax.nn.loss import _reduction as legacy
-
     return legacy(reduction, size_average, reduce)
 
 
 class _Loss(Module):
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = _reduction(size_average, reduce, reduction)
+        self.reduction = reduction_of(size_average, reduce, reduction)
 
 
 class MSELoss(_Loss):

@@ -8,11 +8,13 @@ from typing import Any
 
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.grad_mode import is_grad_enabled
-from torchgrad_jax.runtime.checks import warn_user
-from torchgrad_jax.tensor.node import RemovableHandle
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.node import RemovableHandle
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.runtime.pickles import in_pickles
+from torchgrad_jax.runtime.user_code import warn_user
 
 
+@in_pickles("HookTable")
 class HookTable(OrderedDict[int, Any]):
     """The hooks of one kind by the number of their handle. A hook is kept with its options."""
 
@@ -220,9 +222,7 @@ class _Crossing:
         for hook in self.hooks:
             found = hook.function(self.module, nothing, grad_output)
             if found is not None and not (isinstance(found, tuple) and all(g is None for g in found)):
-                raise RuntimeError(
-                    "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
-                )
+                raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or None for all gradients.")
         self.grad_outputs = None
 
     def _at_inputs(self, places: list[int], grads: tuple[Any, ...]) -> Any:

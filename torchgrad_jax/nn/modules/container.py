@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from torchgrad_jax.nn.modules.module import Module, framed
 
+__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+
 
 class _Numbered(Module):
     """What is common to Sequential and ModuleList: submodules named by their numbers."""

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torchgrad_jax.nn.functional as F
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "RReLU"]
 
 
 class _Dropout(Module):

@@ -6,12 +6,14 @@ from typing import Any
 
 import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import empty, ones, tensor, zeros
 from torchgrad_jax.nn.modules.linear import spread_like_linear
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.ops import dtypes
-from torchgrad_jax.tensor.creation import empty, ones, tensor, zeros
-from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"]
 
 _PADDINGS = ("valid", "same")
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

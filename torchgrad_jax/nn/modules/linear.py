@@ -7,10 +7,12 @@ from typing import Any
 
 import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.creation import empty
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.tensor.creation import empty
-from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 def spread_like_linear(weight: Tensor, bias: Tensor | None) -> None:

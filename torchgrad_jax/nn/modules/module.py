@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.core.replacing import set_data
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.nn.modules.calling import (
     Called,
     register_module_forward_hook,
@@ -14,11 +18,8 @@ from torchgrad_jax.nn.modules.calling import (
 )
 from torchgrad_jax.nn.modules.registry import Registry
 from torchgrad_jax.nn.modules.state import Stateful
-from torchgrad_jax.ops import dtypes
 from torchgrad_jax.runtime import passing_through
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.tensor.memory import set_data
-from torchgrad_jax.tensor.tensor import Tensor
 
 __all__ = [
     "Module", "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
@@ -84,8 +85,6 @@ class Module(Registry, Called, Stateful):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Give parameters, their gradients and buffers the content `fn` makes of them; parameters stay the same objects."""
-        from torchgrad_jax.autograd.grad_mode import no_grad
-
         if recurse:
             for module in self.children():
                 module._apply(fn)

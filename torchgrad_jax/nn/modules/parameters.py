@@ -6,10 +6,12 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.nn.modules.container import pairs_of
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.tensor import Tensor
+
+__all__ = ["ParameterDict", "ParameterList"]
 
 
 def _as_parameter(x: Any) -> Any:

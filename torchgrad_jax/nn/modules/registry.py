@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -27,7 +27,6 @@ class Buffer(Tensor, metaclass=_IsBuffer):  # type: ignore[misc] - Tensor has a 
         made = data.detach().requires_grad_(data.requires_grad)
         made.persistent, made._is_buffer = persistent, True
         return made
-
 
 
 def _check_name(owner: Any, kind: str, name: Any, table: dict[str, Any]) -> None:

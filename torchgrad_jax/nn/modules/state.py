@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchgrad_jax.autograd.grad_mode import no_grad
-from torchgrad_jax.tensor.node import HookList, RemovableHandle
-from torchgrad_jax.tensor.parameter import Parameter
-from torchgrad_jax.tensor.tensor import Tensor
+from torchgrad_jax.core.node import HookList, RemovableHandle
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor
 
 _EXTRA = "_extra_state"
 
@@ -104,9 +104,7 @@ class Stateful:
             raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors)))
         return IncompatibleKeys(missing, unexpected)
 
-    def _load(
-        self, given: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]
-    ) -> None:
+    def _load(self, given: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]) -> None:
         local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
         if assign:
             local["assign_to_params_buffers"] = True

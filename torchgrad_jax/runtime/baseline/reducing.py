@@ -168,4 +168,3 @@ def _top_k(eqn: Any) -> Any:
         return [np.take_along_axis(x, order, axis), order.astype(dtype)]
 
     return top
-

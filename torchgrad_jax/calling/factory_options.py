@@ -1,0 +1,39 @@
+"""The keywords of functions that make tensors: which each has, and what they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.declaration.strides import layout, strided
+from torchgrad_jax.runtime.device import device
+
+_OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory"))
+_MORE = {"empty": ("out", "memory_format")} | dict.fromkeys(("zeros", "ones", "full", "arange", "eye", "linspace", "logspace"), ("out",))
+_MORE |= dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), ("memory_format",))
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "requires_grad": ("bool", (bool,)), "pin_memory": ("bool", (bool,)), "layout": ("torch.layout", (layout,)),
+    "device": ("torch.device", (str, int, device)),
+}  # fmt: skip
+NO_PINNED = "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on this system."
+
+
+def check_memory(name: str, options: dict[str, Any]) -> None:
+    """TypeError for an option of the factory `name` that is of another type, RuntimeError for a kind of memory that there is none of."""
+    for option, value in options.items():
+        if value is None or option not in _TYPES:
+            continue
+        kind, classes = _TYPES[option]
+        if type(value) not in classes:
+            raise TypeError(f"{name}(): argument '{option}' must be {kind}, not {type(value).__name__}")
+        if option == "layout" and value is not strided:
+            raise RuntimeError(f"{name}(): torchgrad_jax has strided tensors only, not {value}")
+        if option == "pin_memory" and value:
+            raise RuntimeError(NO_PINNED)
+
+
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """`check_memory`, and TypeError for an option that the factory does not have."""
+    for option in options:
+        if option not in _OPTIONS and option not in _MORE.get(name, ()):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
+    check_memory(name, options)

@@ -1,0 +1,201 @@
+"""From the declared operators: `torch.X`, `Tensor.X`, the in-place `X_`, `out=`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.calling.out import check_out, check_same_dtype, write_out
+from torchgrad_jax.calling.overrides import Public, announce, guard
+from torchgrad_jax.calling.return_types import return_type
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.hot import binary, fast_inplace, unary, write_plainly
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Operator
+
+_OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a Tensor."""
+    return isinstance(x, Tensor)
+
+
+def function_of(operator: Operator, name: str | None = None) -> Callable[..., Any]:
+    """The function of a declared operator; with a dotted name it is a public one, which looks for overrides."""
+    public = None if name is None else Public(name)
+    general = _general(operator, public)
+    parameters = operator.schema.parameters
+    made = general
+    if operator.results is None and operator.order is None and all(p.default is not None for p in parameters):
+        kinds = [p.type for p in parameters]
+        if kinds == ["Tensor"]:
+            made = unary(operator.bind((ARRAY,)), operator.name, general)
+        elif kinds in _OF_TWO:
+            made = binary(operator.bind((ARRAY, ARRAY)), operator.name, general, kinds[1] != "Tensor")
+    made.__doc__ = _docstring(operator, operator.schema.text)
+    if public is not None:
+        announce(made, public)
+    return made
+
+
+def _general(operator: Operator, public: Public | None) -> Callable[..., Any]:
+    named = _result_type(operator)
+    kinds = [p.type for p in operator.schema.parameters]
+    if named is not None or operator.order is not None:
+        return _of_any(operator, named, public)
+    if kinds[:1] == ["Tensor"] and not any(p.is_tensor or p.is_number for p in operator.schema.parameters[1:]):
+        return _of_one_tensor(operator, public)
+    return _of_any(operator, named, public)
+
+
+def _of_one_tensor(operator: Operator, public: Public | None) -> Callable[..., Any]:
+    """An operator of one tensor and static arguments: each combination of arguments that was used once has a function of its own, since
+    working out what arguments mean costs more than the operation."""
+    any_arguments = _of_any(operator, None, public)
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        rest = args[1:]
+        try:
+            # 1, 1.0 and True are equal, but not the same argument.
+            key = (rest, *map(type, rest), *kwargs.items(), *map(type, kwargs.values())) if kwargs else (rest, *map(type, rest))
+            found = known.get(key)
+        except TypeError:  # a list, or something else that has no hash
+            return any_arguments(*args, **kwargs)
+        if found is not None and args:
+            return found(args[0])
+        made = any_arguments(*args, **kwargs)
+        if args and type(args[0]) is Tensor and "out" not in kwargs and not any(isinstance(a, Tensor) for a in (*rest, *kwargs.values())):
+            with contextlib.suppress(TypeError):  # names that only the guard understands
+                bound, _ = operator.parse(args, kwargs, is_tensor)
+                known[key] = unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs))
+        return made
+
+    call.__name__ = call.__qualname__ = operator.name
+    return call
+
+
+def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[..., Any]:
+    understood = Understood(operator)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        out: Any = kwargs.pop("out", None) if operator.out else None
+        if out is not None:
+            if operator.out == "dtype":
+                kwargs["dtype"] = _computed_in(kwargs.get("dtype"), out)
+            check_out(operator.name, (*args, *kwargs.values(), *(out if isinstance(out, (tuple, list)) else (out,))))
+        bound, operands = understood(args, kwargs)
+        outs: Any = apply(bound, operands)
+        if named is not None:
+            outs = named(outs)
+        if out is None:
+            return outs
+        if operator.out == "same" and not (operands[0].is_complex() and not outs.is_complex()):  # parts of complex numbers are converted
+            check_same_dtype(out, outs)
+        return write_out(operator.name, out, outs)
+
+    call.__name__ = call.__qualname__ = operator.name
+    call.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows
+    return call if public is None else guard(call, public)
+
+
+def _computed_in(dtype: Any, out: Tensor) -> Any:
+    """The dtype that is computed in where `out` says it. RuntimeError where another one is asked for."""
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {dtype.word}, but got {out.dtype.word} instead")
+    return out.dtype
+
+
+class Understood:
+    """Calls of one operator, each kind worked out once: which bound operator, and which arguments are its operands. Working out what the
+    arguments of a call mean costs more than recording it."""
+
+    __slots__ = ("_operator", "_dynamic", "_typed", "_by_name", "_known", "_fixed")
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        parameters = operator.schema.parameters
+        self._dynamic = tuple(p.is_tensor or p.is_number for p in parameters)
+        self._typed = all(self._dynamic)
+        self._by_name = {p.name: i for i, p in enumerate(parameters)}
+        self._fixed = not any(p.type in ("Tensor[]", "int...") for p in parameters)
+        self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The BoundOperator and the operands. TypeError for arguments that do not fit the schema."""
+        if not self._fixed:
+            return self._operator.parse(args, kwargs, is_tensor)
+        try:
+            key = self._key(args, kwargs)
+            found = self._known.get(key)
+        except (TypeError, KeyError):  # an argument without a hash, or of another name
+            return self._operator.parse(args, kwargs, is_tensor)
+        if found is not None:
+            bound, places = found
+            return bound, [args[p] if type(p) is int else kwargs[p] for p in places]
+        bound, operands = self._operator.parse(args, kwargs, is_tensor)
+        places = self._places(args, kwargs)
+        if len(places) == len(operands):  # else a default is an operand
+            self._known[key] = bound, places
+        return bound, operands
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self._typed:
+            return (len(args), *map(type, args), *kwargs, *map(type, kwargs.values()))
+        # 1, 1.0 and True are equal, but not the same argument: static ones are told apart by type, too.
+        key: list[Any] = [type(a) if dynamic else (type(a), a) for a, dynamic in zip(args, self._dynamic, strict=False)]
+        key.append(len(args))
+        for name, a in kwargs.items():
+            key += (name, type(a) if self._dynamic[self._by_name[name]] else (type(a), a))
+        return tuple(key)
+
+    def _places(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Where the operands stand in a call, in the schema's order: positions and keywords."""
+        found: list[Any] = []
+        for i, p in enumerate(self._operator.schema.parameters):
+            if self._dynamic[i]:
+                value = args[i] if i < len(args) else kwargs.get(p.name)
+                if isinstance(value, Tensor) and not p.is_number or type(value) in NUMBERS:
+                    found.append(i if i < len(args) else p.name)
+        return tuple(found)
+
+
+def _result_type(operator: Operator) -> Any:
+    if operator.results is None:
+        return None
+    return return_type(operator.name, operator.results)
+
+
+def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
+    """The twin of a declared operator that writes its result into `self`, by its dotted name."""
+    understood = Understood(operator)
+    public = Public(name)
+
+    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        bound, operands = understood((self, *args), kwargs)
+        return write_plainly(bound, tuple(operands))
+
+    write.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows
+    write.__name__ = write.__qualname__ = name.rpartition(".")[2]
+    write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
+    general = guard(write, public)
+    kinds = [p.type for p in operator.schema.parameters]
+    if kinds not in _OF_TWO:
+        return general
+    taken = (Tensor,) if kinds[1] == "Tensor" else (Tensor, float, int)
+    fast = fast_inplace(operator.bind((ARRAY, ARRAY)), general)
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and not kwargs and type(args[0]) in taken:
+            return fast(self, args[0])
+        return general(self, *args, **kwargs)
+
+    call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__
+    announce(call, public)
+    return call
+
+
+def _docstring(operator: Operator, lead: str) -> str:
+    return f"{lead}\n\n{operator.__doc__ or ''}"

@@ -1,0 +1,1 @@
+"""Tensor and what happens to it: dispatch, the nodes of the graph, what is saved, writes, views, tangents."""

@@ -1,0 +1,148 @@
+"""The one path that every operation takes: Values in, record, a Node if a graph is being recorded, a Tensor out.
+
+For one and two operands of plain Tensors it is written out in `hot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.core.node import Nowhere
+from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
+from torchgrad_jax.core.order import keep_order, order_by_rule, plain
+from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
+from torchgrad_jax.declaration.derivative import Plan, plan
+from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_number
+from torchgrad_jax.runtime.call import run
+from torchgrad_jax.runtime.operation import Signature
+from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.value import Value
+
+_new = object.__new__
+NO_PLAN: Any = object()
+MISSING: Any = object()
+SAVED_INFERENCE = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work "
+    "around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+)
+
+
+def plan_of(sig: Signature, mask: int) -> Any:
+    """The Plan of `sig` for the operands whose bits are set in `mask`, NO_PLAN where the result has no gradient."""
+    found = sig.plans.get(mask)
+    if found is None:
+        found = plan(sig, tuple(i for i in range(len(sig.specs)) if mask >> i & 1)) or NO_PLAN
+        if found is not NO_PLAN:
+            found.node_class = node_class(found.name)
+        sig.plans[mask] = found
+    return found
+
+
+def turn(rec: Recorder) -> bool:
+    """Do what `rec.turned` says before a graph grows: if a backward pass is over, the loop has come round, so its program ends here. True where the
+    operation is to take its long way, which looks for inference tensors in what it saves."""
+    if rec.turned & TURNED:
+        rec.flush("turn")
+        rec.turned &= ~TURNED
+    return rec.turned > 0
+
+
+def apply(bound: Any, operands: Sequence[Any]) -> Any:
+    """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
+    rec = per_thread.recorder
+    if rec.rare and rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
+        return found
+    read = Tensor._read if bound.differentiable else Tensor._content  # see `_reader`
+    given = []
+    mask, bit = 0, 1
+    ordered = False
+    for o in operands:
+        if isinstance(o, Tensor):
+            if o._storage is None:
+                given.append(o._value)
+            else:
+                given.append(read(o))
+                ordered = ordered or not plain(o)
+            if o._rg:
+                mask |= bit
+        else:
+            given.append(o if type(o) in NUMBERS else plain_number(o))
+        bit <<= 1
+    if mask:
+        if not rec.grad_enabled:
+            mask = 0
+        elif rec.turned:
+            turn(rec)
+    values = tuple(given)
+    try:
+        outs = record(rec, bound, values)
+        first: Any = outs[0] if isinstance(outs, tuple) else outs
+        sig = first.signature
+    except (TracedInput, DeviceChange):
+        outs, sig = run(rec, bound, values)
+    node = make_node(rec, sig, mask, operands, values, outs) if mask else None
+    if rec.inference:
+        made = fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
+    elif type(outs) is Value:
+        made = result(outs, node, 0)
+    elif node is None:
+        made = tuple([wrap(v) for v in outs])
+    else:
+        carries = node.plan.outputs
+        made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
+    if ordered and bound.keeps_order:
+        keep_order(made, operands, bound)
+    elif (order := bound.order) is not None and (ordered or order.always):
+        order_by_rule(bound, order, made, operands)
+    if rec.rare and node is not None:
+        pack_operands(rec, node, operands)
+        pack_results(rec, node, made)
+    return made
+
+
+def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any], values: Sequence[Any], outs: Any) -> OpNode | None:
+    """The node of an operation whose operands need gradients as `mask` says; None where the result has none."""
+    p: Plan = sig.plans.get(mask) or plan_of(sig, mask)
+    if p is NO_PLAN:
+        return None
+    node: OpNode = _new(p.node_class)
+    node.plan = p
+    if rec.turned & LOOK:
+        rec.turned &= ~LOOK
+        if for_inference(sig.bop, operands):
+            return None
+        _refuse_inference_operands(p, operands)
+    if p.saves:
+        results = (outs,) if type(outs) is Value else outs
+        node.saved = tuple([values[i] if i >= 0 else results[-1 - i] for i in p.saves])
+    else:
+        node.saved = ()
+    node.next = tuple([operands[i]._edge() for i in p.inputs])
+    node.seq = rec.sequence
+    rec.sequence += 1
+    node.hooks = None
+    return node
+
+
+def for_inference(bound: Any, operands: Sequence[Any]) -> bool:
+    """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one."""
+    declared = isinstance(bound, BoundOperator)
+    roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
+    return all(_is_inference(o) if isinstance(o, Tensor) else not tensor for o, tensor in zip(operands, roles, strict=True))
+
+
+def _is_inference(o: Any) -> bool:
+    return isinstance(o, Tensor) and o._storage is not None and o._storage.inference
+
+
+def refuse_inference(saved: Sequence[Any]) -> None:
+    """RuntimeError where an inference tensor would be saved for backward."""
+    if any(map(_is_inference, saved)):
+        raise RuntimeError(SAVED_INFERENCE)
+
+
+def _refuse_inference_operands(p: Plan, operands: Sequence[Any]) -> None:
+    """As `refuse_inference`, of what PyTorch saves of an operation: it leaves out what only a gradient is made of that goes nowhere."""
+    wanted = [type(operands[i]._edge()[0]) is not Nowhere for i in p.inputs]
+    refuse_inference([operands[i] for place, i in enumerate(p.saves) if i >= 0 and _is_inference(operands[i]) and p.reads(place, wanted)])

@@ -1,0 +1,214 @@
+"""The graph after a write: what the written tensor, its base and the views of that are the results of from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.core.messages import FREED_MESSAGE
+from torchgrad_jax.core.node import Calculus, Edge, Node, shown
+from torchgrad_jax.core.op_node import OpNode
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tracked_view import keep_retaining
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.declaration.strides import apart
+from torchgrad_jax.memory.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.keeping import Memo
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Aval
+
+ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
+_writers = Memo()
+REPEATED = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
+
+
+def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
+    """The tensor's content is now the `nr`-th output of `node`; if it is a view, its base's does in part."""
+    view = t._view
+    assert t._storage is not None
+    counter = t._storage.counter
+    if view is None or view.base is None:
+        keep_retaining(t, node, nr)
+        if not t._rg:
+            counter.tracked = counter.version
+        t._node, t._nr, t._rg = node, nr, True
+        counter.writer = counter.version, node.name()
+        return
+    base: Tensor = view.base
+    rec = per_thread.recorder
+    copy = CopySlices(rec, base, view, t._storage, t._value.aval, node)
+    keep_retaining(base, copy)
+    if not base._rg:
+        counter.tracked = counter.version
+    base._node, base._nr, base._rg = copy, 0, True
+    counter.writer = counter.version, copy.name()
+    t._rg = True
+    view.node_seen = -1  # regenerated when it is asked for
+    if t._extra is not None and t._extra.retains_grad:
+        view.regenerate(t, t._storage)
+
+
+def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int, base: View | None = None) -> tuple[Link, ...]:
+    """The operations by which a view is written to: where one of several elements at one place may be left, that place in memory. base: how that
+    lies in memory which `links` begin with."""
+    if len(links) == 1:
+        return links
+    operators = [link.read.operator for link in links]
+    if not any(operator.repeats and _repeats(link) for operator, link in zip(operators[:-1], links, strict=False)):
+        return links
+    if not all(operator.by_strides for operator in operators):
+        raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
+    if operators[0].name == "in_memory":
+        return (links[0], by_strides(aval.shape, view.strides, view.offset))
+    to_memory = [] if base is None else [Link(*link.undo, ()) for link in reversed(base.links) if isinstance(link, Relayout)]
+    return (*to_memory, by_strides(aval.shape, view.strides, offset))
+
+
+def _repeats(link: Link) -> bool:
+    """Whether several elements may be one place in memory by this operation."""
+    statics = link.read.statics
+    return link.read.operator.name != "as_strided" or not apart(statics["size"], statics["stride"])
+
+
+def by_strides(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Link:
+    """What `as_strided` does to memory."""
+    read = registry["as_strided"].bind((ARRAY, Static(size), Static(stride), Static(offset)))
+    return Link(read, writer(read), ())
+
+
+def end_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
+    """The first place in memory behind all elements of a view."""
+    return offset + 1 + sum(s * (n - 1) for s, n in zip(stride, size, strict=True)) if 0 not in size else offset
+
+
+def beyond_memory(size: tuple[int, ...], stride: tuple[int, ...], offset: int, item: int, have: int) -> str | None:
+    """PyTorch's text where a view, of elements of `item` bytes, is not within memory of `have` elements; None where it is."""
+    needed = end_of(size, stride, offset)
+    if needed <= have or 0 in size:
+        return None
+    return (
+        f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} requiring a storage size of "
+        f"{needed * item} are out of bounds for storage of size {have * item}"
+    )
+
+
+class CopySlices(Node):
+    """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
+    straight on."""
+
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed", "refusal")
+    skips_unneeded = True
+
+    def __init__(self, rec: Recorder, base: Tensor, view: View, storage: Storage, aval: Aval, inner: Node) -> None:
+        self.inner, self.aval = inner, base._aval
+        self.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base.storage_offset(), base._view)
+        edges = inner.next
+        places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
+        self.through_self = bool(places) and places[0] == 0
+        rest = edges[1:] if self.through_self else edges
+        self.has_base = base._rg
+        self.repeats = repeats(view, aval)
+        self.freed = False
+        self.refusal = _beyond_base(base, view, aval) if self.links and self.links[0].read.operator.name == "in_memory" else None
+        self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
+        self.seq = rec.sequence
+        rec.sequence += 1
+        self.hooks = None
+
+    def name(self) -> str:
+        """See Node."""
+        return "torch::autograd::CopySlices"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """See Node."""
+        return (shown(self.next[0]) if self.has_base else (None, 0), *self.inner.next_functions[1:])
+
+    @property
+    def edge_places(self) -> Sequence[int]:
+        """See Node."""
+        return [*([0] if self.has_base else []), *list(self.inner.edge_places)[1 if self.through_self else 0 :]]
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.aval,)
+
+    def describe(self) -> tuple[list[Any], list[Any]] | None:
+        """See Node."""
+        inner = self.inner
+        if self.freed or not isinstance(inner, OpNode) or inner.saved is None:
+            return None
+        numbers = [n for x in self.links for n in x.numbers]
+        return [CopySlices, self.aval, self.has_base, inner.plan, *(x.read for x in self.links)], [*numbers, *inner.saved]
+
+    def place(self, values: Sequence[Any]) -> dict[Node, Any]:
+        """See Node."""
+        count = sum(len(x.numbers) for x in self.links)
+        return {self: with_numbers(self.links, values[:count]), **self.inner.place(values[count:])}
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        if self.freed:
+            raise RuntimeError(FREED_MESSAGE)
+        if self.refusal is not None:
+            raise RuntimeError(self.refusal)
+        rec, call = calculus.recorder, calculus.call
+        links = self.links if calculus.placed is None else calculus.placed[self]
+        grad = grads[0]
+        part = read_through(rec, links, grad, call)
+        needed, calculus.needed = calculus.needed, None  # the inner node's first edge leads to what the written part was, not into the graph
+        through = self.inner.run(calculus, [part])
+        calculus.needed = needed
+        rest = through[1:] if self.through_self else through
+        if not self.has_base:
+            return rest
+        if needed is not None and self.next[0][0] not in needed:
+            return (None, *rest)
+        if self.repeats:  # PyTorch writes the part's gradient into the whole's
+            raise RuntimeError(REPEATED)
+        own = through[0] if self.through_self else None
+        if own is None:
+            if not isinstance(self.inner, OpNode):  # the user's backward passes nothing on: PyTorch then drops the rest too
+                return (None, *rest)
+            own = call(ZEROS_LIKE, (part,))
+        return (write_through(rec, links, grad, own, call), *rest)
+
+    def content(self) -> Any:
+        """See Node."""
+        return self.inner.content()
+
+    def put_back(self, content: Any) -> None:
+        """See Node."""
+        self.freed = False
+        self.inner.put_back(content)
+
+    def release(self) -> None:
+        """See Node. PyTorch drops the inner node itself, whatever that has saved."""
+        self.freed = True
+        self.inner.release()
+
+
+def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
+    """PyTorch's text for a write to memory outside of the base, in whose gradient the view then has no place; None for others."""
+    offset = view.offset - base.storage_offset()
+    if offset < 0:
+        return f"Tensor: invalid storage offset {offset}"
+    return beyond_memory(aval.shape, view.strides, offset, aval.dtype.itemsize, end_of(base._aval.shape, base._strides(), 0))
+
+
+def repeats(view: View, aval: Aval) -> bool:
+    """Whether several elements of a view are one place in memory by a stride of 0."""
+    return 0 in view.strides and aval.size > 0 and any(s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True))
+
+
+def writer(bound: Any) -> Any:
+    """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
+    found = _writers.get(bound)
+    if found is None:
+        found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
+    return found

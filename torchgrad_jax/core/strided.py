@@ -1,0 +1,101 @@
+"""`as_strided`: a view of memory by strides, which may reach beyond the tensor that it is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
+from torchgrad_jax.core.history import beyond_memory, by_strides, end_of, writer
+from torchgrad_jax.core.tensor import Tensor, result
+from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase
+from torchgrad_jax.core.viewing import is_conj, is_neg, mode_without_history, refuse_lost, viewed
+from torchgrad_jax.core.writing import place_view
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.memory.storage import Link, Relayout, Storage, in_memory, links_between, read_through
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.recorder import per_thread
+
+Links = tuple[Link, ...]
+
+
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Elements of the tensor's memory by strides, counted from `storage_offset`, its own where None. RuntimeError for what is not in it."""
+    size, stride = tuple(size), tuple(stride)
+    offset = input.storage_offset() if storage_offset is None else storage_offset
+    refuse_lost(input)
+    check_strides(input, size, stride, offset)
+    view = input._view
+    if view is None:
+        return viewed("as_strided", input, size, stride, offset)
+    input._read()
+    storage: Any = input._storage
+    base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
+    turned = not all(link.read.operator.by_strides for link in view.links)
+    if turned:
+        prefix, back, start = (), _as_shown(input, storage), 0
+    else:
+        prefix, back, start = _to_memory(prefix, base, storage, offset, end_of(size, stride, offset))
+    rec = per_thread.recorder
+    links = (*prefix, *back, by_strides(size, stride, offset - start))
+    made_in = "default" if rec.grad_enabled else mode_without_history()
+    if made_in == "default" or view.made_in == "inference":
+        made_in = view.made_in
+    made = TrackedView(base, links, len(prefix), storage, stride, offset, made_in)
+    value = read_through(rec, links, storage.value)
+    node = None
+    if rec.grad_enabled and input.requires_grad:
+        of_view = turned or base is not input  # what it takes from memory outside of that has no gradient
+        links = (in_memory(input, storage), by_strides(size, stride, offset)) if of_view else links_between(base, made, storage)
+        node = ViewOfBase(rec, links, input, value.aval)
+    out = place_view(result(value, node, 0), made, storage)
+    if passes(rec):
+        tangent = tangent_of(input)
+        if tangent is not None:  # it lies in its memory as the input does in its own
+            hold(out, as_strided(laid_out_alike(input, tangent), size, stride, offset))
+    return out
+
+
+def check_strides(input: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> None:
+    """RuntimeError for what is no view of the memory."""
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    have = input._aval.size if input._storage is None else input._storage.value.aval.nbytes // input.element_size()
+    refusal = beyond_memory(size, stride, offset, input.element_size(), have)
+    if refusal is not None:
+        raise RuntimeError(refusal)
+
+
+def _as_shown(input: Tensor, storage: Storage) -> Links:
+    """The operations from a storage's content to memory of elements as the tensor shows them: of its dtype, and conjugated if it is. RuntimeError
+    where they are negative."""
+    if is_neg(input):
+        raise RuntimeError("torchgrad_jax has no as_strided of the imaginary part of a conjugated tensor; use resolve_neg() first")
+    memory, steps = storage.value.aval, list[tuple[Any, ...]]()
+    if memory.dtype.kind != "c" and input.is_complex():
+        pairs = memory.size // 2
+        steps += [("view", (memory.size,)), ("view", (pairs, 2)), ("view_as_complex",)]
+        if memory.size % 2:
+            steps.insert(1, ("slice", 0, ARRAY, 2 * pairs, 1))
+    elif memory.dtype.kind == "c" and not input.is_complex():
+        steps.append(("view_as_real",))
+    if is_conj(input):
+        steps.append(("_conj",))
+    found = []
+    for name, *arguments in steps:
+        read = registry[name].bind((ARRAY, *[a if a is ARRAY else Static(a) for a in arguments]))
+        found.append(Link(read, writer(read), (0,) if ARRAY in arguments else ()))
+    return tuple(found)
+
+
+def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: int) -> tuple[Links, Links, int]:
+    """The operations from a storage's content to a base; those from there to an array in memory's order that has what lies between `begin` and
+    `end`; where in memory this array begins."""
+    if all(isinstance(link, Relayout) for link in prefix):
+        return prefix, tuple([Link(*link.undo, ()) for link in reversed(prefix) if isinstance(link, Relayout)]), 0
+    start = base.storage_offset()
+    if base._storage is storage and base.is_contiguous() and start <= begin and end <= start + base._aval.size:
+        return prefix, (), start
+    return (), (), 0  # from outside of the base

@@ -1,0 +1,460 @@
+"""Tensor: a Value with an identity, a place in the graph, and perhaps memory shared with others."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
+from torchgrad_jax.memory.formats import lies_in
+from torchgrad_jax.memory.storage import InferenceStorage, Storage, View, read_through
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.pickles import in_pickles
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Aval, Value
+
+if TYPE_CHECKING:
+    from torchgrad_jax.core.declared import Declared as _Base
+else:
+    _Base = object
+
+_new = object.__new__
+
+
+class Size(tuple[int, ...]):
+    """The shape of a tensor."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements."""
+        found = 1
+        for n in self:
+            found *= n
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: tuple[int, ...]) -> Size:
+        if not isinstance(other, tuple):
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
+        return Size(tuple.__add__(self, other))
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _size, (tuple(self),)
+
+
+@in_pickles("_rebuild_size")
+def _size(content: tuple[int, ...]) -> Size:
+    """What pickle calls: the class goes by PyTorch's name where the package does."""
+    return Size(content)
+
+
+class Extra:
+    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
+    given another layout in place: later ones join them."""
+
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent", "hooked")
+
+    def __init__(self) -> None:
+        self.grad: Tensor | None = None
+        self.accumulator: weakref.ref[AccumulateGrad] | None = None
+        self.hooks: HookList | None = None
+        self.post_hooks: HookList | None = None
+        self.retains_grad = False
+        self.name: str | None = None
+        self.tangent: Tensor | None = None
+        self.hooked: Edge | None = None
+
+
+class Tensor(_Base):
+    """A multi-dimensional array that autograd can follow.
+
+    `_value` is its content while the tensor has its memory for itself (`_storage` is None); else `_read()` gives it.
+    `_rg`: requires_grad. `_node`, `_nr`: the node that made it and which of the node's outputs it is.
+    """
+
+    __slots__ = ("_value", "_storage", "_view", "_rg", "_node", "_nr", "_extra", "__weakref__", "__dict__")
+    _value: Value
+    _storage: Storage | None
+    _view: View | None
+    _rg: bool
+    _node: Node | None
+    _nr: int
+    _extra: Extra | None
+
+    # ------------------------------------------------------------------ content
+
+    def _read(self) -> Value:
+        """The tensor's present Value; for a view whose base was written to, the grad_fn is brought up to date too."""
+        storage = self._storage
+        if storage is None:
+            return self._value
+        view = self._view
+        if view is None:
+            return storage.value
+        if view.seen != storage.writes:
+            self._content()
+        base = view.base
+        if base is not None:
+            if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled:
+                view.regenerate(self, storage)
+            if self._node is None:
+                self._rg = base._rg or view.asked
+        return self._value
+
+    def _content(self) -> Value:
+        """The tensor's present Value, whatever has become of its grad_fn."""
+        storage, view = self._storage, self._view
+        if storage is None:
+            return self._value
+        if view is None:
+            return storage.value
+        if view.seen != storage.writes:
+            value = read_through(per_thread.recorder, view.links, storage.value)
+            if value.counter is None:
+                value.counter, value.version = storage.counter, storage.counter.version
+            self._value = value
+            view.seen = storage.writes
+        return self._value
+
+    def _shared(self) -> Storage:
+        """The tensor's storage, made when somebody begins to share it."""
+        storage = self._storage
+        if storage is None:
+            if self._value.counter is not None:  # a Value belongs to one storage
+                self._value = per_thread.recorder.alias(self._value)
+            storage = self._storage = Storage(self._value)
+        return storage
+
+    def _concrete(self) -> Any:
+        """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found."""
+        return self._content().concrete()
+
+    @property
+    def _aval(self) -> Aval:
+        storage = self._storage
+        return self._value.aval if storage is None or self._view is not None else storage.value.aval
+
+    # ------------------------------------------------------------------ metadata
+
+    @property
+    def shape(self) -> Size:
+        """The size of each dimension."""
+        return Size(self._aval.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension. IndexError where there is no such dimension."""
+        shape = self._aval.shape
+        if dim is None:
+            return Size(shape)
+        return shape[wrap_dim(dim, len(shape))]
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The element type."""
+        return dtypes.of(self._aval.dtype)
+
+    @property
+    def device(self) -> device:
+        """Where the content is."""
+        return self._aval.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._aval.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._aval.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._aval.size
+
+    nelement = numel
+    ndimension = dim
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._aval.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._aval.nbytes
+
+    def _strides(self) -> tuple[int, ...]:
+        view = self._view
+        return contiguous_strides(self._aval.shape) if view is None else view.strides
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides, in elements, that PyTorch would report; of one dimension if `dim` is given."""
+        strides = self._strides()
+        return strides if dim is None else strides[wrap_dim(dim, len(strides))]
+
+    def storage_offset(self) -> int:
+        """The offset of the first element in the base's memory, in elements."""
+        return 0 if self._view is None else self._view.offset
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the strides are those of row-major storage, or of `memory_format`."""
+        if memory_format is not None:
+            return lies_in(self._aval.shape, self._strides(), memory_format)
+        return self._view is None or is_contiguous(self._aval.shape, self._view.strides)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is real floating point."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.dtype.is_signed
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the content is on a GPU."""
+        return self._aval.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the content is on the host."""
+        return self._aval.device.type == "cpu"
+
+    is_sparse = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = False
+    layout = strided
+    __array_priority__ = 1000  # NumPy's scalars and arrays leave their operators to the tensor's
+
+    def get_device(self) -> int:
+        """The device's index, -1 on the host."""
+        return -1 if self._aval.device.index is None else self._aval.device.index
+
+    def data_ptr(self) -> int:
+        """A number that is equal for tensors that begin at the same element of shared memory, 0 for those without elements. No address: XLA moves
+        arrays."""
+        if not self._aval.size:
+            return 0
+        return self._shared().address + self.storage_offset() * self.element_size()
+
+    def __len__(self) -> int:
+        shape = self._aval.shape
+        if not shape:
+            raise TypeError("len() of a 0-d tensor")
+        return shape[0]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ------------------------------------------------------------------ autograd's face
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients with respect to this tensor are recorded."""
+        view = self._view
+        if view is not None and view.base is not None and self._node is None:
+            self._rg = view.base._rg or view.asked
+        return self._rg
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if not isinstance(flag, bool):
+            raise RuntimeError("requires_grad must be a bool")
+        if self._is_computed():
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables."
+                + ("" if flag else " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
+                   "var.detach().")
+            )  # fmt: skip
+        if flag and not dtypes.is_float(self._aval.dtype):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if flag and self.is_inference() and not per_thread.recorder.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._rg = bool(flag)
+        if self._view is not None:
+            self._view.asked = self._rg
+        if flag and self._node is None and not (self._storage is not None and hasattr(self._storage, "twinned")):  # for what has been saved of it
+            self._content().leaf = weakref.ref(self)
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool")
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set `requires_grad` in place and return the tensor."""
+        if not isinstance(requires_grad, bool):
+            given = type(requires_grad).__name__
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
+        if requires_grad and not dtypes.is_float(self._aval.dtype):
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if not requires_grad or not self._is_computed():  # what was computed requires a gradient already
+            self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor is not the result of a recorded operation."""
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for a leaf."""
+        return self._present_node()
+
+    def _is_computed(self) -> bool:
+        """Whether it has a grad_fn, be it one out of date. A view that was written to itself has got its own then."""
+        view = self._view
+        return self._node is not None if view is None or view.node_seen != -1 else self._present_node() is not None
+
+    def _present_node(self) -> Node | None:
+        """`grad_fn`, made anew for a view whose base was written to."""
+        view, storage = self._view, self._storage
+        if view is not None and view.base is not None:
+            assert storage is not None
+            if view.node_seen != storage.counter.version:
+                view.regenerate(self, storage)
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` this is."""
+        return self._nr
+
+    @property
+    def _version(self) -> int:
+        if self._storage is None:
+            return 0
+        if not self._storage.counted:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self._storage.counter.version
+
+    def is_inference(self) -> bool:
+        """Whether its memory was allocated in inference mode."""
+        return self._storage is not None and self._storage.inference
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._view is None else self._view.base
+
+    def _is_view(self) -> bool:
+        return self._view is not None and self._view.base is not None
+
+    def _own_extra(self) -> Extra:
+        extra = self._extra
+        if extra is None:
+            extra = self._extra = Extra()
+        return extra
+
+    def _edge(self) -> Edge:
+        """Where this tensor's gradient goes. Only for tensors that require one."""
+        view = self._view
+        node = self._node if view is None else self._present_node()
+        if node is not None:
+            return node, self._nr
+        if view is not None and view.base is not None and not view.asked:
+            return Nowhere(view.made_in), 0
+        extra = self._extra or self._own_extra()
+        found = None if extra.accumulator is None else extra.accumulator()
+        if found is None:
+            found = AccumulateGrad(self)
+            extra.accumulator = weakref.ref(found)
+        return found, 0
+
+
+class AccumulateGrad(Node):
+    """The end of the graph at a leaf: adds the gradient to the leaf's `.grad`. The leaf holds it weakly."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+        self.next = ()
+        self.seq = 1 << 62
+        self.hooks = None
+
+    def name(self) -> str:
+        """See Node."""
+        return "torch::autograd::AccumulateGrad"
+
+    def told(self, nr: int) -> tuple[str, int]:
+        """See Node: what was a leaf may have been cut off and written to since."""
+        node = self.variable._node
+        return ("", 0) if node is None else (node.name(), self.variable._nr)
+
+    @property
+    def made_in(self) -> str:
+        """See Node: a leaf may be a view of what requires no gradient."""
+        view = self.variable._view
+        return "default" if view is None or view.base is None else view.made_in
+
+    def _sequence_nr(self) -> int:
+        return (1 << 64) - 1
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.variable._aval,)
+
+
+def wrap(value: Value) -> Tensor:
+    """A new tensor without history that has `value` as its content."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    return t
+
+
+def result(value: Value, node: Node | None, nr: int) -> Tensor:
+    """A new tensor, the `nr`-th result of `node` if there is one."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._extra = None
+    t._rg = node is not None
+    t._node = node
+    t._nr = nr
+    return t
+
+
+def fresh(rec: Recorder, value: Value) -> Tensor:
+    """A new tensor without history that has its memory for itself: in inference mode, an inference tensor."""
+    t = _new(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    if rec.inference:
+        if value.counter is not None:  # a Value belongs to one storage
+            t._value = rec.alias(value)
+        t._storage = InferenceStorage(t._value)
+    return t
+
+
+def created(value: Value) -> Tensor:
+    """`fresh` for what is made from no operand that is recorded."""
+    return fresh(per_thread.recorder, value)
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. IndexError with PyTorch's text where it is out of range."""
+    size = max(ndim, 1)
+    if not -size <= dim < size:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {dim})")
+    return dim + size if dim < 0 else dim

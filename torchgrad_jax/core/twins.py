@@ -1,0 +1,41 @@
+"""Tensors without history on the memory of others."""
+
+from __future__ import annotations
+
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.memory.storage import Storage, View
+from torchgrad_jax.runtime.recorder import per_thread
+
+
+def detached(t: Tensor) -> Tensor:
+    """A tensor without history on the same memory."""
+    value = t._content()
+    storage: Storage = t._shared()
+    if storage.inference:
+        return data_of(t)
+    twin = wrap(value)
+    share(twin, storage, t._view)
+    return twin
+
+
+def data_of(t: Tensor) -> Tensor:
+    """A tensor without history on the same memory that counts its versions for itself."""
+    storage = t._shared().sibling()
+    if t._view is None:
+        twin = wrap(storage.value)
+    else:
+        t._shared().know(t)
+        value = per_thread.recorder.alias(t._content())
+        value.counter = storage.counter
+        twin = wrap(value)
+    share(twin, storage, t._view)
+    if t._view is not None:
+        storage.know(twin)
+    return twin
+
+
+def share(t: Tensor, storage: Storage, view: View | None) -> None:
+    """Make `t` the part of a storage that `view` describes, without a base."""
+    t._storage = storage
+    storage.twinned = True
+    t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")

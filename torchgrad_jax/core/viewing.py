@@ -1,0 +1,127 @@
+"""How views are made: strides worked out, the view linked to its base. Each kind of view is worked out once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.history import writer
+from torchgrad_jax.core.hot import binary, unary
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import make_view
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.declaration.strides import is_standard
+from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.views import stride_rules
+from torchgrad_jax.runtime.keeping import Memo
+from torchgrad_jax.runtime.recorder import per_thread
+
+_known = Memo()
+
+
+def begins_somewhere(name: str) -> bool:
+    """Whether the second argument of a view operator is a number at run time: where the part begins."""
+    return any(p.type == "Index" for p in registry[name].schema.parameters)
+
+
+class _Known:
+    """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
+
+    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step", "plain")
+
+    def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
+        rule = stride_rules[name]
+        shape, strides = t._aval.shape, t._strides()
+        layout: list[Any] = [Static(a) for a in arguments]
+        begins = begins_somewhere(name)
+        if begins:
+            dim, rest = arguments[0], arguments[1:]
+            self.strides, self.offset = rule(shape, strides, 0, dim, 0, *rest)
+            self.step = strides[dim]
+            layout.insert(1, ARRAY)
+        else:
+            self.strides, self.offset = rule(shape, strides, 0, *arguments)
+            self.step = 0
+        self.plain: bool | None = None
+        self.bound = registry[name].bind((ARRAY, *layout))
+        self.write = writer(self.bound)
+        self.link = Link(self.bound, self.write, ())
+        make = binary if begins else unary
+        self.call = make(self.bound, name, lambda *operands: apply(self.bound, operands))
+
+
+def mode_without_history() -> str:
+    """`View.made_in` of a view made while no graph is recorded."""
+    return "inference" if per_thread.recorder.inference else "no_grad"
+
+
+def viewed(name: str, t: Tensor, *arguments: Any) -> Tensor:
+    """The view `name` of `t` with canonical arguments in the schema's order."""
+    known = _known_view(name, t, arguments)
+    return _made(t, known, known.call(t), (known.link,), known.offset)
+
+
+def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Tensor:
+    """The view `name`, select or slice, of what begins at `begin`. arguments: the others, canonical and in the schema's order."""
+    known = _known_view(name, t, arguments)
+    link = Link(known.bound, known.write, (begin,))
+    return _made(t, known, known.call(t, begin), (link,), known.offset + begin * known.step)
+
+
+def view_by_name(name: str, t: Tensor, *arguments: Any) -> Tensor:
+    """Any view of `t` with canonical arguments in the schema's order."""
+    if not begins_somewhere(name):
+        return viewed(name, t, *arguments)
+    dim, begin, *rest = arguments
+    return part_of(name, t, begin, (dim, *rest))
+
+
+def _known_view(name: str, t: Tensor, arguments: tuple[Any, ...]) -> _Known:
+    parent = t._view
+    key = (name, arguments, t._value.aval, None if parent is None else parent.strides)
+    known = _known.get(key)
+    if known is None:
+        if parent is not None:
+            t._read()  # a view that autograd cannot follow any more says so before anything else
+        known = _known.keep(key, _Known(name, t, arguments))
+    return known
+
+
+def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int) -> Tensor:
+    parent = t._view
+    if parent is not None:
+        offset += parent.offset
+    made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
+    made = make_view(t, out, links, known.strides, offset, made_in)
+    view: Any = made._view
+    if known.plain is None:
+        known.plain = is_standard(made._aval.shape, known.strides)
+    view.plain = known.plain
+    return made
+
+
+def refuse_lost(t: Tensor) -> None:
+    """RuntimeError for a view that autograd cannot follow any more: it says so before anything else is said of it."""
+    if per_thread.recorder.grad_enabled and t.requires_grad:
+        t._present_node()
+
+
+def _turns(input: Tensor) -> list[str]:
+    """What the tensor's view operations do to the sign of an imaginary part: its operations that conjugate, or take one part of two."""
+    links = () if input._view is None else input._view.links
+    return [x.read.name if x.read.name != "select" else str(x.numbers[0]) for x in links if x.read.name in ("_conj", "view_as_real", "select")]
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether this is a view that shows the conjugate of what is in memory."""
+    return input._aval.dtype.kind == "c" and _turns(input).count("_conj") % 2 == 1
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether this is a view that shows the negative of what is in memory: the imaginary part of a conjugated view."""
+    turns = _turns(input)
+    if input._aval.dtype.kind != "f" or "view_as_real" not in turns:
+        return False
+    at = turns.index("view_as_real")
+    return turns[:at].count("_conj") % 2 == 1 and turns[at + 1 : at + 2] == ["1"]

@@ -1,0 +1,319 @@
+"""Writing into tensors: what becomes of the storage, the views and the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torchgrad_jax.core.before_write import before_write, unwrite
+from torchgrad_jax.core.dispatch import apply, for_inference, make_node, turn
+from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
+from torchgrad_jax.core.op_node import pack_operands, pack_results
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
+from torchgrad_jax.memory.storage import Link, Storage, View, write_through
+from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.pointwise import cast_to
+from torchgrad_jax.runtime.call import run
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
+from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import Aval, Value
+
+_CLONE = registry["clone"].bind((ARRAY,))
+LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
+LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
+VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+
+
+def overwrite(t: Tensor, value: Value) -> None:
+    """Put a new content into a tensor's memory; its views and its base see it."""
+    storage = t._storage
+    if storage is None:
+        storage = t._shared()
+    if value.counter is not None:
+        value = per_thread.recorder.alias(value)
+    view = t._view
+    if view is None:
+        storage.write(value)
+        return
+    rec = per_thread.recorder
+    if value.aval.size:
+        content = write_through(rec, links_to_write(view, view.links, t._value.aval, view.offset), storage.value, value)
+    else:  # nothing is written, and what it is no part of may be
+        content = rec.alias(storage.value)
+    storage.write(content)
+    value.counter, value.version = storage.counter, storage.counter.version
+    if view.base is not None:
+        value.part = True
+    t._value = value
+    view.seen = storage.writes
+
+
+@contextmanager
+def holding(t: Tensor, value: Value) -> Iterator[None]:
+    """While the block runs, the tensor's memory holds `value`: a write that no version counter counts, taken back at the end."""
+    storage, view = t._shared(), t._view
+    if view is not None:
+        links = links_to_write(view, view.links, t._value.aval, view.offset)
+        value = write_through(per_thread.recorder, links, storage.value, value)
+    storages = [s for s in (r() for r in storage.siblings) if s is not None] if storage.siblings else [storage]
+    kept = [s.value for s in storages]
+    try:
+        for s in storages:
+            lent = per_thread.recorder.alias(value)
+            lent.counter, lent.version = s.counter, s.counter.version
+            s.value = lent
+            s.writes += 1
+        yield
+    finally:
+        for s, content in zip(storages, kept, strict=True):
+            s.value = content
+            s.writes += 1
+
+
+def check_differentiable(t: Tensor) -> None:
+    """PyTorch's refusals of in-place writes that extend the graph. RuntimeError."""
+    view = t._view
+    if view is not None and view.base is not None:
+        if view.made_in != "default":
+            raise_by_origin(t, view, "is being modified inplace")
+        if t.requires_grad and view.base._node is None:
+            raise RuntimeError(VIEW_OF_LEAF)
+    # A view that requires a gradient since its base was written to is a leaf to PyTorch until its grad_fn is asked for.
+    if t.requires_grad and t._node is None and not (view is not None and view.node_seen == -1):
+        raise RuntimeError(LEAF)
+
+
+def check_writable(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
+    """PyTorch's refusals of in-place writes, from what `sources` hold. RuntimeError."""
+    check_history(rec, t, *sources)
+    check_memory("", (t, *sources))
+
+
+def check_history(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
+    """PyTorch's refusals of what changes a tensor in place, be it no more than its layout. RuntimeError."""
+    if rec.grad_enabled and (t.requires_grad or any(s.requires_grad for s in sources)):
+        check_differentiable(t)
+
+
+def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
+    """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices. Whether
+    the operator, named `name`, writes to several such elements nevertheless."""
+    if name in ("fill_number", "zero"):
+        return False
+    t = operands[0]
+    view, storage = t._view, t._storage
+    for o in operands[1:] if name != "fill_tensor" else ():
+        if storage is not None and isinstance(o, Tensor) and o is not t:
+            refuse_part(t, o)
+    if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
+        return False
+    operator = registry.get(name)
+    if operator is None or operator.into_expanded is None:
+        raise RuntimeError(REPEATED)
+    called, like = operator.into_expanded
+    warn_user(
+        f"Use of {called} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to "
+        f"advanced indexing e.g. {like}"
+    )
+    return True
+
+
+def refuse_part(t: Tensor, read: Tensor) -> None:
+    """RuntimeError where parts of what is written to `t` are read under other indices."""
+    storage, other = t._storage, read._storage
+    if storage is not None and other is not None and (
+        other is storage or (storage.siblings is not None and other.siblings is storage.siblings)
+    ) and overlap_in_part(t, read):  # fmt: skip
+        raise RuntimeError(OVERLAP)
+
+
+OVERLAP = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
+
+
+def _expanded_alike(rec: Recorder, target: Tensor, bound: Any, old: Value, new: Value) -> Value:
+    """`new`, computed of an expanded tensor as if its elements were apart, with those alike that are one place in memory."""
+    assert target._view is not None
+    dims = tuple(i for i, (s, n) in enumerate(zip(target._view.strides, old.aval.shape, strict=True)) if s == 0 and n > 1)
+    alike = registry["written_to_expanded"].bind((ARRAY, ARRAY, Static(dims), Static(bound.statics.get("accumulate", False))))
+    return run(rec, alike, (old, new))[0]
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements in the same order."""
+    one, other = a._storage, b._storage
+    assert one is not None
+    shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
+    return shared and a._aval is b._aval and a._strides() == b._strides() and a.storage_offset() == b.storage_offset()
+
+
+def overlap_in_part(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
+    runs = []
+    for t in (a, b):
+        size = t._aval.size
+        step = 1
+        for stride, n in sorted((s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1):
+            if stride != step:
+                return False
+            step *= n
+        if not size:
+            return False
+        runs.append((t.storage_offset(), t.storage_offset() + size))
+    if runs[0] == runs[1]:
+        return a._strides() != b._strides()
+    return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
+
+
+def overlaps(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have memory in common, as far as their strides tell."""
+    if a is b:
+        return a._aval.size > 0
+    if a._storage is None or b._storage is None or (a._storage is not b._storage and (
+        a._storage.siblings is None or a._storage.siblings is not b._storage.siblings
+    )):  # fmt: skip
+        return False
+    return a._aval.size > 0 and b._aval.size > 0 and (_is_same(a, b) or overlap_in_part(a, b))
+
+
+def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
+    """An operation whose result goes into its first operand."""
+    rec = per_thread.recorder
+    target: Tensor = operands[0]
+    if rec.rare and rec.level is not None and (found := rec.level.apply_inplace(bound, operands)) is not NotImplemented:
+        return found
+    operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
+    mask = 0
+    written = bound.operator.written
+    if rec.grad_enabled and (bound.differentiable or written):  # logical_and_ and the like go unnoticed
+        for i, o in enumerate(operands):
+            if isinstance(o, Tensor) and (o._rg if o._view is None else o.requires_grad):
+                mask |= 1 << i
+        if mask and written:
+            layout = tuple(ARRAY for _ in range(len(operands) + 1))
+            return apply_inplace(registry[written].bind(layout), (*operands, apply(bound, operands)))
+        storage = target._storage
+        if mask and storage is not None and storage.inference and for_inference(bound, operands):
+            mask = 0
+        if mask:
+            check_differentiable(target)
+            if rec.turned:
+                turn(rec)
+            if storage is not None and storage.inference and not storage.counted and not rec.inference:
+                mask = 0  # it is refused as soon as it has been written to
+    # That the target may not be written to is told before what is out of date.
+    values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
+    expanded = target._storage is not None and check_memory(bound.operator.name, operands)
+    out, sig = run(rec, bound, values)
+    if out.aval is not values[0].aval:
+        out = fit(rec, out, values[0].aval, bound.operator.name)
+    if expanded:
+        out = _expanded_alike(rec, target, bound, values[0], out)
+    node = None
+    if mask:
+        # What is saved of the target is its old content, which nobody can write to any more: a copy, be the target an inference tensor.
+        if rec.turned & LOOK and _all_ordinary(operands[1:]):
+            rec.turned &= ~LOOK
+        node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
+        if rec.rare and node is not None:
+            pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
+    if node is None:
+        overwrite(target, out)
+        return target
+    before = before_write(target)
+    try:
+        overwrite(target, out)
+        rebase(target, node)
+    except BaseException:
+        unwrite(target, before)
+        raise
+    if rec.rare:
+        pack_results(rec, node, target)
+    return target
+
+
+def _all_ordinary(operands: Sequence[Any]) -> bool:
+    """Whether there are tensors among `operands`, and none is an inference tensor."""
+    kinds = [o._storage is not None and o._storage.inference for o in operands if isinstance(o, Tensor)]
+    return bool(kinds) and not any(kinds)
+
+
+def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
+    """The result as the target holds it. RuntimeError with PyTorch's text where it cannot."""
+    if value.aval.shape != aval.shape:
+        raise RuntimeError(
+            f"output with shape {list(aval.shape)} doesn't match the broadcast shape {list(value.aval.shape)}"
+        )  # fmt: skip
+    if not promotion.can_cast(value.aval.dtype, aval.dtype):
+        a, wanted = dtypes.of(value.aval.dtype).title, dtypes.of(aval.dtype)
+        b = wanted.word if name and registry[name].names_c_types else wanted.title
+        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
+    return run(rec, cast_to(aval.dtype), (value,))[0]
+
+
+_FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("fill_number", "fill_tensor"))
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Write `value`, a number or a 0-dim tensor, everywhere. RuntimeError for a tensor of more dimensions."""
+    if not isinstance(value, Tensor):
+        value = plain_number(value)
+        if not isinstance(value, NUMBERS):
+            raise TypeError(f"fill_() received an invalid combination of arguments - got ({type(value).__name__})")
+        value = promotion.fitting(value, self._aval.dtype)
+        return apply_inplace(_FILL_NUMBER, (self, value))
+    if value._aval.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value._aval.ndim} dimensions.")
+    return apply_inplace(_FILL_TENSOR, (self, value))
+
+
+# ---------------------------------------------------------------------- making views
+
+
+def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> Tensor:
+    """Make `out`, just computed from `base_of` by `links`, share its memory."""
+    rec = per_thread.recorder
+    if rec.rare and rec.level is not None:
+        rec.level.view_made(base_of, out, links, strides, offset)
+    storage = base_of._shared()
+    parent = base_of._view
+    base, skip = base_of, 0
+    if parent is not None:
+        links = parent.links + links
+        if parent.base is None:
+            skip = len(parent.links)
+        else:
+            base, skip = parent.base, parent.skip
+            if made_in == "default" or parent.made_in == "inference":
+                made_in = parent.made_in
+    view: View = TrackedView(base, links, skip, storage, strides, offset, made_in)
+    if type(parent) is PrimalView:
+        view = PrimalView(base, links, skip, storage, strides, offset, made_in)
+        view.source = base_of if parent.source is None else parent.source
+    return place_view(out, view, storage)
+
+
+def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:
+    """Make `out`, just computed, the part of a storage that `view` describes."""
+    if storage.inference:  # its views have no base and no history
+        view.base, view.skip = None, 0
+        out._node, out._nr, out._rg = None, 0, False
+        if storage.counted:
+            storage = storage.sibling()
+            storage.counted, view.seen = False, storage.writes
+    elif View.replayed_somewhere and per_thread.recorder.flags.view_replay:
+        view.replay = True
+    value = out._value
+    if value.counter is None or out._storage is not None:  # in inference mode `out` was given memory of its own
+        value.counter, value.version = storage.counter, storage.counter.version
+    if view.made_in != "default":
+        value.made_in = view.made_in
+    out._view = view
+    out._storage = storage
+    return out

@@ -1,0 +1,487 @@
+"""From a Signature and the set of its inputs that need gradients: what backward saves, and the operation that backward is."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes, numpy_forms
+from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, bound_ever
+from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
+from torchgrad_jax.runtime._jax_compat import as_x64
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature
+from torchgrad_jax.runtime.value import Aval, aval_of
+
+RESULT = -1
+
+
+class Plan:
+    """How one operation is differentiated.
+
+    inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
+    saves: what backward keeps: an operand's index, or -1, -2 ... for the first, second ... result. origins: for each of these, the index in
+    `inputs`, or the result (-1, -2 ...), or None: where its own gradient goes. constant: the places among them on which gradients do not depend, or
+    by comparisons alone. saved_names: their names in `grad_fn._saved_*`. passes: the output's gradient is every input's, or (undefined) none has one.
+    zeros: they are zeros.
+    outputs: which outputs carry a gradient; output_avals: of those that the node knows of. frees: whether backward drops what was saved: a number
+    that is not taken for a tensor may be used again.
+    lists: whether there is a sequence of tensors among the operands. once: see `op`. jvp: see `forward.py`. node_class belongs to the layer above.
+    """
+
+    __slots__ = (
+        "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
+        "_made", "_declared", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
+        "_others", "output_avals",
+    )  # fmt: skip
+
+    def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
+        self.name: str = bound.node(sig.specs) if isinstance(bound, BoundOperator) else bound.name
+        self.inputs = inputs
+        self.avals = sig.avals
+        self.single = sig.single
+        self.places, self.arity = _laid_out(sig, bound, inputs, self.name)
+        self.outputs = tuple(dtypes.is_float(a.dtype) for a in sig.avals)
+        count = len(sig.avals)
+        while count > 1 and not self.outputs[count - 1]:  # indices that come with the values
+            count -= 1
+        self.output_avals = sig.avals[:count]
+        self.passes = self.zeros = self.undefined = False
+        self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
+        self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
+        self._vjps: dict[Any, Vjp] = {}
+        self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
+        self._unpacking: list[int] | None = None
+        self._others: Plan | None = None
+        self.jvp: Any = None
+        formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+        self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)
+        if formulas is not None:
+            self._from_formulas(sig, bound, formulas)
+        else:
+            self._without_formulas(sig, bound)
+        self.constant: tuple[int, ...] = ()
+        if isinstance(bound, BoundOperator) and (bound.operator.keeps or bound.operator.shows):
+            constant = {*bound.operator.keeps, *(name for name in bound.operator.shows if name not in self.saved_names)}
+            self._keep(bound, constant)
+            self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in constant)
+        if isinstance(bound, BoundOperator) and bound.operator.trivial is not None and bound.operator.trivial(sig.specs[0]):
+            self.constant = tuple(range(len(self.saves)))
+        self.origins = tuple([i if i < 0 else inputs.index(i) if i in inputs else None for i in self.saves])
+        by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
+        roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
+        self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
+        self._sig = sig
+        self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+
+    @property
+    def input_avals(self) -> list[ArgSpec]:
+        """Shape, dtype and device of each of `inputs`."""
+        return [self._sig.specs[i] for i in self.inputs]
+
+    @property
+    def unpacking(self) -> list[int]:
+        """The order in which PyTorch packs and unpacks what is saved: operands by name, then results."""
+        if self._unpacking is None:
+            self._unpacking = sorted(range(len(self.saves)), key=lambda i: (self.saves[i] < 0, self.saved_names[i]))
+        return self._unpacking
+
+    def keeps_name(self, place: int) -> bool:
+        """Whether PyTorch goes on to name what is saved at `place` after the node that made it, whatever has been written to it since."""
+        return self.saves[place] < 0 or (isinstance(self._sig.bop, Vjp) and self.saves[place] in self._sig.bop.results)
+
+    @property
+    def attributes(self) -> dict[str, bool]:
+        """The names of all that a node of this operator shows as ``_saved_*``, whichever inputs need a gradient, and whether each is a tensor."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, BoundOperator) or bound.operator.grads is None:
+            found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
+            return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
+        more = names_shown(bound)
+        names: set[str] = {*more, *bound.operator.keeps, *bound.operator.shows}
+        for f in bound.operator.grads.values():
+            if f is not None and f is not SAME:
+                names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
+        absent = {p.name for p in bound.operator.schema.parameters if p.is_tensor and p.name in bound.statics}
+        tensors = {n for n, spec in zip(bound.names, self._sig.specs, strict=True) if isinstance(spec, Aval) or n == "other"}
+        tensors |= absent | set(bound.operator.results or ("result",))
+        others = {*more, *bound.names, *bound.statics, *sizes(self._sig)} - ({"dims"} if "indices" in bound.names else set())
+        return {n: n in tensors for n in sorted(names) if n in tensors or n in others}
+
+    def static(self, name: str) -> Any:
+        """What `attributes` names but no node saves: an argument of the operation, or the shape of one."""
+        return shown_value(self._sig, name)
+
+    def only_once(self, i: int, saved: Sequence[Any]) -> str | None:
+        """Why the gradient of operand `i` cannot be differentiated again, given arrays of what was saved; None where it can."""
+        bound: Any = self._sig.bop
+        if self.once is None or bound.names[i] != self.once[0]:
+            return None
+        _, occurs, text = self.once
+        known = {**bound.statics, **dict(zip(self.saved_names, saved, strict=True))}
+        given = [known[n] for n in occurs.__code__.co_varnames[: occurs.__code__.co_argcount]]
+        return text if as_x64(occurs, given) else None
+
+    def is_list(self, name: str) -> bool:
+        """Whether the argument `name` of the operation is a list of tensors."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, BoundOperator):
+            return False
+        return any(p.name == name and type(item) is int for p, item in zip(bound.operator.schema.parameters, bound.layout, strict=True))
+
+    def used(self, inputs: list[bool]) -> list[bool]:
+        """Which gradients of `inputs` PyTorch computes where these are used: those of a list of tensors all or none."""
+        if not self.lists:
+            return inputs
+        bound: Any = self._sig.bop
+        names = [bound.names[i] for i in self.inputs]
+        found = {name for name, there in zip(names, inputs, strict=True) if there}
+        return [name in found for name in names]
+
+    def others(self) -> Plan | None:
+        """The Plan of those elements of a list of tensors that need no gradient: PyTorch computes theirs with the rest. None where there are none."""
+        bound: Any = self._sig.bop
+        rest = tuple([i for i in range(len(self._sig.specs)) if i not in self.inputs])
+        if not (self.lists and bound.operator.linear is True and rest):
+            return None
+        if self._others is None:
+            dtype = self.avals[0].dtype
+            real = np.real(np.zeros((), dtype)).dtype
+            alike = [aval_of(s.shape, dtype if s.dtype.kind == "c" else real, s.device) for s in self._sig.specs if isinstance(s, Aval)]
+            self._others = Plan(signature(bound, tuple(alike)), bound, rest)
+        return self._others
+
+    def list_places(self, name: str) -> list[int | None]:
+        """Where the elements of the argument `name`, a list of tensors, stand among `saves`: None for a dimension that is not indexed."""
+        places = iter([i for i, n in enumerate(self.saved_names) if n == name])
+        bound: Any = self._sig.bop
+        dims = bound.statics.get("dims") if name == "indices" else None
+        return list(places) if dims is None else [next(places) if d in dims else None for d in range(max(dims) + 1)]
+
+    def _without_formulas(self, sig: Signature, bound: Any) -> None:
+        self.saves = tuple(range(len(sig.specs)))
+        self._made = lambda defined: _from_jax(sig, self.inputs, defined)
+        if isinstance(bound, BoundOperator):
+            linear = bound.operator.linear
+            skips = bound.operator.skips
+            self.zeros = skips is not None and all(skips(sig.specs[i]) for i in self.inputs)
+            if linear:
+                free = bound.names if linear is True else linear
+                self.saves = tuple([i for i, s in enumerate(sig.specs) if isinstance(s, type) or bound.names[i] not in free])
+                self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
+            self.saved_names = tuple([bound.names[i] for i in self.saves])
+        else:
+            self.saved_names = tuple([f"input{i}" for i in self.saves])
+
+    def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
+        wanted = [formulas[i] for i in self.inputs]
+        needs = [() if f is SAME else f.__code__.co_varnames[: f.__code__.co_argcount] for f in wanted]
+        results = bound.operator.results or ("result",)
+        saves: list[int] = []
+        for i, name in enumerate(bound.names):
+            if any(name in n for n in needs):
+                saves.append(i)
+        for i, name in enumerate(results):
+            if any(name in n for n in needs):
+                saves.append(RESULT - i)
+        self.saves = tuple(saves)
+        self.saved_names = tuple(bound.names[i] if i >= 0 else results[RESULT - i] for i in saves)
+        self.zeros = all(f is zeros_like_grad for f in wanted)
+        self.undefined = bound.undefined()
+        self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
+        self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+
+    def _keep(self, bound: BoundOperator, more: set[str]) -> None:
+        results = bound.operator.results or ("result",)
+        names = {**{i: n for i, n in enumerate(bound.names) if n in more}, **{RESULT - i: n for i, n in enumerate(results) if n in more}}
+        names.update(zip(self.saves, self.saved_names, strict=True))
+        self.saves = tuple(sorted(names, key=lambda i: (i < 0, abs(i))))
+        self.saved_names = tuple(names[i] for i in self.saves)
+
+    def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
+        """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
+        if self._apart is None:
+            plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
+            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
+        return self._apart
+
+    def reads(self, place: int, wanted: Sequence[bool]) -> bool:
+        """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
+        where something is wrong already: what the declaration does not say, a trace does."""
+        alone = zip(self.apart(), wanted if self._may_leave_out(place) else (True,) * len(wanted), strict=True)
+        return any(there and place in places and p._reads(places.index(place)) for (p, places), there in alone)
+
+    def reads_tensors(self, wanted: Sequence[bool]) -> bool:
+        """Whether `reads` is so of any tensor that is saved."""
+        specs = self._sig.specs
+        return any([self.reads(place, wanted) for place, i in enumerate(self.saves) if i < 0 or isinstance(specs[i], Aval)])
+
+    def _may_leave_out(self, place: int) -> bool:
+        """Whether PyTorch asks whether the gradient that this is for is wanted: it does of operands, if that is one of several and the only one
+        made of this."""
+        if self.saves[place] < 0:
+            return False
+        bound: Any = self._sig.bop
+        formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+        if formulas is None:
+            return sum([isinstance(s, Aval) and dtypes.is_float(s.dtype) for s in self._sig.specs]) > 1
+        given = [f.__code__.co_varnames[: f.__code__.co_argcount] for f in formulas if f is not None and f is not SAME]
+        several = sum(f is not None for f in formulas) > 1
+        return several and sum(self.saved_names[place] in names for names in given) == 1
+
+    def _reads(self, place: int) -> bool:
+        bound: Any = self._sig.bop
+        if self._declared or (isinstance(bound, Vjp) and self.saves[place] in bound.again):
+            return True
+        if isinstance(bound, BoundOperator) and self.saved_names[place] in bound.operator.keeps + bound.operator.shows:
+            return True
+        count, given = len(self.avals), self._sig.specs
+        specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]
+        return count + place in operands_read(self._made((True,) * count)(specs), specs)
+
+    def vjp_of(self, defined: tuple[bool, ...]) -> Vjp:
+        """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
+        then what was saved; its results: the gradients of `inputs`."""
+        found = self._vjps.get(defined)
+        if found is None:
+            found = self._vjps[defined] = Vjp(self, defined, self._made(defined), _numpy_vjp(self._sig, self.inputs, defined))
+        return found
+
+
+def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) -> tuple[tuple[int, ...], int]:
+    if name == NOT_IMPLEMENTED:
+        return tuple(range(len(inputs))), len(inputs)
+    if not isinstance(bound, BoundOperator):
+        return inputs, len(sig.specs)
+    edges = bound.edges(sig.specs)
+    return tuple([edges.index(i) for i in inputs]), len(edges)
+
+
+class Vjp:
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand.
+    results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node."""
+
+    __slots__ = ("again", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
+    keeps_order, order = False, None
+
+    def __init__(
+        self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
+    ) -> None:
+        sig: Any = plan._sig
+        self.name, self.device, self.differentiable = plan.name, None, True
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        self._function, self._numpy, self._given = function, numpy, sig.specs
+        names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
+        first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
+        self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
+        earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
+        self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
+        # The same derivative of the same operator at operands of other sizes is another Vjp.
+        self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
+        bound_ever.append(weakref.ref(self))
+
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+        """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
+        return self._kindred, (*specs, *self._given)
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        return self._function(specs)
+
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
+        """Its functions on NumPy arrays, where it has them."""
+        return None if self._numpy is None else self._numpy(specs)
+
+    def check(self, specs: Sequence[ArgSpec]) -> None:
+        """Backward operations check nothing of their own."""
+
+
+def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
+    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
+    bound: Any = sig.bop
+    form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
+    several = form is not None and type(bound.layout[0]) is int
+    if form is None or not (several or inputs == (0,)):
+        return None
+    keywords, tensors = bound._keywords(), sig.specs if several else sig.specs[0]
+    grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
+
+    def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
+        def of_several_tensors(grad: Any) -> Any:
+            found = function(grad, tensors, **keywords)
+            return single_of([found[i] for i in inputs])
+
+        def of_several_results(*arrays: Any) -> Any:
+            at = iter(arrays)
+            return function([next(at) if there else None for there in defined], tensors, **keywords)
+
+        if not sig.single:
+            return of_several_results
+        return of_several_tensors if several else lambda grad, *numbers: function(grad, tensors, *numbers, **keywords)
+
+    def numpy_form(specs: Sequence[ArgSpec]) -> Any:
+        alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
+        if several:  # they were not converted to a common dtype
+            alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
+        return numpy_forms.applied(form, on_operands) if all(alike) else None
+
+    return numpy_form
+
+
+def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
+    """The Plan of a recorded operation for the operands `inputs` that need a gradient; None where the result has none."""
+    bound: Any = sig.bop
+    differentiable = [i for i in inputs if isinstance(sig.specs[i], Aval) and dtypes.is_float(sig.specs[i].dtype)]
+    if not bound.differentiable or not any(dtypes.is_float(a.dtype) for a in sig.avals):
+        return None
+    formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
+    if isinstance(bound, BoundOperator) and bound.operator.constants:
+        for i in differentiable:
+            _refuse_constant(bound.operator.constants, bound.names[i])
+    if formulas is not None:
+        differentiable = [i for i in differentiable if formulas[i] is not None]
+    if not differentiable:
+        return None
+    if isinstance(bound, BoundOperator) and bound.operator.real:
+        refuse_complex(bound.operator.real, sig.avals)
+    return Plan(sig, bound, tuple(differentiable))
+
+
+def refuse_complex(name: str, avals: Sequence[Aval]) -> None:
+    """RuntimeError for complex results of what PyTorch differentiates where they are real only."""
+    if any(a.dtype.kind == "c" for a in avals):
+        raise RuntimeError(f"{name} does not support automatic differentiation for outputs with complex dtype.")
+
+
+def _refuse_constant(constants: dict[str, str], name: str) -> None:
+    if name in constants:
+        raise RuntimeError(
+            f"The function '{constants[name]}' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
+        )
+
+
+def _unbroadcast(g: Any, aval: Aval) -> Any:
+    """Sum `g` over what the input of `aval` was expanded along, and give it the input's dtype."""
+    if g.shape != aval.shape:
+        g = broadcast_to(g, _wider(g.shape, aval.shape))
+        extra = g.ndim - aval.ndim
+        dims = tuple(range(extra)) + tuple(extra + i for i, n in enumerate(aval.shape) if n == 1 and g.shape[extra + i] != 1)
+        g = lax.reshape(jnp.sum(g, dims), aval.shape) if dims else g  # which adds half precision in float32
+    return convert(g, aval.dtype)
+
+
+def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Formulas may return a gradient that still has to expand, such as a 0-dim one."""
+    return broadcast_shapes(a, b)
+
+
+def single_of(outs: Sequence[Any]) -> Any:
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
+    grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
+    targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
+
+    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        def backward(*arrays: Any) -> Any:
+            at = iter(arrays)
+            env: dict[str, Any] = {**bound.statics, **sizes(sig)}
+            for name, aval, there in zip(grad_names, sig.avals, defined, strict=True):
+                env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
+            main = env[grad_names[0]]
+            env.setdefault("grad", main)
+            precision = np.dtype(np.float32) if is_half(main.dtype) else main.dtype
+            for name, x, spec in zip(plan.saved_names, at, specs[sum(defined) :], strict=True):
+                # A Python number takes part in the tensors' precision, not in its own.
+                x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
+                env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
+            try:
+                grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+            except (TypeError, ValueError) as error:
+                _refuse_shapes(str(error))
+                raise
+            return single_of([_unbroadcast(g, aval) for g, aval in zip(grads, targets, strict=True)])
+
+        return backward
+
+    return specialize
+
+
+def _refuse_shapes(text: str) -> None:
+    """PyTorch's refusal where JAX has told that arrays do not broadcast: hooks may return what was saved in another shape. RuntimeError."""
+    _, found, shapes = text.partition("ncompatible shapes for broadcasting: ")
+    if found:
+        broadcast_shapes(*[tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\([\d, ]*\)", shapes)])
+
+
+def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
+    """The floating point results as a function of the operands `inputs` alone, the others being `primals`."""
+
+    def function(*chosen: Any) -> list[Any]:
+        filled = list(primals)
+        for i, x in zip(inputs, chosen, strict=True):
+            filled[i] = x
+        outs = sig.function(*filled)
+        return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+
+    return function
+
+
+def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
+    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
+    at = iter(cotangents)
+    given = [
+        (next(at) if there else jnp.zeros(aval.shape, aval.dtype))
+        for aval, there in zip(sig.avals, defined, strict=True)
+        if dtypes.is_float(aval.dtype)
+    ]
+    _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
+    return single_of([conj_of(g) for g in pull([conj_of(g) for g in given])])
+
+
+def conj_of(x: Any) -> Any:
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def _float_defined(sig: Signature, defined: tuple[bool, ...]) -> int:
+    return sum(there for there, a in zip(defined, sig.avals, strict=True) if dtypes.is_float(a.dtype))
+
+
+def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+
+    def backward(*arrays: Any) -> Any:
+        cotangents = [
+            g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
+            if dtypes.is_float(a.dtype)
+        ]  # fmt: skip
+        return _pull(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
+
+    return lambda specs: backward
+
+
+def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+    bound: Any = sig.bop
+    if bound.operator.transpose is not None:
+        given: Any = sig.specs[0]
+        return lambda specs: lambda grad, *kept: bound.operator.transpose(grad, given.shape, **bound._keywords())
+
+    def backward(*arrays: Any) -> Any:
+        # A linear function's derivative does not depend on where it is taken.
+        primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
+        for i, x in zip(saved, arrays[count:], strict=True):
+            if i >= 0:
+                primals[i] = x
+        return _pull(sig, inputs, defined, primals, list(arrays[:count]))
+
+    return lambda specs: backward

@@ -1,0 +1,112 @@
+"""The forward derivative of a recorded operation, as an operation of its own: tangents of the inputs in, tangents of the results out.
+
+An operator with gradient formulas is pushed forward by the transpose of its backward operation, which is linear in the gradients: so both
+directions follow PyTorch's subgradients, and nothing is declared twice. The others, and products, use JAX's own derivative of their function.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.converting import convert
+from torchgrad_jax.declaration.derivative import Plan, Vjp, conj_of, of_inputs, single_of
+from torchgrad_jax.declaration.operator import BoundOperator
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
+
+NO_FORWARD = (
+    "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an issue to PyTorch at "
+    "https://github.com/pytorch/pytorch/issues/new?template=feature-request.yml so that we can prioritize its implementation or submit a PR adding "
+    "the implementation to derivatives.yaml"
+)
+
+
+class Jvp(Vjp):
+    """A forward derivative. Its operands: what the Plan saves, then the tangents of the Plan's inputs; its results: the tangents of the results
+    that carry a gradient."""
+
+    __slots__ = ()
+
+
+def jvp_of(sig: Signature, plan: Plan) -> Jvp:
+    """The forward derivative of an operation for the inputs of a Plan."""
+    found: Jvp | None = plan.jvp
+    if found is None:
+        bound: Any = sig.bop
+        by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
+        made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
+        found = plan.jvp = Jvp(plan, "forward", made)
+    return found
+
+
+def _given(sig: Signature, plan: Plan, tangents: Sequence[Any]) -> list[Any]:
+    """The tangents in the dtypes of what they belong to."""
+    specs: list[Any] = [sig.specs[i] for i in plan.inputs]
+    return [convert(t, s.dtype) for t, s in zip(tangents, specs, strict=True)]
+
+
+def _transposed_backward(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
+    count, carried = len(plan.saves), [a for a, there in zip(plan.avals, plan.outputs, strict=True) if there]
+
+    def transposed(one: Plan, specs: Sequence[ArgSpec], saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        pull = one.vjp_of(one.outputs).specialize([*carried, *specs])
+        # Backward is linear in the gradients, so its derivative may be taken anywhere. The conjugates are PyTorch's convention.
+        _, transpose = jax.vjp(lambda *grads: pull(*grads, *saved), *[jnp.zeros(a.shape, a.dtype) for a in carried])
+        return [conj_of(t) for t in transpose(single_of([conj_of(t) for t in tangents]))]
+
+    def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        def push(*arrays: Any) -> Any:
+            saved, tangents = arrays[:count], _given(sig, plan, arrays[count:])
+            if not sig.half:
+                return single_of(transposed(plan, specs[:count], saved, tangents))
+            parts = zip(plan.apart(), tangents, strict=True)
+            return _rounded_sum([transposed(one, [specs[i] for i in at], [saved[i] for i in at], [t]) for (one, at), t in parts])
+
+        return _or_refused(sig, push)
+
+    return specialize
+
+
+def _rounded_sum(parts: list[list[Any]]) -> Any:
+    """What each operand's tangent contributes, added up. In half precision PyTorch rounds it before."""
+    return single_of([functools.reduce(operator.add, terms) for terms in zip(*parts, strict=True)])
+
+
+def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
+    count = len(plan.saves)
+
+    def push(*arrays: Any) -> Any:
+        # What is not saved is what the function is linear in.
+        primals: list[Any] = [jnp.zeros((), NUMBER_DTYPES[s]) if isinstance(s, type) else jnp.zeros(s.shape, s.dtype) for s in sig.specs]
+        for i, x in zip(plan.saves, arrays[:count], strict=True):
+            if i >= 0:
+                primals[i] = x
+
+        def pushed(inputs: Sequence[int], tangents: list[Any]) -> list[Any]:
+            return jax.jvp(of_inputs(sig, inputs, primals), [primals[i] for i in inputs], tangents)[1]
+
+        tangents = _given(sig, plan, arrays[count:])
+        if not sig.half:
+            return single_of(pushed(plan.inputs, tangents))
+        return _rounded_sum([pushed([i], [t]) for i, t in zip(plan.inputs, tangents, strict=True)])
+
+    return lambda specs: _or_refused(sig, push)
+
+
+def _or_refused(sig: Signature, push: Callable[..., Any]) -> Callable[..., Any]:
+    """NotImplementedError in PyTorch's words for an operator that has no derivative."""
+
+    def call(*arrays: Any) -> Any:
+        try:
+            return push(*arrays)
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            raise NotImplementedError(NO_FORWARD.format(sig.bop.name)) from None
+
+    return call

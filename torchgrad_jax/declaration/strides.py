@@ -1,0 +1,58 @@
+"""Strides: virtual here, since XLA lays arrays out as it likes, but counted as PyTorch counts them."""
+
+from __future__ import annotations
+
+
+class layout:
+    """How a tensor's elements are stored: here all are `torch.strided`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+layout.__module__ = "torchgrad_jax"  # where pickles look for it
+strided = layout("strided")
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of row-major storage, in elements."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * max(shape[i + 1], 1)
+    return tuple(strides)
+
+
+def apart(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether all elements are places of their own in memory, as far as the order of the strides tells."""
+    reach = 0  # of each dimension, from the fastest on: the next is to begin beyond
+    for step, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n != 1):
+        if step <= reach:
+            return False
+        reach += step * (n - 1)
+    return True
+
+
+def is_standard(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the strides are those that a new tensor has, in dimensions of size 1 too. Of no elements they may be any."""
+    return strides == contiguous_strides(shape) or 0 in shape
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the strides are those of row-major storage; a dimension of size 1 may have any."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1:
+            if s != expected:
+                return False
+            expected *= n
+    return True

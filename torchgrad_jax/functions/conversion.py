@@ -1,0 +1,248 @@
+"""From tensors to Python, NumPy and text, and between dtypes and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.calling.factory_options import check_memory
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.order import lay_out_as
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.viewing import is_conj, is_neg
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions import formatting
+from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.devices import move
+from torchgrad_jax.functions.legacy import tensortype
+from torchgrad_jax.memory.formats import preserve_format
+from torchgrad_jax.operators.pointwise import cast_to
+from torchgrad_jax.runtime.device import CPU, device, settled
+from torchgrad_jax.runtime.device import device as device_type
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import is_tracer
+
+
+@public("torch.Tensor")
+def item(self: Tensor) -> Any:
+    """The only element as a Python number. RuntimeError where there are more or none."""
+    aval = self._aval
+    if aval.size != 1:
+        raise RuntimeError(f"a Tensor with {aval.size} elements cannot be converted to Scalar")
+    return _number(self, "item")
+
+
+def _number(self: Tensor, name: str) -> Any:
+    return np.asarray(_content(self, name)).item()  # JAX's own `item` takes twice as long
+
+
+def _content(self: Tensor, name: str) -> Any:
+    """The content, for an operation that must know it now. RuntimeError with PyTorch's text inside a mapped function."""
+    array = self._concrete()
+    if is_tracer(array):
+        raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
+    return array
+
+
+@public("torch.Tensor")
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    return np.asarray(_content(self, "item")).tolist()
+
+
+@public("torch.Tensor")
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
+    if self.requires_grad and not force and per_thread.recorder.grad_enabled:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self.device.type != "cpu" and not force:
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+    if self._view is not None and not force:
+        _refuse_turned(self)
+    return np.array(_content(self, "numpy"))
+
+
+def _refuse_turned(t: Tensor) -> None:
+    for what, turned, resolve in (("conjugate", is_conj, "resolve_conj"), ("negative", is_neg, "resolve_neg")):
+        if turned(t):
+            raise RuntimeError(f"Can't call numpy() on Tensor that has {what} bit set. Use tensor.{resolve}().numpy() instead.")
+
+
+@public("torch.Tensor")
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested: a tensor's NumPy array is always a copy.")
+    array = numpy(self)
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+@public("torch.Tensor")
+def __array_wrap__(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What a function of NumPy computed from this tensor and others, as a tensor."""
+    return created(from_data(np.asarray(array), None, CPU))
+
+
+@public("torch.Tensor")
+def __bool__(self: Tensor) -> bool:
+    size = self._aval.size
+    if size != 1:
+        what = "no values" if size == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(_number(self, "is_nonzero"))
+
+
+def _only_element(self: Tensor) -> Any:
+    if self._aval.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return _number(self, "item")
+
+
+@public("torch.Tensor")
+def __float__(self: Tensor) -> float:
+    found = _only_element(self)
+    if isinstance(found, complex):
+        if found.imag:
+            raise RuntimeError("value cannot be converted to type double without overflow")
+        found = found.real
+    return float(found)
+
+
+@public("torch.Tensor")
+def __int__(self: Tensor) -> int:
+    found = _only_element(self)
+    if isinstance(found, complex):
+        if found.imag:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        found = found.real
+    return int(found)
+
+
+@public("torch.Tensor")
+def __complex__(self: Tensor) -> complex:
+    return complex(_only_element(self))
+
+
+@public("torch.Tensor")
+def __index__(self: Tensor) -> int:
+    if self._aval.size != 1 or self._aval.dtype.kind not in "iub":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+@public("torch.Tensor")
+def __format__(self: Tensor, spec: str) -> str:
+    return format(item(self), spec) if self._aval.ndim == 0 else object.__format__(self, spec)
+
+
+@public("torch.Tensor")
+def __repr__(self: Tensor) -> str:
+    where = self.device
+    try:
+        node = self.grad_fn
+        made_by = None if node is None else type(node).__name__
+    except RuntimeError:  # autograd cannot follow what became of the view
+        made_by = "Invalid"
+    tangent = None
+    if self._extra is not None and self._extra.tangent is not None:
+        tangent = seen_tangent(self)
+    plain = type(self) is Tensor or type(self) is Parameter
+    text = formatting.tensor_str(
+        np.asarray(_content(self, "is_nonzero")),
+        prefix="tensor(" if plain else f"{type(self).__name__}(",
+        requires_grad=self.requires_grad,
+        grad_fn_name=made_by,
+        device_suffix=None if where is CPU else f"device='{where}'",
+        tangent=None if tangent is None else repr(tangent),
+        default_dtype=dtypes.get_default_dtype().name,
+    )
+    return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"
+
+
+# ---------------------------------------------------------------------- dtype and device
+
+
+def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """The tensor as `dtype`: itself if it is that already."""
+    if self._aval.dtype == dtype.np:
+        return self
+    return apply(cast_to(dtype.np), (self,))
+
+
+@public("torch.Tensor")
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies, `non_blocking`
+    changes nothing."""
+    dtype, where, force = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("copy", False)
+    kwargs.pop("non_blocking", None)  # every copy is asynchronous
+    layout = kwargs.pop("memory_format", None)
+    if "tensor" in kwargs:
+        args = (kwargs.pop("tensor"), *args)
+    if kwargs or not (dtype is None or isinstance(dtype, dtypes.dtype)):
+        given = {"dtype": dtype, **kwargs}
+        named = [f"{name}={type(v).__name__}" for name, v in given.items() if v is not None]
+        raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join([*(type(x).__name__ for x in args), *named])})")
+    for i, a in enumerate(args):
+        if isinstance(a, dtypes.dtype):
+            dtype = a
+        elif isinstance(a, Tensor):
+            dtype, where = a.dtype, a.device
+        elif isinstance(a, (str, device)) or (isinstance(a, int) and not isinstance(a, bool) and i == 0):
+            where = a
+        elif isinstance(a, bool):
+            force = a if i >= 2 else force
+        elif a is not None:
+            raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(x).__name__ for x in args)})")
+    found = self
+    if where is not None:
+        found = move(found, settled(device(where)))
+    if dtype is not None:
+        found = cast(found, dtype)
+    in_place = layout is None or layout is preserve_format or self.is_contiguous(memory_format=layout)
+    if found is self and (force or not in_place):  # PyTorch's node, and its name, is that of a conversion
+        found = apply(cast_to(self._aval.dtype), (self,))
+    return found if found is self or layout is None else lay_out_as(found, layout)
+
+
+@public("torch.Tensor.type")
+def type_(self: Tensor, dtype: Any = None) -> Any:
+    """The tensor's type as text, or the tensor as another dtype."""
+    if dtype is None:
+        return f"torch.{'cuda.' if self.is_cuda else ''}{self.dtype.title}Tensor"
+    if isinstance(dtype, str):
+        title = dtype.rpartition(".")[2].removesuffix("Tensor")
+        found = next((d for d in dtypes.ALL if d.title == title), None)
+        if found is None:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = found
+    elif isinstance(dtype, tensortype):
+        dtype = dtype.dtype
+    elif isinstance(dtype, type):
+        raise ValueError(f"invalid type: '{dtype.__name__}'")
+    elif not isinstance(dtype, dtypes.dtype):
+        raise TypeError("dtype must be a type, str, or dtype object")
+    return cast(self, dtype)
+
+
+@public("torch.Tensor")
+def cpu(self: Tensor) -> Tensor:
+    """The tensor on the host."""
+    return move(self, CPU)
+
+
+@public("torch.Tensor")
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU, by default the current one. Every copy is asynchronous, whatever `non_blocking` says."""
+    return move(self, settled(device_type("cuda" if device is None else device)))
+
+
+@public("torch")
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor: itself if it is one of that dtype and device already."""
+    check_memory("as_tensor", {"device": device})
+    if isinstance(data, Tensor):
+        return to(data, device or data._aval.device, dtype or dtypes.of(data._aval.dtype))
+    return created(from_data(data, dtype, device))

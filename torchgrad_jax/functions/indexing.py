@@ -1,0 +1,376 @@
+"""``x[...]`` and ``x[...] = y``: ints and slices make views, tensors gather and scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.calling.generate import inplace_of
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.viewing import part_of, viewed
+from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.devices import move
+from torchgrad_jax.functions.views import expand, slice_dim, unsqueeze, view
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
+from torchgrad_jax.runtime.user_code import warn_user
+
+ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+
+
+@public("torch.Tensor.__getitem__")
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """``self[key]``."""
+    if type(key) is int:
+        shape = self._aval.shape
+        if shape:
+            n = shape[0]
+            if -n <= key < n:
+                return part_of("select", self, key + n if key < 0 else key, (0,))
+            raise _outside(key, 0, n)
+        raise IndexError(ZERO_DIM)
+    if type(key) is slice:  # by itself even a slice of everything is one
+        return _sliced(self, 0, key, whole=False)
+    out, indices = _basic(self, key)
+    return _gather(out, indices) if indices else out
+
+
+@public("torch.Tensor.__setitem__")
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """``self[key] = value``."""
+    if key is False:
+        return
+    if type(key) is slice and not self._aval.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if type(key) is int and not self._aval.ndim:
+        raise IndexError(ZERO_DIM)
+    target, indices = (unsqueeze(self, 0), {}) if key is True else _basic(self, key, alias=False)
+    if not isinstance(value, Tensor):
+        if not isinstance(value, (int, float, complex, bool, np.generic)):
+            raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")
+        if isinstance(value, int) and not LEAST_INT <= value <= MOST_INT:
+            raise ValueError("Overflow when unpacking long long")
+        value = created(from_data(promotion.fitting(value, self._aval.dtype), self.dtype, self.device))
+    if not indices:
+        assign(target, value)
+        return
+    if value._aval.size == 1 and _is_mask(key):
+        refuse_byte_mask(key[0] if isinstance(key, tuple) else key)
+    shape = _trimmed(value._aval.shape)
+    trimmed = value if len(shape) == value._aval.ndim else view(value, shape)
+    if trimmed._aval.dtype != self._aval.dtype and value._aval.size == 1 and _is_mask(key):  # PyTorch fills it with a number
+        if trimmed.is_complex():
+            promotion.fitting(trimmed.item(), self._aval.dtype)
+        trimmed = cast(trimmed, self.dtype)
+    put(target, indices, trimmed, accumulate=False)
+
+
+def _is_mask(key: Any) -> bool:
+    """Whether the index is one tensor of booleans and nothing else."""
+    if isinstance(key, tuple) and len(key) == 1:
+        (key,) = key
+    if isinstance(key, np.ndarray):
+        return key.ndim > 0 and key.dtype in (np.bool_, np.uint8)
+    return isinstance(key, Tensor) and key._aval.dtype in (np.bool_, np.uint8) and key._aval.ndim > 0
+
+
+def refuse_byte_mask(mask: Any) -> None:
+    """RuntimeError where a number would be written at a mask of bytes."""
+    if mask.dtype in (dtypes.uint8, np.uint8):
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
+
+
+def c_name(kind: type) -> str:
+    """A class's name as C code has it: with its module, unless it is Python's own or written in Python."""
+    written_in_c = not kind.__flags__ & 1 << 9
+    return f"{kind.__module__}.{kind.__name__}" if written_in_c and kind.__module__ != "builtins" else kind.__name__
+
+
+def assign(target: Tensor, value: Tensor) -> None:
+    """Write `value`, expanded, into `target`. RuntimeError where its shape does not fit."""
+    shape = target._aval.shape
+    if value._aval.shape == shape:
+        copy_(target, value)
+    elif not value._aval.ndim and value.device is target.device:
+        fill_(target, value)
+    else:
+        value = view(value, _trimmed(value._aval.shape))
+        copy_(target, value if value._aval.shape == shape else expand(value, shape))
+
+
+def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its leading dimensions of size 1."""
+    return shape[next((i for i, n in enumerate(shape) if n != 1), len(shape)) :]
+
+
+@public("torch.Tensor")
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write `src`, broadcast and converted, into this tensor. `non_blocking` changes nothing: every copy is asynchronous."""
+    if not isinstance(src, Tensor):
+        # A number is converted as a tensor's elements are.
+        src = large_int(src, self._aval.dtype.kind) if type(src) is int else src
+        kept = dtypes.float64 if type(src) is float else dtypes.int64 if type(src) is int else self.dtype
+        src = created(from_data(src, kept, self.device))
+    if src.device is not self.device:
+        src = move(src, self.device)
+    shape = self._aval.shape
+    if src._aval.shape != shape:
+        try:
+            fits = broadcast_shapes(shape, src._aval.shape) == shape
+        except RuntimeError:
+            check_writable(per_thread.recorder, self, src)
+            raise
+        if not fits:
+            check_writable(per_thread.recorder, self, src)
+            raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(broadcast_shapes(shape, src._aval.shape))}")
+    return apply_inplace(_COPY, (self, src))
+
+
+@public("torch.Tensor")
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Write `value` where `mask` is true."""
+    if isinstance(mask, Tensor) and mask._aval.shape != self._aval.shape:
+        try:
+            broadcast_shapes(self._aval.shape, mask._aval.shape)
+        except RuntimeError:
+            check_writable(per_thread.recorder, self)
+            raise
+    return _masked_fill_(self, mask, value if isinstance(value, Tensor) else promotion.fitting(value, self._aval.dtype))
+
+
+_masked_fill_ = inplace_of(registry["masked_fill"], "torch.Tensor.masked_fill_")
+_COPY = registry["copy"].bind((ARRAY, ARRAY))
+
+
+# ---------------------------------------------------------------------- basic indexing
+
+
+def _as_tuple(key: Any) -> tuple[Any, ...]:
+    if isinstance(key, tuple):
+        return key
+    if not isinstance(key, (list, range)):
+        return (key,)
+    keys = list(key)
+    if len(keys) < 32 and any(isinstance(k, (slice, type(None), type(...), list, tuple, range, Tensor)) for k in keys):
+        warn_user(NON_TUPLE)
+        return tuple(keys)
+    return (keys,)
+
+
+NON_TUPLE = (
+    "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of "
+    "x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different "
+    "result"
+)
+
+
+def _consumes(k: Any) -> int:
+    """How many dimensions an index stands for."""
+    if type(k) is int or type(k) is slice:
+        return 1
+    if k is None or k is Ellipsis or isinstance(k, bool):
+        return 0
+    if isinstance(k, Tensor) and k._aval.dtype in (np.bool_, np.uint8):
+        return k._aval.ndim
+    if isinstance(k, np.ndarray) and k.dtype == np.bool_:
+        return k.ndim
+    return 1
+
+
+def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int, Tensor]]:
+    """The view that ints, slices, None and ... make, and the index tensors by dimension of it. alias: a new tensor even if it is all of `self`."""
+    keys = _as_tuple(key)
+    shape = self._aval.shape
+    used = sum([_consumes(k) for k in keys])
+    if used > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    out = self
+    dim = 0
+    indices: dict[int, Tensor] = {}
+    for place, k in enumerate(keys):
+        if type(k) is int:  # what is most frequent first
+            out = _selected(out, dim, k, place)
+        elif isinstance(k, slice):
+            out = _sliced(out, dim, k)
+            dim += 1
+        elif k is None:
+            out = unsqueeze(out, dim)
+            dim += 1
+        elif k is Ellipsis:
+            dim += len(shape) - used
+        elif isinstance(k, bool) or _is_truth(k):
+            out = unsqueeze(out, dim)
+            indices[dim] = created(from_data(np.zeros(int(k), np.int64), None, self.device))
+            dim += 1
+        elif _is_integer(k):
+            out = _selected(out, dim, int(k), place)
+        else:
+            for index in index_tensors(k, out, dim):
+                indices[dim] = index
+                dim += 1
+    if alias and out is self and not indices:
+        out = viewed("alias", self)
+    return out, indices
+
+
+def _is_truth(k: Any) -> bool:
+    """Whether this is one boolean in an array: a mask of the tensor as a whole. `np.bool_` is no index in PyTorch."""
+    if isinstance(k, Tensor):
+        return not k._aval.ndim and k._aval.dtype in (np.bool_, np.uint8)
+    return isinstance(k, np.ndarray) and not k.ndim and k.dtype == np.bool_
+
+
+def _is_integer(k: Any) -> bool:
+    if isinstance(k, Tensor):
+        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8
+    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray, np.bool_))
+
+
+def _outside(index: int, dim: int, n: int) -> Exception:
+    if not -(1 << 63) <= index < 1 << 63:
+        return ValueError("Overflow when unpacking long long")
+    return IndexError(f"index {index} is out of bounds for dimension {dim} with size {n}")
+
+
+def _selected(t: Tensor, dim: int, index: int, place: int) -> Tensor:
+    """place: which of the indices this is, which PyTorch tells as the dimension."""
+    n = t._aval.shape[dim]
+    if not -n <= index < n:
+        raise _outside(index, place, n)
+    return part_of("select", t, index + n if index < 0 else index, (dim,))
+
+
+def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
+    """whole: the tensor itself where nothing is left out."""
+    if not t._aval.ndim:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if whole and k.start is k.stop is k.step is None:
+        return t
+    start, stop, step = [None if v is None else _bound(v) for v in (k.start, k.stop, k.step)]
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if step is not None and step < 0:
+        raise ValueError("step must be greater than zero")
+    n = t._aval.shape[dim]
+    if whole and start in (None, 0) and (stop is None or stop >= n) and step in (None, 1):
+        return t
+    start, stop, step = slice(start, stop, step).indices(n)
+    return slice_dim(t, dim, start, stop, step)
+
+
+def _bound(v: Any) -> int:
+    """A bound of a slice. TypeError in Python's words for what is no integer."""
+    if not hasattr(v, "__index__"):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    return v.__index__()
+
+
+def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
+    """An index as int64 tensors, one for each dimension it stands for: a boolean mask as the places where it holds."""
+    if not isinstance(k, Tensor):
+        if isinstance(k, str):
+            raise TypeError("new(): invalid data type 'str'")
+        if isinstance(k, range):
+            k = list(k)
+        if not isinstance(k, (list, tuple, np.ndarray)):
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got " + c_name(type(k)) + ")"
+            )
+        listed = not isinstance(k, np.ndarray)
+        k = created(from_data(k, None, t.device))
+        if listed and k._aval.dtype.kind == "f":
+            k = created(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
+    if k._aval.dtype in (np.bool_, np.uint8):
+        if k._aval.dtype == np.uint8:
+            warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
+        for i, n in enumerate(k._aval.shape):
+            if n != t._aval.shape[dim + i]:
+                raise IndexError(
+                    f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
+                    f"{list(t._aval.shape)} at index {dim + i}"
+                )
+        found = np.nonzero(np.asarray(k._concrete()))
+        return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
+    if k._aval.dtype not in (np.int64, np.int32):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return [k]
+
+
+# ---------------------------------------------------------------------- index tensors
+
+
+def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple[int, ...]:
+    dims = sorted(indices)
+    try:
+        index_shape = broadcast_shapes(*(indices[d]._aval.shape for d in dims))
+    except RuntimeError:
+        shapes = ", ".join(str(list(indices[d]._aval.shape)) for d in dims)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}") from None
+    if dims == list(range(dims[0], dims[-1] + 1)):
+        return (*shape[: dims[0]], *index_shape, *shape[dims[-1] + 1 :])
+    return (*index_shape, *(n for i, n in enumerate(shape) if i not in indices))
+
+
+def known_bounds(index: Tensor) -> tuple[int, int] | None:
+    """The smallest and largest element of host data; None where the values are not at hand without a computation."""
+    return index._read().known_bounds()
+
+
+def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
+    """Raise IndexError for host indices out of range; whether all indices are known to be in range."""
+    known = True
+    for place, (dim, index) in enumerate(sorted(indices.items())):
+        if not index._aval.size:
+            continue
+        bounds = known_bounds(index)
+        n = shape[dim]
+        if bounds is None:
+            known = False
+        elif bounds[0] < -n or bounds[1] >= n:
+            bad = next(i for i in np.asarray(index._read().array).flat if not -n <= i < n)
+            # PyTorch counts the index tensors here, not the dimensions.
+            raise IndexError(f"index {bad} is out of bounds for dimension {place} with size {n}")
+    return known
+
+
+def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
+    dims = tuple(sorted(indices))
+    _gathered_shape(t._aval.shape, indices)
+    name = "index" if _check_indices(t._aval.shape, indices) else "index_checked"
+    bound = registry[name].bind((ARRAY, len(dims), Static(dims)))
+    return apply(bound, (t, *(indices[d] for d in dims)))
+
+
+def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
+    """The operator that writes `values` at index tensors of the dimensions given. RuntimeError where shapes or dtypes do not fit, IndexError for
+    an index that is known to be out of range."""
+    shape = _gathered_shape(t._aval.shape, indices)
+    try:
+        fits = broadcast_shapes(shape, values._aval.shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values._aval.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    if t._aval.dtype != values._aval.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {t.dtype.title} for the destination and {values.dtype.title} "
+            "for the source."
+        )
+    return "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
+
+
+def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
+    """Write (or add) `values` at index tensors."""
+    name, dims = put_at(t, indices, values), tuple(sorted(indices))
+    bound = registry[name].bind((ARRAY, ARRAY, len(dims), Static(dims), Static(accumulate)))
+    return apply_inplace(bound, (t, values, *(indices[d] for d in dims)))

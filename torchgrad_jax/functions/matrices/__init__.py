@@ -1,0 +1,5 @@
+"""Functions of matrices: products, decompositions, norms, and what is made of them."""
+
+from torchgrad_jax.functions.matrices import decompositions, einsum, norms, products
+
+__all__ = ["decompositions", "einsum", "norms", "products"]

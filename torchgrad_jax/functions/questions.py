@@ -1,0 +1,83 @@
+"""Yes or no questions about tensors and pairs of them, and what answers a plain question about shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import NUMBERS
+from torchgrad_jax.functions.conversion import cast
+from torchgrad_jax.functions.creation import tensor
+
+
+@public("torch", "torch.Tensor")
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero. RuntimeError where it is not the only one."""
+    if input._aval.size != 1:
+        raise RuntimeError(f"Boolean value of Tensor with {'more than one value' if input._aval.size else 'no values'} is ambiguous")
+    return bool(input)
+
+
+@public("torch", "torch.Tensor")
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether the shapes are equal."""
+    return input._aval.shape == other._aval.shape
+
+
+@public("torch.Tensor")
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same part of one memory."""
+    return (
+        self._storage is not None and self.data_ptr() == tensor.data_ptr()
+        and self._aval.shape == tensor._aval.shape and self._strides() == tensor._strides()
+    )  # fmt: skip
+
+
+@public("torch.Tensor.is_shared", "torch.Tensor.is_distributed")
+def never(self: Tensor) -> bool:
+    """False: there is no such memory here."""
+    return False
+
+
+@public("torch.Tensor")
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False, for every `device`: there is no pinned memory here."""
+    return False
+
+
+@public("torch.Tensor")
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor in the dtype of another one."""
+    return cast(self, other.dtype)
+
+
+@public("torch")
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that all of `shapes` (tuples, or numbers for one dimension) expand to. RuntimeError where there is none."""
+    given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    found: list[int] = [1] * max(map(len, given), default=0)
+    for at, shape in enumerate(given):
+        for i in range(-1, -1 - len(shape), -1):
+            if shape[i] in (1, found[i]):
+                continue
+            if found[i] != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {shape[i]} at {i}! Mismatching argument at index {at} had {shape}; but expected "
+                    f"shape should be broadcastable to {found}"
+                )
+            found[i] = shape[i]
+    return Size(found)
+
+
+@public("torch")
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A 0-dim tensor of the default dtype. TypeError for what is no number."""
+    if not isinstance(s, NUMBERS):
+        raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}")
+    return tensor(s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad)
+
+
+for _attribute in (Tensor.is_signed, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex):
+    public("torch")(_attribute)

@@ -1,0 +1,399 @@
+"""Storage: the memory that a tensor shares with its views and its detached twins. Arrays are immutable, so a write puts a
+new Value into the storage and counts its version up."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.value import Value, is_tracer
+
+
+class VersionCounter:
+    """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
+    where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
+    `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only.
+    `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was."""
+
+    __slots__ = ("version", "writer", "tracked", "relaid", "cut")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.writer: tuple[int, str] | None = None
+
+
+class Superseded(VersionCounter):
+    """Stands for the counter of a Value whose memory was written to under another counter (by way of `Tensor.data`): what was saved for
+    backward is then, unnoticed, the new content."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.version = -1
+        self.value = value
+
+    def follower(self, edge: Any) -> Value:
+        """What the Value has become, as something that was saved with this edge."""
+        return self.value
+
+
+class Detached(Superseded):
+    """Stands for the counter of a Value whose tensor was cut off from its graph in place."""
+
+    __slots__ = ()
+
+
+class Replaced(Superseded):
+    """Stands for the counter of a tensor's old content after `Tensor.data` was set: what was saved of that tensor (it is told by its edge) is,
+    unnoticed, the new content. For others, and for the node that made it, it is what it was: `past`."""
+
+    __slots__ = ("past", "node", "nr")
+
+    def __init__(self, value: Value, past: Value, edge: Any) -> None:
+        super().__init__(value)
+        self.past, self.node, self.nr = past, weakref.ref(edge[0]), edge[1]
+
+    def follower(self, edge: Any) -> Value:
+        """See Superseded. It concerns the tensor whose data was set."""
+        concerned = edge is not None and edge[0] is self.node() and edge[1] == self.nr
+        return self.value if concerned else self.past
+
+
+def present(value: Value, edge: Any = None) -> Value:
+    """The Value that a saved one has become by writes which its version counter does not count. edge: where the gradient of what was saved
+    goes; None for a node's own result."""
+    while isinstance(value.counter, Superseded):
+        value = value.counter.follower(edge)
+    return value
+
+
+def cut_off(value: Value, edge: Any) -> bool:
+    """Whether the tensor, no view, that was saved with this content has been cut off from its graph in place, and been given no other since."""
+    found = False
+    while isinstance(value.counter, Superseded):
+        found = found or type(value.counter) is Detached
+        value = value.counter.follower(edge)
+    counter = value.counter
+    if counter is None:
+        return found
+    since = getattr(counter, "cut", -1)
+    return (found or value.version <= since) and (counter.writer is None or counter.writer[0] <= since)
+
+
+def outdated(value: Value) -> bool:
+    """Whether the memory that `value` was the content of has been written to since."""
+    return value.counter is not None and value.counter.version != value.version
+
+
+_addresses = itertools.count(1)
+
+
+# The functions that are being mapped over a batch, in all threads: see `autograd/mapped.py`.
+maps: list[Any] = []
+MAPPED = (
+    "vmap: an in-place write is not possible because there exists a Tensor `other` that has more elements than `self`. This happened due to `other` "
+    "being vmapped over but `self` not being vmapped over. Please try to use out-of-place operators instead."
+)
+
+
+def _check_mapped(old: Value, new: Value) -> None:
+    """RuntimeError where memory that is not mapped over would hold a value that stands for a batch."""
+    if is_tracer(new.array) and not is_tracer(old.array):
+        raise RuntimeError(MAPPED)
+
+
+class Storage:
+    """The current Value of the base tensor, and its version counter.
+
+    writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
+    among them this one; None while there are no others. twinned: that another tensor was made on it by `detach` or `data`; not there if none was.
+    parts: the tensors, no bases in row-major order, whose `data` was asked for; not there if
+    none was. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
+    """
+
+    __slots__ = ("value", "counter", "writes", "siblings", "twinned", "parts", "pending", "_address", "__weakref__")
+    value: Value
+    counter: VersionCounter
+    writes: int
+    siblings: list[weakref.ref[Storage]] | None
+    twinned: bool
+    parts: list[weakref.ref[Any]]
+    pending: Any
+    # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
+    inference, counted = False, True
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self.counter = value.counter = VersionCounter()
+        value.version = self.writes = self._address = 0
+        self.siblings = None
+
+    @property
+    def address(self) -> int:
+        """Where this memory would lie if memories lay one behind the other: its own, shared by its siblings only."""
+        if not self._address:
+            self._address = next(_addresses) << 40
+        return self._address
+
+    def write(self, value: Value) -> None:
+        """Put a new content in."""
+        if value.counter is not None:
+            raise AssertionError("a Value belongs to one storage")
+        if maps and value.array is not None:
+            _check_mapped(self.value, value)
+        counter = self.counter
+        version = counter.version + 1
+        epoch = value.epoch if value.array is None else per_thread.recorder.epoch
+        if epoch is not None and epoch.lines:
+            epoch.note_write(self, self.peek(), version - 1)
+        value.version, value.counter = version, counter
+        counter.version, self.writes, self.value = version, self.writes + 1, value
+        if self.siblings is not None:
+            self._spread(value)
+
+    def restore(self, value: Value, version: int) -> None:
+        """Put a former content back, as if it had never been written over."""
+        value.version, value.counter = version, self.counter
+        self.counter.version, self.writes, self.value = version, self.writes + 1, value
+
+    def set_version(self, version: int, before: Value | None = None) -> None:
+        """Count from `version` on. before: the content that had this version, where it is known: what was saved of it for backward becomes,
+        unnoticed, the present content."""
+        value = self.value
+        self.counter.version = value.version = version
+        if before is not None and value is not before:
+            before.counter = Superseded(value)
+
+    def peek(self) -> Value:
+        """The present content, which is not read: nobody need be told."""
+        return _VALUE.__get__(self)
+
+    def sibling(self) -> Storage:
+        """The same memory under a version counter of its own."""
+        content = self.value
+        made = type(self)(per_thread.recorder.alias(content))
+        made._address = self.address
+        living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
+        living.append(weakref.ref(made))
+        for reference in living:
+            storage: Any = reference()
+            if storage is not None:
+                storage.siblings = living
+        return made
+
+    def know(self, part: Any) -> None:
+        """Let a tensor, which is no base in row-major order, be one of those whose saved content changes with the memory of a sibling."""
+        self.parts = [*[r for r in getattr(self, "parts", ()) if r() is not None], weakref.ref(part)]
+
+    def _spread(self, value: Value) -> None:
+        for reference in self.siblings or ():
+            storage = reference()
+            if storage is not None and storage is not self:
+                parts = [part for r in getattr(storage, "parts", ()) if (part := r()) is not None and part._storage is storage]
+                former = [part._content() for part in parts]
+                content = per_thread.recorder.alias(value)
+                content.counter, content.version = storage.counter, storage.counter.version
+                storage.value.counter = Superseded(content)
+                storage.value = content
+                storage.writes += 1
+                for part, old in zip(parts, former, strict=True):
+                    old.counter = Superseded(part._content())
+
+
+class CountedTogether(Storage):
+    """Memory that counts its versions with other memory: what a tensor had before its `data` was set, and what it took over. A write to one leaves
+    the content of the others, but it is of the new version."""
+
+    __slots__ = ()
+
+    def write(self, value: Value) -> None:
+        """Put a new content in."""
+        super().write(value)
+        for reference in _together.get(self, ()):
+            storage = reference()
+            if storage is not None and storage is not self:
+                content = per_thread.recorder.alias(storage.value)
+                content.counter, content.version = self.counter, self.counter.version
+                storage.value = content
+                storage.writes += 1  # its views are of the new version too
+
+
+_together: weakref.WeakKeyDictionary[Storage, list[weakref.ref[Storage]]] = weakref.WeakKeyDictionary()
+
+
+def count_together(former: Storage, taken: Storage) -> None:
+    """Let `taken` count its versions on with `former`."""
+    living = [r for r in _together.get(former, [weakref.ref(former)]) if r() is not None]
+    living.append(weakref.ref(taken))
+    for reference in living:
+        storage = reference()
+        if storage is not None:
+            _together[storage] = living
+            storage.__class__ = CountedTogether
+    taken.counter = taken.value.counter = former.counter
+    taken.value.version = former.counter.version
+
+
+class InferenceStorage(Storage):
+    """Memory that was allocated in inference mode. Reading it is noted in the reader's recorder, and the next operation there that extends a graph
+    looks at what it saves: an ordinary operation need not ask its operands."""
+
+    __slots__ = ("counted",)
+    inference = True
+    # Whether it counts versions and may be written to at any time nevertheless: the memory of a twin made outside inference mode does.
+    counted: bool
+    INPLACE = (
+        "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace "
+        "update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+    )
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.counted = False
+
+    @property
+    def value(self) -> Value:
+        """See Storage."""
+        per_thread.recorder.turned |= LOOK
+        return _VALUE.__get__(self)
+
+    @value.setter
+    def value(self, value: Value) -> None:
+        _VALUE.__set__(self, value)
+
+    @property
+    def writes(self) -> int:
+        """See Storage. A view asks for it before its content is read."""
+        per_thread.recorder.turned |= LOOK
+        return _WRITES.__get__(self)
+
+    @writes.setter
+    def writes(self, count: int) -> None:
+        _WRITES.__set__(self, count)
+
+    def write(self, value: Value) -> None:
+        """Put a new content in. RuntimeError outside inference mode, after the fact, as in PyTorch."""
+        super().write(value)
+        if not (self.counted or per_thread.recorder.inference):
+            raise RuntimeError(self.INPLACE)
+
+    def sibling(self) -> Storage:
+        """See Storage."""
+        made = super().sibling()
+        assert isinstance(made, InferenceStorage)
+        made.counted = not per_thread.recorder.inference
+        return made
+
+
+_VALUE: Any = Storage.value
+_WRITES: Any = Storage.writes
+
+
+def links_between(base: Any, view: View, storage: Storage | None) -> tuple[Link, ...]:
+    """The operations from the content of a view's base to the view, a part of `storage`: as both lie in memory where the base has another layout than
+    when the view was made, or is itself no more than a part of what the view may reach."""
+    links = view.links[view.skip :] if view.skip else view.links
+    laid: View | None = base._view
+    if laid is None or len(laid.links) == view.skip:
+        return links
+    since = laid.links[view.skip :]
+    if all(isinstance(link, Relayout) for link in since):
+        return (*[Link(*link.undo, ()) for link in reversed(since) if isinstance(link, Relayout)], *links)
+    if storage is None or base._storage is not storage or base._aval.dtype != storage.value.aval.dtype:
+        raise RuntimeError("torchgrad_jax: a view of a tensor that was given other memory since has no gradient")
+    return (in_memory(base, storage), *view.links)
+
+
+def in_memory(t: Any, storage: Storage) -> Link:
+    """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
+    memory, dtype = storage.value.aval, t._aval.dtype
+    shape = memory.shape if memory.dtype == dtype else (memory.nbytes // dtype.itemsize,)
+    layout = (Static(shape), Static(t._strides()), Static(t.storage_offset()))
+    return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
+
+
+class Link:
+    """One view operation: how to read the view from its parent, and how to write it back."""
+
+    __slots__ = ("read", "write", "numbers")
+
+    def __init__(self, read: Any, write: Any, numbers: tuple[Any, ...]) -> None:
+        self.read, self.write, self.numbers = read, write, numbers
+
+
+class Relayout(Link):
+    """A Link by which a tensor itself was given another layout (`transpose_`). undo: how to read and write the other way."""
+
+    __slots__ = ("undo",)
+
+    def __init__(self, read: Any, write: Any, undo: tuple[Any, Any]) -> None:
+        super().__init__(read, write, ())
+        self.undo = undo
+
+
+class View:
+    """Which part of a storage a tensor is: `links` are the operations from the storage's content to it.
+
+    base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
+    skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", "custom" for what a Function of the user's returned,
+    or another word for a view among several of one node. replay: whether its grad_fn is made anew from the operations, not in one.
+    seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
+    tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks.
+    """
+
+    # Whether any thread has ever asked for `replay`: others need not ask.
+    replayed_somewhere = False
+
+    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay", "plain")
+
+    def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
+        self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
+        self.seen, self.node_seen = storage.writes, storage.counter.version
+        self.asked = self.replay = False
+        self.plain: bool | None = None
+
+    def regenerate(self, t: Any, storage: Storage) -> None:
+        """Give the tensor, a view whose base was written to, a grad_fn that leads to the base's present one. See `core/tracked_view.py`."""
+        raise NotImplementedError
+
+
+def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link, ...]:
+    """The same operations with other numbers, given in order."""
+    given = iter(numbers)
+    return tuple(Link(x.read, x.write, tuple(next(given) for _ in x.numbers)) for x in links)
+
+
+def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:
+    """The view's content, given the base's."""
+    call = call or partial(_recorded, rec)
+    for link in links:
+        value = call(link.read, (value, *link.numbers))
+    return value
+
+
+def _recorded(rec: Recorder, bound: Any, operands: tuple[Any, ...]) -> Any:
+    try:
+        return record(rec, bound, operands)
+    except TracedInput:
+        return call_values(bound, operands)
+
+
+def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, call: Any = None) -> Any:
+    """The base's content after `new` was written to the view."""
+    if not links:  # a tensor that was given other memory, all of which it is
+        return new
+    call = call or partial(_recorded, rec)
+    parents = [base]
+    for link in links[:-1]:
+        parents.append(call(link.read, (parents[-1], *link.numbers)))
+    for link, parent in zip(reversed(links), reversed(parents), strict=True):
+        new = call(link.write, (parent, new, *link.numbers))
+    return new

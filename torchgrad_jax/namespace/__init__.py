@@ -1,0 +1,1 @@
+"""What becomes `torch.X` and `Tensor.X`."""

@@ -1,0 +1,365 @@
+"""Activation functions and softmax.
+
+Half precision is computed in float32 and rounded once, as PyTorch does. A formula that a second derivative goes through keeps
+every branch of a `where` finite, for a zero gradient times infinity is nan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import is_half, rounded, wide
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.promotion import fitting
+from torchgrad_jax.declaration.refusals import refusing, unsupported
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+# PyTorch has this one in single precision.
+SIXTH = float(np.float32(1 / 6))
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+
+
+def floating_only(kernel: str, complex_too: bool = False) -> Callable[..., None]:
+    """The `validate` of an operator that PyTorch implements for floating point alone. NotImplementedError."""
+
+    def validate(self: Any, *others: Any, dim: int = -1, **statics: Any) -> None:
+        category = dtypes.category(self.dtype)
+        if category != dtypes.FLOAT and not (complex_too and category == dtypes.COMPLEX):
+            if "softmax" in kernel and 0 in self.shape:
+                return  # PyTorch returns before it asks
+            name = kernel.replace("softmax_kernel", "softmax_lastdim_kernel") if dim % max(self.ndim, 1) == max(self.ndim, 1) - 1 else kernel
+            raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(self.dtype).title}'")
+
+    return validate
+
+
+def _narrow(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` computed in the wide precision and rounded to the input's dtype."""
+
+    def rounded(x: Any, **statics: Any) -> Any:
+        return function(wide(x), **statics).astype(x.dtype)
+
+    rounded.__doc__ = function.__doc__
+    return rounded
+
+
+def sigmoid_of(x: Any) -> Any:
+    """1 / (1 + exp(-x)), rounded once: XLA makes several operations of it."""
+    return lax.logistic(wide(x)).astype(x.dtype)
+
+
+def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict[str, Any], **options: Any) -> Any:
+    options = {"method": False, "toplevel": False, "keeps_order": True, "validate": floating_only(kernel), **options}
+    return op(schema, grads=grads, **options)(_narrow(function))
+
+
+# ---------------------------------------------------------------------- clipped and piecewise linear
+
+
+def _clamp_types(name: str) -> Callable[..., None]:
+    def validate(self: Any, **statics: Any) -> None:
+        if self.dtype == np.bool_:
+            raise RuntimeError("Boolean inputs not supported for relu" if name == "relu" else f"Bool inputs not supported for {name}")
+        if dtypes.category(self.dtype) == dtypes.COMPLEX:
+            raise NotImplementedError("clamp is not supported for complex types")
+        if self.dtype.kind == "u" and int(statics.get("min_val", 0)) < 0:
+            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+
+    return validate
+
+
+@op("relu(Tensor self)", keeps_order=True, again=("result",), inplace=True, out=False, validate=_clamp_types("relu"),
+    grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
+def relu(x: Any) -> Any:
+    """max(self, 0)."""
+    return lax.max(x, jnp.zeros_like(x))
+
+
+@op("hardtanh(Tensor self, float min_val, float max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+    again=("self",),
+    grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
+def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
+    """self, kept between `min_val` and `max_val`."""
+    return lax.clamp(jnp.asarray(min_val).astype(x.dtype), x, jnp.asarray(max_val).astype(x.dtype))
+
+
+def _check_threshold(self: Any, threshold: float, value: float) -> None:
+    refusing("threshold_cpu", "bc")(self)
+    if self.dtype.kind in "iu":
+        for number in (threshold, value):
+            fitting(int(number) if -256 < number < 0 else number, self.dtype)  # it was an int, if the dtype has no sign
+        return
+    compared = np.dtype(np.float32) if is_half(self.dtype) else self.dtype
+    for number, held in ((threshold, compared), (value, self.dtype)):
+        if float(jnp.finfo(held).max) < abs(number) < math.inf:
+            raise RuntimeError(f"value cannot be converted to type {dtypes.of(held).word} without overflow")
+
+
+for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
+
+    @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
+        validate=_check_threshold, again=("self",),
+        grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
+    def _threshold(x: Any, threshold: float, value: float) -> Any:
+        """self where it is above `threshold`, else `value`."""
+        return jnp.where(wide(x) <= threshold, jnp.asarray(value).astype(x.dtype), x)
+
+
+def _leaky(x: Any, negative_slope: float) -> Any:
+    """self where positive, else negative_slope * self."""
+    return jnp.where(x > 0, x, x * negative_slope)
+
+
+def _leaky_grad(grad: Any, self: Any, negative_slope: Any) -> Any:
+    return jnp.where(self > 0, wide(grad), wide(grad) * negative_slope)
+
+
+def _leaky_grad_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
+    # For a negative slope the result's sign would not tell the input's; the caller refuses that.
+    return jnp.where(result > 0, wide(grad), wide(grad) * negative_slope)
+
+
+for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "RreluWithNoiseBackward")):
+    _declare(
+        f"{_name}(Tensor self, float negative_slope)",
+        _leaky,
+        "leaky_relu_cpu",
+        {"self": _leaky_grad},
+        node=_node + "0",
+        keeps_order=_name == "leaky_relu",
+        again=("self",),
+    )
+    _declare(
+        f"{_name}_written(Tensor self, float negative_slope)",
+        _leaky,
+        "leaky_relu_cpu",
+        {"self": _leaky_grad_of_result},
+        node=_node + "1",
+        again=("result",),
+    )
+
+
+def check_drawn_slopes(self: Any) -> None:
+    """PyTorch draws slopes for floating point, but not for float16. NotImplementedError."""
+    if self.dtype == np.float16 or dtypes.category(self.dtype) != dtypes.FLOAT:
+        raise unsupported("rrelu_with_noise_out_cpu", self.dtype)
+
+
+for _name, _node in (("_scaled_by_noise", "RreluWithNoiseBackward0"), ("_scaled_by_noise_written", "RreluWithNoiseBackward1")):
+
+    @op(f"{_name}(Tensor self, Tensor noise)", method=False, toplevel=False, node=_node, grads={"self": lambda grad, noise: grad * noise})
+    def _scaled_by_noise(x: Any, noise: Any) -> Any:
+        """self * noise: rrelu with the slopes drawn."""
+        return x * noise
+
+
+@op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
+    validate=refusing("prelu_cpu", "biuc"), again=("self",),
+    grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
+           "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
+def prelu_kernel(x: Any, weight: Any) -> Any:
+    """self where positive, else weight * self."""
+    return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
+
+
+@op("hardshrink(Tensor self, float lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+    again=("self",),
+    grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+def hardshrink(x: Any, lambd: float) -> Any:
+    """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
+    return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x)
+
+
+_declare("softshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
+         "softshrink_check",
+         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)},
+         again=("self",))  # fmt: skip
+
+
+def _hardswish_grad(grad: Any, self: Any) -> Any:
+    x, g = wide(self), wide(grad)
+    return jnp.where(x <= -3, jnp.zeros_like(g), jnp.where(x < 3, g * (x / 3 + 0.5), g))
+
+
+def _relu6(x: Any) -> Any:
+    return lax.clamp(jnp.zeros((), x.dtype), x, jnp.full((), 6, x.dtype))
+
+
+_declare("hardswish(Tensor self)", lambda x: x * _relu6(x + 3) / 6, "hardswish_cpu", {"self": _hardswish_grad})
+_declare("hardsigmoid(Tensor self)", lambda x: _relu6(x + 3) / 6, "hardsigmoid_cpu",
+         {"self": lambda grad, self: jnp.where((self > -3) & (self < 3), wide(grad) * SIXTH, 0)})  # fmt: skip
+
+
+# ---------------------------------------------------------------------- exponential
+
+
+def _negative_part(x: Any) -> Any:
+    return jnp.where(x <= 0, x, jnp.zeros_like(x))
+
+
+def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    """scale * self where positive, else scale * alpha * (exp(input_scale * self) - 1)."""
+    return jnp.where(x <= 0, lax.expm1(_negative_part(x) * input_scale) * (alpha * scale), x * scale)
+
+
+def _elu_grad(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    x, g = wide(self), wide(grad)
+    return jnp.where(x <= 0, g * (input_scale * alpha * scale) * lax.exp(_negative_part(x) * input_scale), g * scale)
+
+
+def _elu_grad_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    y, g = wide(result), wide(grad)
+    return jnp.where(y <= 0, g * input_scale * (y + alpha * scale), g * scale)
+
+
+for _name in ("elu", "celu"):
+    _schema = "(Tensor self, float alpha, float scale, float input_scale)"
+    _declare(_name + _schema, _elu, "elu_cpu", {"self": _elu_grad}, node=_name.title() + "Backward0")
+    _declare(_name + "_written" + _schema, _elu, "elu_cpu", {"self": _elu_grad_of_result}, node=_name.title() + "Backward1")
+
+
+def gelu_cdf(x: Any) -> Any:
+    """The normal distribution function."""
+    return 0.5 * (1 + lax.erf(x * SQRT_HALF))
+
+
+def _gelu(x: Any, approximate: str) -> Any:
+    """self times the normal distribution function of self, or tanh's approximation of it."""
+    if approximate == "none":
+        return x * gelu_cdf(x)
+    return 0.5 * x * (1 + lax.tanh(SQRT_2_OVER_PI * (x + 0.044715 * (x * x * x))))
+
+
+def _gelu_grad(grad: Any, self: Any, approximate: Any) -> Any:
+    x, g = wide(self), wide(grad)
+    if approximate == "none":
+        return g * (gelu_cdf(x) + x * (lax.exp(-0.5 * (x * x)) * (SQRT_2_OVER_PI * 0.5)))
+    inside = lax.tanh(SQRT_2_OVER_PI * (x + 0.044715 * (x * x * x)))
+    slope = SQRT_2_OVER_PI * (1 + 3 * 0.044715 * (x * x))
+    return g * (0.5 * (1 + inside) + 0.5 * x * (1 - inside * inside) * slope)
+
+
+_declare("gelu(Tensor self, str approximate)", _gelu, "GeluKernelImpl", {"self": _gelu_grad})
+
+
+def _silu_grad(grad: Any, self: Any) -> Any:
+    x = wide(self)
+    s = lax.logistic(x)
+    return wide(grad) * (s * (1 + x * (1 - s))).conj()
+
+
+_declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self": _silu_grad}, real="silu",
+         validate=floating_only("silu_cpu", complex_too=True))  # fmt: skip
+
+
+def _log_one_plus_exp(x: Any) -> Any:
+    return jnp.logaddexp(x, jnp.zeros_like(x))
+
+
+def _mish_grad(grad: Any, self: Any) -> Any:
+    x = wide(self)
+    t = lax.tanh(_log_one_plus_exp(x))
+    return wide(grad) * (t + x * lax.logistic(x) * (1 - t * t))
+
+
+_declare("mish(Tensor self)", lambda x: x * lax.tanh(_log_one_plus_exp(x)), "mish_cpu", {"self": _mish_grad})
+
+
+def _softplus(x: Any, beta: float, threshold: float) -> Any:
+    """log(1 + exp(beta * self)) / beta; self where beta * self is above `threshold`."""
+    linear = x * beta > threshold
+    return jnp.where(linear, x, lax.log1p(lax.exp(jnp.where(linear, jnp.zeros_like(x), x * beta))) / beta)
+
+
+def _softplus_grad(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
+    x, g = wide(self), wide(grad)
+    return jnp.where(x * beta > threshold, g, g * lax.logistic(x * beta))
+
+
+_declare("softplus(Tensor self, float beta, float threshold)", _softplus, "softplus_cpu", {"self": _softplus_grad})
+
+
+def log_sigmoid_of(x: Any) -> Any:
+    """log(sigmoid(x)), rounded once."""
+    return (-_log_one_plus_exp(-wide(x))).astype(x.dtype)
+
+
+_declare("log_sigmoid(Tensor self)", log_sigmoid_of, "log_sigmoid_cpu",
+         {"self": lambda grad, self: wide(grad) * lax.logistic(-wide(self))}, keeps_order=False)  # fmt: skip
+
+
+def _halves(x: Any, dim: int) -> tuple[Any, Any]:
+    half = x.shape[dim] // 2
+    return lax.slice_in_dim(x, 0, half, axis=dim), lax.slice_in_dim(x, half, 2 * half, axis=dim)
+
+
+def _glu(x: Any, dim: int) -> Any:
+    """The first half of `dim` times the sigmoid of the second."""
+    a, b = _halves(x, dim)
+    return a * lax.logistic(b)
+
+
+def _glu_grad(grad: Any, self: Any, dim: Any) -> Any:
+    a, b = _halves(wide(self), dim)
+    s, g = lax.logistic(b), wide(grad)
+    return lax.concatenate([g * s, g * a * s * (1 - s)], dim)
+
+
+_declare("glu(Tensor self, int dim)", _glu, "glu_cpu", {"self": _glu_grad})
+
+
+# ---------------------------------------------------------------------- softmax
+
+
+def _along(x: Any, dim: int) -> tuple[int, ...]:
+    return (dim,) if x.ndim else ()
+
+
+def _shifted(x: Any, dim: int) -> Any:
+    largest = jnp.max(x, axis=_along(x, dim), keepdims=True, initial=None if x.size else 0)
+    return x - lax.stop_gradient(largest)
+
+
+def _softmax(x: Any, dim: int) -> Any:
+    """exp(self) over its sum along `dim`."""
+    if not x.size:  # of any dtype
+        return x
+    e = lax.exp(_shifted(x, dim))
+    return e / jnp.sum(e, axis=_along(x, dim), keepdims=True)
+
+
+def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
+    y, g = wide(result), wide(grad)
+    return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
+
+
+_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, keeps_order=False)
+
+
+def _log_softmax(x: Any, dim: int) -> Any:
+    """self minus the logarithm of the sum of exp(self) along `dim`."""
+    if not x.size:  # of any dtype
+        return x
+    shifted = _shifted(wide(x), dim)
+    total = jnp.sum(lax.exp(shifted), axis=_along(x, dim), keepdims=True)
+    if dim % max(x.ndim, 1) == x.ndim - 1:  # where PyTorch rounds the sum and its logarithm too
+        return (shifted - rounded(lax.log(rounded(total, x)), x)).astype(x.dtype)
+    return (shifted - lax.log(total)).astype(x.dtype)
+
+
+def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
+    y, g = wide(result), wide(grad)
+    return g - lax.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=True)
+
+
+op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),
+   grads={"self": _log_softmax_grad})(_log_softmax)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Scaled dot-product attention (Vaswani et al. 2017) as one operator.
+
+The weights are a second result, which backward uses: with dp = grad @ value.T, the scores' gradient is
+weights * (dp - sum(dp * weights)). In half precision PyTorch's kernel for four dimensions rounds between its products, and so does this.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import is_half, rounded, wide
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.promotion import fitting
+from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.matrix import PRECISION
+
+
+def _times(x: Any, y: Any) -> Any:
+    return jnp.matmul(x, y, precision=PRECISION)
+
+
+def _of_all_heads(x: Any, heads: int) -> Any:
+    """Each head of keys or values repeated for the queries' heads that share it."""
+    return x if x.ndim < 3 or x.shape[-3] in (1, heads) else jnp.repeat(x, heads // x.shape[-3], axis=-3)
+
+
+def _sum_of_shared(g: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of what `_of_all_heads` repeated."""
+    if len(shape) < 3 or shape[-3] in (1, g.shape[-3]):
+        return g
+    return g.reshape(*g.shape[:-3], shape[-3], g.shape[-3] // shape[-3], *g.shape[-2:]).sum(-3)
+
+
+def _heads(query: Any) -> int:
+    return query.shape[-3] if query.ndim > 2 else 1
+
+
+def _scores(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float) -> Any:
+    scores = _times(wide(query) * scale, jnp.swapaxes(_of_all_heads(wide(key), _heads(query)), -1, -2))
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        scores = jnp.where(np.tri(rows, columns, dtype=bool), scores, -jnp.inf)
+    if attn_mask is None:
+        return scores
+    return jnp.where(attn_mask, scores, -jnp.inf) if attn_mask.dtype == np.bool_ else scores + wide(attn_mask).astype(scores.dtype)
+
+
+def _weights(scores: Any) -> Any:
+    """The softmax over the last dimension; 0 in a row that is masked altogether."""
+    largest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
+    e = lax.exp(scores - jnp.where(largest == -jnp.inf, 0, largest))
+    total = jnp.sum(e, axis=-1, keepdims=True)
+    return e / jnp.where(total == 0, 1, total)
+
+
+def _dropped(x: Any, dropout_mask: Any) -> Any:
+    return x if dropout_mask is None else x * dropout_mask.astype(x.dtype)
+
+
+def _rounds(query: Any, dropout_mask: Any) -> bool:
+    return is_half(query.dtype) and query.ndim == 4 and dropout_mask is None
+
+
+def _output(weights: Any, query: Any, value: Any, dropout_mask: Any) -> Any:
+    values = _of_all_heads(wide(value), _heads(query))
+    if not _rounds(query, dropout_mask):
+        return _times(_dropped(weights, dropout_mask), values)
+    # What is rounded are the exponentials, the largest of which is 1, before the division by their sum.
+    largest = jnp.max(weights, axis=-1, keepdims=True, initial=0)
+    return _times(rounded(weights / jnp.where(largest == 0, 1, largest), query), values) * largest
+
+
+def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask: Any, grad1: Any) -> Any:
+    dp = _times(wide(grad0), jnp.swapaxes(_of_all_heads(wide(value), _heads(query)), -1, -2))
+    dp = _dropped(dp, dropout_mask) + grad1
+    if not _rounds(query, dropout_mask):
+        return weights * (dp - jnp.sum(dp * weights, axis=-1, keepdims=True))
+    output = rounded(_output(weights, query, value, dropout_mask), query)
+    mean = jnp.sum(wide(grad0) * output, axis=-1, keepdims=True) + jnp.sum(grad1 * weights, axis=-1, keepdims=True)
+    return rounded(weights * (dp - mean), query)
+
+
+def _query_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, scale: Any, grad1: Any) -> Any:
+    return _times(_scores_grad(grad0, query, value, weights, dropout_mask, grad1), _of_all_heads(wide(key), _heads(query))) * scale
+
+
+def _key_grad(grad0: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, scale: Any, grad1: Any) -> Any:
+    ds = _scores_grad(grad0, query, value, weights, dropout_mask, grad1)
+    return _sum_of_shared(_times(jnp.swapaxes(ds, -1, -2), wide(query)) * scale, key.shape)
+
+
+def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
+    weights = rounded(weights, value) if _rounds(value, dropout_mask) else _dropped(weights, dropout_mask)
+    return _sum_of_shared(_times(jnp.swapaxes(weights, -1, -2), wide(grad0)), value.shape)
+
+
+_FORMULAS = {
+    "query": _query_grad, "key": _key_grad, "value": _value_grad,
+    "attn_mask": lambda grad0, query, value, weights, dropout_mask, grad1: _scores_grad(grad0, query, value, weights, dropout_mask, grad1),
+}  # fmt: skip
+
+
+def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **statics: Any) -> None:
+    refusing("softmax_lastdim_kernel_impl", "c")(query)
+    if dtypes.category(query.dtype) == dtypes.FLOAT:
+        return
+    found = dtypes.of(query.dtype)
+    if attn_mask is not None and attn_mask.dtype == np.bool_ != query.dtype:
+        fitting(-math.inf, query.dtype)  # what a mask is made of
+    if query.ndim == 2:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: float != {found.word}")
+    raise RuntimeError(f"expected scalar type Float but found {found.title}")
+
+
+@op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=refusing("softmax_lastdim_kernel_impl", "c"),
+    grads={"self": lambda grad, result, dim: result * (grad - jnp.sum(grad * result, axis=dim, keepdims=True))})  # fmt: skip
+def safe_softmax(x: Any, dim: int) -> Any:
+    """The softmax over the last dimension; 0 in a row that is masked altogether."""
+    return _weights(x)
+
+
+# PyTorch has a kernel of its own for four dimensions, and composes the others of matrix products.
+for _name, _node in (
+    ("attention_fused", "ScaledDotProductFlashAttentionForCpuBackward0"), ("attention_batched", "UnsafeViewBackward0"),
+    ("attention_single", "MmBackward0"), ("attention_rounded", "ToCopyBackward0"), ("attention_empty", "AddBackward0"),
+):  # fmt: skip
+
+    @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,
+        toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
+        results=("output", "weights"), grads=_FORMULAS, validate=_floating)  # fmt: skip
+    def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
+        """softmax(query @ key.T * scale) @ value, and the weights."""
+        weights = _weights(_scores(query, key, attn_mask, is_causal, scale))
+        return _output(weights, query, value, dropout_mask).astype(query.dtype), weights

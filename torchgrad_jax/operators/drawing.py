@@ -1,0 +1,58 @@
+"""Operators that put numbers drawn on the host into the graph: the numbers are operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.converting import zeros_like_grad
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.refusals import no_derivative
+
+_NODES = {
+    "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
+    "cauchy": "CauchyBackward0", "log_normal": "LogNormalBackward0", "bernoulli": "BernoulliBackward2",
+    "random": "RandomBackward2", "random_to": "RandomBackward1", "random_from_to": "RandomBackward0",
+}  # fmt: skip
+for _name, _node in _NODES.items():
+
+    @op(f"{_name}_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node=_node,
+        grads={"self": zeros_like_grad})  # fmt: skip
+    def _replace(x: Any, src: Any) -> Any:
+        return src
+
+
+@op("bernoulli_of_tensor_drawn(Tensor self, Tensor p, Tensor src)", method=False, toplevel=False, node="BernoulliBackward1",
+    grads={"self": zeros_like_grad, "p": lambda grad: jnp.zeros((), grad.dtype)})  # fmt: skip
+def _replace_by_tensor(x: Any, p: Any, src: Any) -> Any:
+    return src
+
+
+@op("_drawn_of(Tensor self, Tensor src, str node)", method=False, toplevel=False, edges=("self",), node=lambda node: node,
+    grads={"self": zeros_like_grad})  # fmt: skip
+def _of_one(x: Any, src: Any, node: str) -> Any:
+    return src
+
+
+@op("_drawn_of_two(Tensor self, Tensor other, Tensor src, str node)", method=False, toplevel=False, edges=("self", "other"),
+    node=lambda node: node, grads={n: lambda grad: jnp.zeros((), grad.dtype) for n in ("self", "other")})  # fmt: skip
+def _of_two(x: Any, y: Any, src: Any, node: str) -> Any:
+    return src
+
+
+@op("bernoulli_of_number(Tensor self, Tensor src)", method=False, toplevel=False, node=NOT_IMPLEMENTED, grads={"self": no_derivative("bernoulli")})
+def _of_number(x: Any, src: Any) -> Any:
+    return src
+
+
+@op("binomial_of_two(Tensor count, Tensor prob, Tensor src)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+    grads={"count": no_derivative("binomial"), "prob": no_derivative("binomial")})  # fmt: skip
+def _of_counts(count: Any, prob: Any, src: Any) -> Any:
+    return src
+
+
+@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", keeps_order=True, method=False, toplevel=False, node="NativeDropoutBackward0",
+    grads={"input": lambda grad, mask, scale: (grad * mask * scale).astype(grad.dtype)})  # fmt: skip
+def _kept(x: Any, mask: Any, scale: Any) -> Any:
+    return (x * mask * scale).astype(x.dtype)

@@ -1,0 +1,187 @@
+"""Sampling an image at the points of a grid, and the grids of affine maps (Jaderberg et al. 2015).
+
+Points are in coordinates from -1 to 1, the last dimension of the image first. Gradients are JAX's, so the places where a formula has a corner are
+written so that their slope is PyTorch's: 0 on both sides of a border, and that of the cell that begins at a pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.value import Aval
+
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+# The parameter of the cubic convolution (Keys 1981).
+CUBIC = -0.75
+
+# ---------------------------------------------------------------------- from a point to places in the image
+
+
+def _in_pixels(point: Any, size: int, align_corners: bool) -> Any:
+    """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges."""
+    return (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
+
+
+def _clipped(at: Any, size: int) -> Any:
+    last = size - 1
+    return jnp.where(at > 0, jnp.where(at < last, at, jnp.asarray(last, at.dtype)), jnp.zeros_like(at))
+
+
+def _reflected(at: Any, size: int, align_corners: bool) -> Any:
+    """Mirrored at the first and last pixels, or at their outer edges, as often as is needed."""
+    least, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+    if not span:
+        return jnp.zeros_like(at)
+    distance = jnp.where(at < least, least - at, at - least)
+    beyond = lax.rem(distance, jnp.full_like(distance, span))
+    turns = jnp.floor(lax.stop_gradient(distance) / span)
+    return jnp.where(turns % 2 == 0, beyond + least, span + least - beyond)
+
+
+def _padded(at: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
+    """Coordinates in pixels, brought inside of the image where the padding says so."""
+    if padding_mode == REFLECTION:
+        at = _reflected(at, size, align_corners)
+    return at if padding_mode == ZEROS else _clipped(at, size)
+
+
+# ---------------------------------------------------------------------- values there
+
+
+def _pixels(image: Any, places: list[Any]) -> Any:
+    """The pixels (N, C, *points) of (N, C, *sizes) at whole coordinates (N, *points) along each dimension; 0 outside."""
+    sizes = image.shape[2:]
+    flat: Any = np.int32(0)
+    inside: Any = np.True_
+    for at, size in zip(places, sizes, strict=True):
+        at = lax.stop_gradient(at)
+        inside = inside & (at >= 0) & (at <= size - 1)
+        flat = flat * size + jnp.clip(jnp.nan_to_num(at), 0, size - 1).astype(np.int32)
+    rows = image.reshape(*image.shape[:2], math.prod(sizes))
+    found = jax.vmap(lambda row, index: jnp.take(row, index.reshape(-1), axis=1, mode="clip"))(rows, flat)
+    return jnp.where(inside[:, None], found.reshape(*image.shape[:2], *flat.shape[1:]), jnp.zeros((), image.dtype))
+
+
+def _linear_weights(t: Any) -> list[Any]:
+    """The weights of the two pixels around a point that lies `t` after the first of them."""
+    return [1 - t, t]
+
+
+def _cubic_weights(t: Any) -> list[Any]:
+    """The weights of the four pixels around a point that lies `t` after the second of them."""
+
+    def near(x: Any) -> Any:
+        return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
+
+    def far(x: Any) -> Any:
+        return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _interpolated(image: Any, places: list[Any], weigh: Callable[[Any], list[Any]], pad: Callable[[Any, int], Any] | None) -> Any:
+    """The weighted sums of the pixels around each point; with `pad`, each of those is brought inside by itself."""
+    dims, product = len(places), jnp.ones((1,) * (len(places) + 2), image.dtype)
+    around: list[Any] = []
+    for d, (at, size) in enumerate(zip(places, image.shape[2:], strict=True)):
+        first = jnp.floor(lax.stop_gradient(at))
+        weights = jnp.stack(weigh(at - first), 1)
+        count = weights.shape[1]
+        # One dimension for the pixels along each of the image's, then the points in one.
+        shape = (at.shape[0], *[count if i == d else 1 for i in range(dims)], -1)
+        near = jnp.expand_dims(first, 1) + np.arange(count).reshape(-1, *(1,) * (at.ndim - 1)) - (count // 2 - 1)
+        # A reflected edge lies between pixels: rounding brings it back onto one.
+        around.append((near if pad is None else jnp.round(pad(near, size))).reshape(shape))
+        product = product * weights.reshape(shape)
+    total = jnp.sum(_pixels(image, around) * product[:, None], axis=tuple(range(2, 2 + dims)))
+    return total.reshape(*image.shape[:2], *places[0].shape[1:])
+
+
+def _sampled(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """The values of (N, C, *sizes) at the points (N, *points, d) of a grid: (N, C, *points)."""
+    image, points = wide(input), wide(grid)
+    sizes = image.shape[2:]
+    if not image.size or not points.size:
+        return jnp.zeros((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
+    places = [_in_pixels(points[..., len(sizes) - 1 - i], n, align_corners) for i, n in enumerate(sizes)]
+
+    def pad(at: Any, size: int) -> Any:
+        return _padded(at, size, padding_mode, align_corners)
+
+    if interpolation_mode == BICUBIC:
+        return _interpolated(image, places, _cubic_weights, pad).astype(input.dtype)
+    places = [pad(at, n) for at, n in zip(places, sizes, strict=True)]
+    if interpolation_mode == NEAREST:
+        return _pixels(image, [jnp.round(at) for at in places]).astype(input.dtype)
+    return _interpolated(image, places, _linear_weights, None).astype(input.dtype)
+
+
+# ---------------------------------------------------------------------- the operators
+
+
+def _check_sampler(input: Aval, grid: Aval, interpolation_mode: int, padding_mode: int, align_corners: bool) -> None:
+    x, g = list(input.shape), list(grid.shape)
+    if x[:1] != g[:1]:
+        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {x} and grid with sizes {g}")
+    if g[-1:] != [len(x) - 2]:
+        raise RuntimeError(f"grid_sampler(): expected grid to have size {len(x) - 2} in last dimension, but got grid with sizes {g}")
+    for i, n in enumerate(x[2:], 2):
+        if n <= 0:
+            raise RuntimeError(
+                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {x} with dimension {i} being empty"
+            )
+    if len(x) not in (4, 5) or len(g) != len(x):
+        raise RuntimeError(
+            f"grid_sampler(): expected {'5D' if len(x) == 5 else '4D or 5D'} input and grid with same number of dimensions, but got input with "
+            f"sizes {x} and grid with sizes {g}"
+        )
+    if len(x) == 5 and interpolation_mode == BICUBIC:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    kernel = "grid_sampler_2d_cpu_kernel_impl" if len(x) == 4 else "grid_sampler3d_cpu"
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.of(input.dtype).title}'")
+    if input.dtype != grid.dtype:
+        raise RuntimeError(f"expected scalar type {dtypes.of(input.dtype).title} but found {dtypes.of(grid.dtype).title}")
+
+
+for _dims in (2, 3):
+    op(f"grid_sampler_{_dims}d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", method=False, out=False,
+       node=f"GridSampler{_dims}DBackward0", validate=_check_sampler)(_sampled)  # fmt: skip
+
+
+def _centres(size: int, align_corners: bool, dtype: np.dtype) -> np.ndarray:
+    """The coordinates of a dimension's pixels; of a single one, 0."""
+    if size < 2:
+        return np.zeros(size, dtype)
+    found = np.linspace(-1, 1, size)
+    return (found if align_corners else found * (size - 1) / size).astype(dtype)
+
+
+def _check_affine(theta: Aval, size: tuple[int, ...], align_corners: bool) -> None:
+    if len(size) not in (4, 5):
+        raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
+    if theta.ndim != 3 or theta.shape[2] != len(size) - 1 or theta.shape[0] != size[0]:
+        got = [theta.shape[0], theta.shape[2] if theta.ndim == 3 else 0]
+        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{size[0]}, {len(size) - 1}] but got: {got}.")
+
+
+@op("affine_grid_generator(Tensor theta, int[] size, bool align_corners)", linear=True, method=False, out=False, validate=_check_affine)
+def affine_grid_generator(theta: Any, size: tuple[int, ...], align_corners: bool) -> Any:
+    """The points (N, *sizes, d) that affine maps (N, d, d + 1) take the centres of pixels to."""
+    spatial = size[2:]
+    axes = np.meshgrid(*[_centres(n, align_corners, np.dtype(np.float64)) for n in spatial], indexing="ij")
+    points = jnp.asarray(np.stack([*reversed(axes), np.ones(spatial)], -1).reshape(-1, len(spatial) + 1), theta.dtype)
+    found = jnp.matmul(wide(points), jnp.swapaxes(wide(theta), 1, 2), precision=PRECISION).astype(theta.dtype)
+    return found.reshape(size[0], *spatial, theta.shape[1])

@@ -1,0 +1,84 @@
+"""Sine and cosine in a form that XLA's CPU compiler turns into vector instructions.
+
+Its own are a call for each element: 6.5 ns, against 1.4 ns for these, and at most 1.6 units in the last place of float32. They are used for
+float32 on CPU from `_MANY` elements on; elsewhere XLA's are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.runtime._jax_compat import has_x64
+
+# 1 / (2 pi) in units of 2 ** -256: as many bits as it takes to know the fraction of a turn that the largest float32 stands for.
+_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF158
+_PIECES, _BITS = 6, 29  # a float32 times a number of 29 bits is exact in float64
+
+
+def _pieces() -> list[float]:
+    """1 / (2 pi) as a sum: numbers of 29 bits, and what remains."""
+    found, rest = [], _TURN
+    for i in range(1, _PIECES):
+        shift = 254 - _BITS * i
+        found.append((rest >> shift) * 2.0 ** (shift - 256))
+        rest &= (1 << shift) - 1
+    return [*found, rest * 2.0**-256]
+
+
+_SPLIT = _pieces()
+_MANY = 1 << 14  # XLA shares out the work on fewer as well, it seems that much to it: 50 us for 1024 instead of 15
+
+
+def _nearest(x: Any) -> Any:
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def _wave(x: Any, quarters: int) -> Any:
+    """sin(x + quarters * pi / 2) of a float32 array."""
+    wide = x.astype(np.float64)
+    turns = jnp.zeros_like(wide)
+    for piece in _SPLIT:
+        part = wide * piece
+        turns += part - _nearest(part)  # whole turns do not count, and leaving them out is exact
+    quarter = _nearest(4 * turns)
+    r = ((turns - 0.25 * quarter) * (2 * np.pi)).astype(np.float32)  # at most pi / 4: a few terms of the series are enough
+    square = r * r
+    odd = r + r * square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040 + square * (1 / 362880))))
+    even = 1 - 0.5 * square + square * square * (1 / 24 + square * (-1 / 720 + square * (1 / 40320 - square * (1 / 3628800))))
+    place = quarter.astype(np.int32) + quarters
+    found = jnp.where(place & 1 != 0, even, odd)
+    return jnp.where(place & 2 != 0, -found, found)
+
+
+def _on_cpu(x: Any, wave: Any, otherwise: Any) -> Any:
+    many = x.dtype == np.float32 and x.size >= _MANY and has_x64()  # what it computes needs float64
+    return lax.platform_dependent(x, cpu=wave, default=otherwise) if many else otherwise(x)
+
+
+@jax.custom_jvp
+def sin(x: Any) -> Any:
+    """The sine."""
+    return _on_cpu(x, lambda a: jnp.where(a == 0, a, _wave(a, 0)), lax.sin)  # -0 stays -0
+
+
+@jax.custom_jvp
+def cos(x: Any) -> Any:
+    """The cosine."""
+    return _on_cpu(x, lambda a: _wave(a, 1), lax.cos)
+
+
+@sin.defjvp
+def _sin_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return sin(x), t * cos(x)
+
+
+@cos.defjvp
+def _cos_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return cos(x), -t * sin(x)

@@ -1,0 +1,58 @@
+"""The affine map and the bilinear one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import SAME, op
+from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.matrix import PRECISION, dot
+
+
+def _check_addmm(bias: Any, a: Any, b: Any) -> None:
+    _addmm_shapes(bias, a, b)
+    if a.size and b.size:  # PyTorch's kernel is not called for nothing
+        refusing("addmm_impl_cpu_", "b")(a)
+
+
+def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+    if b.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {b.ndim}-D tensor")
+    for x, y, names in ((a, b, "mat1 and mat2"), (bias, b, "self and mat2")):
+        if x.dtype != y.dtype:
+            raise RuntimeError(f"{names} must have the same dtype, but got {dtypes.of(a.dtype).title} and {dtypes.of(y.dtype).title}")
+    if a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})")
+    size = (a.shape[0], b.shape[1])
+    for i, (n, m) in enumerate(zip(reversed(bias.shape), reversed(size), strict=False)):
+        if n not in (1, m):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at non-singleton dimension {1 - i}.  "
+                f"Target sizes: {list(size)}.  Tensor sizes: {list(bias.shape)}"
+            )
+
+
+@op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_check_addmm,
+    grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, mat2.T.conj()),
+           "mat2": lambda grad, mat1: dot(mat1.T.conj(), grad)}, attributes="mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1")  # fmt: skip
+def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
+    """mat1 @ mat2 + self."""
+    if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once
+        return (lax.dot(a, b, precision=PRECISION, preferred_element_type=np.float32) + bias.astype(np.float32)).astype(a.dtype)
+    return dot(a, b) + bias
+
+
+def _check_trilinear(a: Any, weight: Any, b: Any) -> None:
+    if 0 not in (*a.shape, *weight.shape):  # PyTorch's kernel is not called for nothing
+        refusing("bmm", "b")(a)
+
+
+@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same", validate=_check_trilinear)
+def trilinear(a: Any, weight: Any, b: Any) -> Any:
+    """For each row and each k, i1 @ i2[k] @ i3."""
+    return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)

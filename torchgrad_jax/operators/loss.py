@@ -1,0 +1,336 @@
+"""Losses that PyTorch has as single operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.refusals import refusing, unsupported
+from torchgrad_jax.operators.activation import log_sigmoid_of, sigmoid_of
+from torchgrad_jax.operators.embedding import first_outside
+from torchgrad_jax.runtime.value import Aval
+
+
+def reduce(x: Any, reduction: str) -> Any:
+    """The mean or the sum of all elements, or the elements themselves."""
+    if reduction == "none":
+        return x
+    total = lax.reduce_sum(x, tuple(range(x.ndim)))
+    return total / jnp.asarray(x.size, x.dtype) if reduction == "mean" else total
+
+
+def spread(grad: Any, like: Any, reduction: str) -> Any:
+    """The gradient of `reduce` for elements of the shape of `like`."""
+    return grad / jnp.asarray(like.size, grad.dtype) if reduction == "mean" else grad
+
+
+def _floats_only(name: str) -> Any:
+    def check(x: Aval, *_: Any, **__: Any) -> None:
+        if not dtypes.is_float(x.dtype):
+            raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.of(x.dtype).title}'")
+
+    return check
+
+
+# ---------------------------------------------------------------------- regression
+
+
+def _common_floats(kernel: str) -> Any:
+    """A `validate` that refuses what input and target are promoted to where it is not floating point."""
+
+    def validate(x: Aval, y: Aval, **_: Any) -> None:
+        common = promotion.result_type([x, y])
+        if dtypes.category(common) != dtypes.FLOAT:
+            raise unsupported(kernel, common)
+
+    return validate
+
+
+def _fits_input(x: Aval, result: np.dtype) -> None:
+    if not promotion.can_cast(result, x.dtype):
+        wanted, given = dtypes.of(result).title, dtypes.of(x.dtype).title
+        raise RuntimeError(f"result type {wanted} can't be cast to the desired output type {given}")
+
+
+@op(
+    "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_common_floats("mse_cpu"), method=False, toplevel=False,
+    again=("self", "target"),
+    grads={"self": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (self - target)),
+           "target": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (target - self))},
+)  # fmt: skip
+def mse_loss(x: Any, y: Any, reduction: str) -> Any:
+    """(self - target) ** 2."""
+    d = x - y
+    return reduce(d * d, reduction)
+
+
+def _smooth_l1_slope(d: Any, beta: float) -> Any:
+    return jnp.where(jnp.abs(d) < beta, d / beta, lax.sign(d))
+
+
+@op(
+    "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False,
+    node="SmoothL1LossBackward0", validate=_common_floats("smooth_l1_cpu"),
+    grads={"self": lambda grad, self, target, reduction, beta: spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta),
+           "target": lambda grad, self, target, reduction, beta: -spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta)},
+)  # fmt: skip
+def smooth_l1_loss(x: Any, y: Any, reduction: str, beta: float) -> Any:
+    """d ** 2 / (2 * beta) for |d| < beta, else |d| - beta / 2."""
+    d = jnp.abs(x - y)
+    return reduce(jnp.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction)
+
+
+def _huber_types(x: Aval, y: Aval, **_: Any) -> None:
+    _fits_input(x, promotion.result_type([x, y]))
+    _common_floats("huber_cpu")(x, y)
+
+
+def _huber_slope(d: Any, delta: float) -> Any:
+    return jnp.where(jnp.abs(d) < delta, d, delta * lax.sign(d))
+
+
+@op(
+    "huber_loss(Tensor self, Tensor target, str reduction, float delta)", promote="common", validate=_huber_types, method=False, toplevel=False,
+    grads={"self": lambda grad, self, target, reduction, delta: spread(grad, self, reduction) * _huber_slope(self - target, delta),
+           "target": lambda grad, self, target, reduction, delta: -spread(grad, self, reduction) * _huber_slope(self - target, delta)},
+)  # fmt: skip
+def huber_loss(x: Any, y: Any, reduction: str, delta: float) -> Any:
+    """d ** 2 / 2 for |d| < delta, else delta * (|d| - delta / 2)."""
+    d = jnp.abs(x - y)
+    return reduce(jnp.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction)
+
+
+# ---------------------------------------------------------------------- two classes
+
+
+def _bce_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) -> Any:
+    # Finite where the input is 0 or 1.
+    found = spread(grad, self, reduction) * (self - target) / jnp.maximum((1 - self) * self, np.asarray(1e-12, self.dtype))
+    return found if weight is None else found * weight
+
+
+def _bce_target_grad(grad: Any, self: Any, target: Any, weight: Any, reduction: str) -> Any:
+    found = spread(grad, self, reduction) * (jnp.log1p(-self) - jnp.log(self))
+    return found if weight is None else found * weight
+
+
+def _log(x: Any) -> Any:
+    return jnp.maximum(jnp.log(x), np.asarray(-100, x.dtype))
+
+
+def _bce(x: Any, y: Any, weight: Any, reduction: str) -> Any:
+    loss = (y - 1) * jnp.maximum(jnp.log1p(-x), np.asarray(-100, x.dtype)) - y * _log(x)
+    return reduce(loss if weight is None else (loss * weight).astype(x.dtype), reduction)
+
+
+def _bce_types(x: Aval, y: Aval, weight: Aval | None, **_: Any) -> None:
+    if y.dtype != x.dtype:
+        raise RuntimeError(f"Found dtype {dtypes.of(y.dtype).title} but expected {dtypes.of(x.dtype).title}")
+    refusing("binary_cross_entropy", "biuc")(x)
+    if weight is not None:
+        _fits_input(x, promotion.result_type([x, weight]))
+
+
+def _outside_unit(x: Any) -> Any:
+    return jnp.any(~((x >= 0) & (x <= 1)))
+
+
+_BCE = "(Tensor self, Tensor target, Tensor? weight, str reduction)"
+_OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elements of target should be between 0 and 1"}
+
+
+@op(
+    "binary_cross_entropy" + _BCE, keeps_order=True, constants={"weight": "binary_cross_entropy"},
+    method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
+    grads={"self": _bce_grad, "target": _bce_target_grad},
+)  # fmt: skip
+def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
+    """-(target * log(self) + (1 - target) * log(1 - self)), the logarithms at least -100."""
+    which = jnp.where(_outside_unit(x), 1, jnp.where(_outside_unit(y), 2, 0)).astype(np.int64)
+    return _bce(x, y, weight, reduction), jnp.stack([(which > 0).astype(np.int64), which])
+
+
+def _with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    minus = -log_sigmoid_of(x)
+    loss = (1 - y) * x + (minus if pos_weight is None else (1 + (pos_weight - 1) * y) * minus)
+    return reduce(loss if weight is None else loss * weight, reduction)
+
+
+def _with_logits_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    if pos_weight is None:
+        slope = sigmoid_of(self) - target
+    else:
+        t = pos_weight * target
+        slope = (t + 1 - target) * sigmoid_of(self) - t
+    found = spread(grad, self, reduction) * slope
+    return found if weight is None else found * weight
+
+
+def _with_logits_target_grad(grad: Any, self: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    slope = -self
+    if pos_weight is not None:
+        slope = log_sigmoid_of(-self) - pos_weight * log_sigmoid_of(self)
+    found = spread(grad, self, reduction) * slope
+    return found if weight is None else found * weight
+
+
+def _with_logits_types(x: Aval, y: Aval, weight: Aval | None, pos_weight: Aval | None, **_: Any) -> None:
+    refusing("log_sigmoid_cpu", "biuc")(x)
+    if pos_weight is not None:
+        broadcast_shapes(pos_weight.shape, y.shape)
+    if y.dtype == np.bool_:
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.")
+    if not dtypes.is_float(y.dtype):
+        _fits_input(y, x.dtype)
+
+
+@op(
+    "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, str reduction)", promote="common",
+    validate=_with_logits_types,
+    constants={n: "binary_cross_entropy_with_logits" for n in ("weight", "pos_weight")},
+    method=False, toplevel=False, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
+)  # fmt: skip
+def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    """Binary cross entropy of sigmoid(self), without overflow."""
+    return _with_logits(x, y, weight, pos_weight, reduction)
+
+
+def _soft_margin_types(x: Aval, y: Aval, **_: Any) -> None:
+    if x.dtype == np.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` "
+            "operator instead."
+        )
+    broadcast_shapes(x.shape, y.shape)
+    result = promotion.result_type([x, y])
+    _fits_input(x, result if dtypes.is_float(result) else dtypes.default_float())
+
+
+@op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False, validate=_soft_margin_types,
+    constants={"target": "soft_margin_loss"}, real="soft_margin_loss",
+    grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * sigmoid_of(-target * self)})  # fmt: skip
+def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
+    """log(1 + exp(-target * self))."""
+    return reduce(jnp.log1p(jnp.exp(-y * x)), reduction)
+
+
+# ---------------------------------------------------------------------- several classes
+
+
+def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any, Any]:
+    """For each target its class, made harmless where ignored, and its weight."""
+    kept = target != ignored
+    classes = jnp.where(kept, target, 0).astype(np.int32)
+    ones = jnp.ones((), x.dtype) if weight is None else weight.at[classes].get(mode="clip")
+    return classes, jnp.where(kept, ones, jnp.zeros((), x.dtype))
+
+
+def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    axis = 0 if x.ndim == 1 else 1
+    classes, weights = _class_weights(x, target, weight, ignore_index)
+    found = jnp.take_along_axis(x, jnp.expand_dims(classes, axis), axis, mode="clip").squeeze(axis)
+    # An infinite log-probability of an ignored target does not count.
+    losses = -jnp.where(target != ignore_index, found, jnp.zeros((), x.dtype)) * weights
+    if reduction == "none":
+        return losses
+    total = losses.sum(dtype=x.dtype)
+    return total / weights.sum(dtype=x.dtype) if reduction == "mean" else total
+
+
+def _nll_grad(grad: Any, self: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    axis = 0 if self.ndim == 1 else 1
+    classes, weights = _class_weights(self, target, weight, ignore_index)
+    if reduction == "mean":
+        grad = grad / weights.sum(dtype=grad.dtype)
+    each = jnp.expand_dims(jnp.where(target != ignore_index, -grad * weights, 0).astype(grad.dtype), axis)
+    here = lax.broadcasted_iota(np.int32, self.shape, axis) == jnp.expand_dims(classes, axis)
+    return jnp.where(here, each, jnp.zeros((), grad.dtype))
+
+
+def _nll_types(x: Aval, target: Aval, weight: Aval | None, ignore_index: Any, **_: Any) -> None:
+    if target.dtype not in (np.int64, np.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.of(target.dtype).title}")
+    if not dtypes.is_float(x.dtype) or x.dtype.kind == "c":
+        raise NotImplementedError(f"\"nll_loss_out_frame\" not implemented for '{dtypes.of(x.dtype).title}'")
+    if weight is not None and weight.dtype != x.dtype:
+        raise RuntimeError(f"expected scalar type {dtypes.of(x.dtype).title} but found {dtypes.of(weight.dtype).title}")
+
+
+def _checked_nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+    bad = first_outside(target, 0, x.shape[0 if x.ndim == 1 else 1], ignore_index)
+    return _nll(x, target, weight, ignore_index, reduction), bad
+
+
+def _declare_nll() -> None:
+    """The negative log likelihood, for (N, C) and for (N, C, H, W), where the targets are known to be classes and where they are not."""
+    schema = "(Tensor self, Tensor target, Tensor? weight, Index ignore_index, str reduction)"
+    for name, node in (("nll_loss", "NllLossBackward0"), ("nll_loss2d", "NllLoss2DBackward0")):
+        common: dict[str, Any] = dict(
+            node=node, constants={"weight": f"{name}_forward"}, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad}
+        )  # fmt: skip
+        op(f"_{name}{schema}", **common)(_nll)
+        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), **common)(_checked_nll)
+
+
+_declare_nll()
+
+
+def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> Any:
+    x = jnp.atleast_1d(x)
+    classes = x.shape[-1]
+    target = target.reshape(x.shape[:-1])
+    at = target[..., None]
+    d = margin - jnp.take_along_axis(x, at, -1, mode="clip") + x
+    terms = jnp.where(d > 0, d if p == 1 else d * d, 0)
+    if weight is not None:
+        terms = terms * weight[at]
+    return jnp.where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
+
+
+def _same_type(found: Aval | None, wanted: Any) -> None:
+    if found is not None and found.dtype != wanted:
+        raise RuntimeError(f"expected scalar type {dtypes.of(np.dtype(wanted)).title} but found {dtypes.of(found.dtype).title}")
+
+
+def _margin_types(x: Aval, target: Aval, weight: Aval | None, **_: Any) -> None:
+    if x.size:  # PyTorch returns before it asks
+        refusing("multi_margin_loss_cpu_kernel", "biuch")(x)
+        _same_type(target, np.int64)
+        _same_type(weight, x.dtype)
+
+
+@op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, int p, float margin, str reduction)", method=False, toplevel=False,
+    validate=_margin_types,
+    edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"),
+    attributes="p margin weight reduction")  # fmt: skip
+def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
+    """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
+    return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1] if x.ndim else 1)
+
+
+def _multilabel_types(x: Aval, target: Aval, **_: Any) -> None:
+    if x.size:
+        refusing("min_all", "c")(target)
+        refusing("multilabel_margin_loss_forward_out_frame", "biuch")(x)
+        _same_type(target, np.int64)
+
+
+@op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False, validate=_multilabel_types,
+    check=lambda _: RuntimeError("argument #2 'target' is out of range"), attributes="reduction")  # fmt: skip
+def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
+    """The mean over classes of max(0, 1 - x[target] + x[i]) for all targets before the first -1 and all i that are none."""
+    x, target = jnp.atleast_1d(x), jnp.atleast_1d(target)
+    classes = x.shape[-1]
+    counts = jnp.cumprod(target >= 0, -1).astype(bool)
+    at = jnp.where(counts, target, 0)
+    chosen = (lax.broadcasted_iota(at.dtype, (*x.shape, classes), x.ndim) == at[..., None]) & counts[..., None]
+    is_target = chosen.any(-2)
+    d = 1 - jnp.take_along_axis(x, at, -1, mode="clip")[..., None] + x[..., None, :]
+    terms = jnp.where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
+    return reduce(terms.sum((-1, -2)) / jnp.asarray(classes, x.dtype), reduction), first_outside(target, -1, classes)

@@ -1,0 +1,289 @@
+"""Norms and distances. Gradients at zero are 0, as PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import convert, wide
+from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
+from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.matrix import batched_dot
+from torchgrad_jax.operators.pointwise import direction_of
+from torchgrad_jax.operators.reduction import keep, title, unreduced, wrap_dims
+
+
+def norm_over(x: Any, order: float, dims: tuple[int, ...]) -> Any:
+    """The `order`-norm over `dims`."""
+    if order == 2:
+        squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
+        return lax.sqrt(lax.reduce_sum(squares, dims))
+    # JAX's derivative of the absolute value of 0 is 1.
+    size = jnp.abs(x) if x.dtype.kind == "c" else x * lax.stop_gradient(lax.sign(x))
+    if order == 1:
+        return lax.reduce_sum(size, dims)
+    if order == 0:
+        return lax.reduce_sum((size != 0).astype(size.dtype), dims)
+    if order == math.inf:
+        return lax.reduce_max(size, dims)
+    if order == -math.inf:
+        return lax.reduce_min(size, dims)
+    return lax.pow(lax.reduce_sum(_pow(size, order), dims), jnp.asarray(1 / order, size.dtype))
+
+
+def _pow(x: Any, order: float) -> Any:
+    return lax.integer_pow(x, int(order)) if order.is_integer() and abs(order) <= 8 else lax.pow(x, jnp.asarray(order, x.dtype))
+
+
+def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...]) -> Any:
+    """The gradient of the `order`-norm: `grad` and `norm` have the reduced dimensions as size 1. Ties of an extreme share it."""
+    flat = norm == 0
+    if order == 0:
+        return jnp.zeros_like(x)
+    if order == 1:
+        return direction_of(x) * grad
+    if order == 2:
+        return jnp.where(flat, 0, x / jnp.where(flat, 1, norm)).astype(x.dtype) * grad
+    size = jnp.abs(x)
+    if math.isinf(order):
+        best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))
+        count = keep(lax.reduce_sum(best.astype(grad.dtype), dims), dims, True)
+        return direction_of(x) * (best * (grad / count)).astype(grad.dtype)
+    if order < 1:
+        zero = size == 0
+        powers = jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype)
+        return direction_of(x) * powers * grad * _pow(norm, 1 - order)
+    scale = jnp.where(flat, 0, grad / _pow(jnp.where(flat, 1, norm), order - 1)).astype(grad.dtype)
+    if order < 2:
+        zero = size == 0
+        return direction_of(x) * jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype) * scale
+    return x * jnp.where(size == 0, 0, _pow(jnp.where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
+
+
+def check_wider(name: str, x: Any, dtype: np.dtype) -> None:
+    """RuntimeError for a dtype of another kind than that of `x`, or a narrower one."""
+    held, wanted = dtypes.of(np.dtype(x.dtype)), dtypes.of(dtype)
+    if wanted.category < dtypes.FLOAT:
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {wanted.title}")
+    if held.is_complex != wanted.is_complex:
+        kind = "complex" if held.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.title}")
+    if promotion.promote_types(held.np, dtype) != dtype:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({held.title}) should be convertible without narrowing to the specified dtype ({wanted.title})"
+        )
+
+
+def _check_vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> None:
+    if not dtypes.is_float(np.dtype(x.dtype)):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
+    dims = wrap_dims(dim, len(x.shape))
+    if dtype is not None:
+        check_wider("linalg.vector_norm", x, dtype)
+    if 0 in x.shape and (ord < 0 or math.isinf(ord)):
+        if dim is None or dim == ():
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {_order_text(ord)} norm on an empty tensor because the operation does not have an identity"
+            )
+        for d in dims:
+            if x.shape[d] == 0:
+                raise RuntimeError(
+                    f"linalg.vector_norm cannot compute the {_order_text(ord)} norm on the dimension {d} because this dimension is empty and the "
+                    "operation does not have an identity"
+                )
+
+
+def _order_text(order: float) -> str:
+    return f"{order:g}"
+
+
+def _vector_norm_grad(grad: Any, self: Any, result: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    dims = wrap_dims(dim, self.ndim)
+    g, norm = unreduced(grad, self.shape, dim, keepdim), unreduced(result, self.shape, dim, keepdim)
+    return norm_grad(g, self.astype(norm.dtype) if self.dtype.kind != "c" else self, norm, ord, dims)
+
+
+@op("vector_norm(Tensor self, float ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
+    node="LinalgVectorNormBackward0", validate=_check_vector_norm, grads={"self": _vector_norm_grad},
+    undefined=lambda ord, **_: ord == 0)  # fmt: skip
+def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The `ord`-norm over `dim`, all elements taken as one vector where None."""
+    x = convert(x, dtype) if dtype is not None else x
+    dims = wrap_dims(dim, x.ndim)
+    return keep(norm_over(wide(x), ord, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+
+
+# ---------------------------------------------------------------------- slices shortened
+
+
+def _others(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    dim = wrap_dims((dim,), len(shape))[0]
+    return tuple(d for d in range(len(shape)) if d != dim)
+
+
+_LEAST = 1e-7
+
+
+def _shortening(norm: Any, maxnorm: float) -> Any:
+    return jnp.where(norm > maxnorm, jnp.asarray(maxnorm, norm.dtype) / (norm + jnp.asarray(_LEAST, norm.dtype)), jnp.ones_like(norm))
+
+
+def _renorm_grad(grad: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
+    dims = _others(self.shape, dim)
+    norm = keep(norm_over(wide(self), p, dims), dims, True)
+    along = (wide(self.conj()) * wide(grad)).real
+    change = -lax.reduce_sum(along, dims).reshape(norm.shape) * maxnorm / (norm + _LEAST) ** 2
+    long = norm > maxnorm
+    passed = wide(grad) * _shortening(norm, maxnorm)
+    return jnp.where(long, passed + norm_grad(jnp.where(long, change, 0), wide(self), norm, p, dims), passed).astype(grad.dtype)
+
+
+def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
+    if len(x.shape) < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {len(x.shape)} dimensions")
+    wrap_dims((dim,), len(x.shape))
+    if not dtypes.is_float(np.dtype(x.dtype)):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
+
+
+@op("renorm(Tensor self, float p, int dim, float maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad})
+def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """Each slice of `dim` whose `p`-norm is above `maxnorm`, shortened to it."""
+    dims = _others(x.shape, dim)
+    norm = keep(norm_over(wide(x), p, dims), dims, True)
+    return (wide(x) * _shortening(norm, maxnorm)).astype(x.dtype)
+
+
+# ---------------------------------------------------------------------- distances
+
+
+def _dist_grad(grad: Any, self: Any, other: Any, result: Any, p: float) -> Any:
+    return norm_grad(grad, self - other, result, p, tuple(range(max(self.ndim, other.ndim))))
+
+
+@op("dist(Tensor self, Tensor other, float p=2)", promote="common", out=False,
+    grads={"self": _dist_grad, "other": lambda grad, self, other, result, p: -_dist_grad(grad, self, other, result, p)})  # fmt: skip
+def dist(x: Any, y: Any, p: float) -> Any:
+    """The `p`-norm of self - other."""
+    return norm_over(x - y, float(p), tuple(range(x.ndim)))
+
+
+def _pairwise_norm_grad(grad: Any, self: Any, result: Any, p: float, keepdim: bool) -> Any:
+    grad, result = (unreduced(x, self.shape, (-1,), keepdim) for x in (grad, result))
+    return norm_grad(grad, self, result, p, wrap_dims((-1,), self.ndim))
+
+
+@op("_pairwise_norm(Tensor self, float p, bool keepdim)", method=False, toplevel=False, node="NormBackward1", grads={"self": _pairwise_norm_grad},
+    undefined=lambda p, **_: p == 0)  # fmt: skip
+def pairwise_norm(x: Any, p: float, keepdim: bool) -> Any:
+    """The `p`-norm of the last dimension."""
+    dims = wrap_dims((-1,), x.ndim)
+    return keep(norm_over(wide(x), p, dims).astype(dtypes.to_real(np.dtype(x.dtype))), dims, keepdim)
+
+
+def _differences(x: Any, y: Any) -> Any:
+    return lax.sub(*jnp.broadcast_arrays(x[..., :, None, :], y[..., None, :, :]))
+
+
+def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
+    if not x.shape[-1]:
+        return jnp.zeros((*jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-2]), x.dtype)
+    if product:
+        squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
+        squares = jnp.maximum(squares, 0)
+        return jnp.where(squares == 0, 0, lax.sqrt(jnp.where(squares == 0, 1, squares))).astype(x.dtype)
+    return _distance(_differences(x, y), p)
+
+
+def _distance(off: Any, p: float) -> Any:
+    if p == 0:  # nan differs, but not by a number of elements
+        return jnp.where(off != off, off, (off != 0).astype(off.dtype)).sum(-1)
+    return norm_over(off, p, (off.ndim - 1,))
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    batch = jnp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    count = math.prod(batch)
+    a = jnp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:])
+    b = jnp.broadcast_to(y, (*batch, *y.shape[-2:])).reshape(count, *y.shape[-2:])
+    return batched_dot(a, b).reshape(*batch, x.shape[-2], y.shape[-1])
+
+
+def _euclidean_grads(grad: Any, x: Any, y: Any, result: Any) -> tuple[Any, Any]:
+    """The gradients of `_cdist` by a matrix product."""
+    flat = result == 0
+    ratio = jnp.where(flat, 0, grad / jnp.where(flat, 1, result)).astype(grad.dtype)
+    return x * ratio.sum(-1)[..., None] - _matmul(ratio, y), y * ratio.sum(-2)[..., None] - _matmul(jnp.swapaxes(ratio, -1, -2), x)
+
+
+def _cdist_grads(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool) -> tuple[Any, Any]:
+    if product:
+        return _euclidean_grads(grad, x, y, result)
+    mirrored = _cdist_grad(jnp.swapaxes(grad, -1, -2), y, x, jnp.swapaxes(result, -1, -2), p)
+    return _cdist_grad(grad, x, y, result, p), mirrored
+
+
+def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
+    """The gradient with respect to `x`."""
+    off = _differences(x, y)
+    if math.isinf(p):
+        there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
+        return (lax.sign(off) * there).sum(-2)
+    return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,)).sum(-2)
+
+
+@op(
+    "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False, promote="same",
+    grads={"x1": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[0],
+           "x2": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[1]},
+unlike=MATRICES_UNLIKE)  # fmt: skip
+def euclidean_dist(x: Any, y: Any) -> Any:
+    """The distances of every row of `x1` from every row of `x2`, by a matrix product."""
+    return _cdist(x, y, 2.0, True)
+
+
+def _cdist_dtypes(x: Any, y: Any, p: float, product: bool) -> None:
+    if not product and x.size and y.size:
+        refusing("cdist", "h")(x)
+
+
+@op(
+    "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0", promote="same",
+    validate=_cdist_dtypes,
+    grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[0],
+           "x2": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[1]},
+attributes="p")  # fmt: skip
+def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
+    """The `p`-norm distance of every row of `x1` from every row of `x2`. Its gradient where two rows coincide is 0."""
+    return _cdist(x, y, p, product)
+
+
+def _check_pdist(x: Any, p: float) -> None:
+    """RuntimeError for what is no list of rows."""
+    if x.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {x.ndim}D")
+    if x.dtype.kind in "biuc":
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    if x.shape[0] > 1 and x.shape[1]:  # PyTorch's kernel is not called for nothing
+        refusing("pdist", "h")(x)
+
+
+@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",), attributes="p")
+def pdist(x: Any, p: float) -> Any:
+    """The `p`-norm distances of every two rows."""
+    i, j = np.triu_indices(x.shape[0], 1)
+    off = x[i] - x[j]
+    same = (off == 0).all(-1, keepdims=True)
+    found = _distance(jnp.where(same, 1, off).astype(x.dtype), float(p))
+    return jnp.where(same[:, 0], 0, found).astype(x.dtype)

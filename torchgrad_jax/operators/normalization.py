@@ -1,0 +1,213 @@
+"""Normalization by mean and variance.
+
+Forward gives the mean and the reciprocal deviation beside the result; backward uses them (Ba et al. 2016, Ioffe and Szegedy 2015).
+With xhat = (x - mean) * rstd and g the gradient of xhat, the gradient of x is rstd * (g - mean(g) - xhat * mean(g * xhat)); the
+gradients of mean and rstd, which only a second derivative has, join the two means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import numpy_forms as forms
+from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide
+from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.activation import floating_only
+
+_RESULTS = ("result0", "result1", "result2")
+
+
+def _mean(x: Any, dims: tuple[int, ...]) -> Any:
+    """The mean over `dims`, kept with size 1."""
+    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+    return lax.expand_dims(lax.reduce_sum(x, dims) * (1 / count if count else float("nan")), dims)
+
+
+def _standardized(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+    """(x - mean) / deviation, with mean, reciprocal deviation and biased variance of `dims`."""
+    mean = _mean(x, dims)
+    centred = x - mean
+    variance = _mean(centred * centred, dims)
+    rstd = lax.rsqrt(variance + eps)
+    return centred * rstd, mean, rstd, variance
+
+
+def _standardized_grad(g: Any, xhat: Any, rstd: Any, dims: tuple[int, ...], grad_mean: Any, grad_rstd: Any) -> Any:
+    count = int(np.prod([g.shape[d] for d in dims], dtype=np.int64)) or 1
+    rstd, grad_mean, grad_rstd = wide(rstd), wide(grad_mean), wide(grad_rstd)
+    first = _mean(g, dims) - grad_mean / (rstd * count)
+    second = _mean(g * xhat, dims) + grad_rstd * rstd / count
+    return rstd * (g - first - xhat * second)
+
+
+def _kept(statistics: Sequence[Any], x: Any, *parameters: Any) -> list[Any]:
+    """Mean and reciprocal deviation as backward finds them: in half precision where input and parameters are."""
+    dtype = next((p.dtype for p in parameters if p is not None and p.dtype != x.dtype), x.dtype)
+    return [convert(s, dtype) for s in statistics]
+
+
+def check_parameter_types(input: Any, *parameters: Any) -> None:
+    """Parameters have the input's dtype, or are float32 for an input of half precision. RuntimeError."""
+    for p in parameters:
+        if p is not None and p.dtype != input.dtype:
+            if p.dtype != np.float32:
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+            if input.dtype.itemsize != 2:
+                raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+
+
+def _check_parameters(kernel: str) -> Callable[..., None]:
+    only = floating_only(kernel)
+
+    def validate(input: Any, *parameters: Any, **statics: Any) -> None:
+        only(input)
+        check_parameter_types(input, *parameters)
+
+    return validate
+
+
+# ---------------------------------------------------------------------- over the last dimensions
+
+
+def _last(x: Any, normalized_shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(x.ndim - len(normalized_shape), x.ndim))
+
+
+def _layer_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, normalized_shape: Any, grad1: Any, grad2: Any) -> Any:
+    g = wide(grad0) if weight is None else wide(grad0) * wide(weight)
+    return _standardized_grad(g, (wide(input) - result1) * result2, result2, _last(input, normalized_shape), grad1, grad2)
+
+
+@op("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)", method=False, toplevel=False,
+    results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"),
+    grads={"input": _layer_norm_grad,
+           "weight": lambda grad0, input, result1, result2: wide(grad0) * ((wide(input) - result1) * result2),
+           "bias": lambda grad0, bias: wide(grad0)})  # fmt: skip
+def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
+    """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""
+    y, mean, rstd, _ = _standardized(wide(x), _last(x, normalized_shape), eps)
+    y = y if weight is None else y * wide(weight)
+    return (y if bias is None else y + wide(bias)).astype(x.dtype), *_kept((mean, rstd), x, weight, bias)
+
+
+# ---------------------------------------------------------------------- over groups of channels
+
+
+def _grouped(x: Any, group: int) -> Any:
+    return lax.reshape(wide(x), (x.shape[0], group, int(np.prod(x.shape[1:], dtype=np.int64)) // group))
+
+
+def _of_channels(p: Any, ndim: int) -> Any:
+    """A value for each channel, as it meets a tensor of `ndim` dimensions."""
+    return lax.reshape(wide(p), (p.shape[0],) + (1,) * (ndim - 2))
+
+
+def _not_channels(ndim: int) -> tuple[int, ...]:
+    return (0, *range(2, ndim))
+
+
+def _group_xhat(input: Any, result1: Any, result2: Any, group: int) -> Any:
+    return (_grouped(input, group) - result1[:, :, None]) * result2[:, :, None]
+
+
+def _group_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, group: Any, grad1: Any, grad2: Any) -> Any:
+    g = _grouped(grad0 if weight is None else wide(grad0) * _of_channels(weight, grad0.ndim), group)
+    xhat = _group_xhat(input, result1, result2, group)
+    return lax.reshape(_standardized_grad(g, xhat, result2[:, :, None], (2,), grad1[:, :, None], grad2[:, :, None]), input.shape)
+
+
+def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, group: Any) -> Any:
+    return lax.reduce_sum(wide(grad0) * lax.reshape(_group_xhat(input, result1, result2, group), input.shape), _not_channels(input.ndim))
+
+
+@op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE,
+    method=False, toplevel=False, results=_RESULTS,
+    validate=_check_parameters("GroupNormKernelImpl"),
+    grads={"input": _group_norm_grad, "weight": _group_norm_weight_grad,
+           "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))}, attributes="eps")  # fmt: skip
+def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
+    """Each group of channels of each sample brought to mean 0 and variance 1, scaled and shifted by channel; mean; reciprocal deviation."""
+    y, mean, rstd, _ = _standardized(_grouped(x, group), (2,), eps)
+    y = lax.reshape(y, x.shape)
+    y = y if weight is None else y * _of_channels(weight, x.ndim)
+    y = y if bias is None else y + _of_channels(bias, x.ndim)
+    return y.astype(x.dtype), *_kept((lax.squeeze(mean, (2,)), lax.squeeze(rstd, (2,))), x, weight, bias)
+
+
+# ---------------------------------------------------------------------- over the batch
+
+
+def _channel_stats(p: Any, ndim: int) -> Any:
+    return lax.reshape(p, (1, p.shape[0]) + (1,) * (ndim - 2))
+
+
+def _batch_xhat(input: Any, result1: Any, result2: Any) -> Any:
+    return (wide(input) - _channel_stats(result1, input.ndim)) * _channel_stats(result2, input.ndim)
+
+
+def _batch_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, grad1: Any, grad2: Any) -> Any:
+    g = wide(grad0) if weight is None else wide(grad0) * _of_channels(weight, grad0.ndim)
+    ndim = input.ndim
+    gradients = (_channel_stats(grad1, ndim), _channel_stats(grad2, ndim))
+    return _standardized_grad(g, _batch_xhat(input, result1, result2), _channel_stats(result2, ndim), _not_channels(ndim), *gradients)
+
+
+@op("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, Scalar momentum, float eps)",
+    order=IMAGE_ALONE, method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
+    validate=lambda x, w, b, m, v, momentum, **_: _check_parameters("batch_norm")(x, w, b, m, v),
+    grads={"input": _batch_norm_grad,
+           "weight": lambda grad0, input, result1, result2:
+               lax.reduce_sum(wide(grad0) * _batch_xhat(input, result1, result2), _not_channels(input.ndim)),
+           "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))},
+    attributes="eps training=True running_mean=None running_var=None")  # fmt: skip
+def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:
+    """Each channel brought to mean 0 and variance 1 over batch and space, scaled and shifted; mean, reciprocal deviation; the running
+    statistics moved towards this batch's mean and unbiased variance by `momentum`."""
+    dims = _not_channels(x.ndim)
+    y, mean, rstd, variance = _standardized(wide(x), dims, eps)
+    kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)
+    count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
+    if is_half(kept[0].dtype):  # PyTorch makes the result of these, and rounds each step of the variance
+        biased = rounded(rounded(variance * count, x) / rounded(jnp.asarray(count, variance.dtype), x), x)
+        kept[1] = lax.rsqrt(biased + eps).astype(x.dtype)
+        y = (wide(x) - wide(kept[0])) * wide(kept[1])
+    y = y if weight is None else y * _of_channels(weight, x.ndim)
+    y = (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
+    unbiased = variance * (count / (count - 1) if count > 1 else float("nan"))
+    outs = [y, *(lax.squeeze(k, dims) for k in kept)]
+    for old, new in ((running_mean, mean), (running_var, unbiased)):
+        if old is not None:
+            step = momentum.astype(wide(old).dtype)
+            outs.append((wide(old) * (1 - step) + lax.squeeze(new, dims) * step).astype(old.dtype))
+    return tuple(outs)
+
+
+def _rstd_of(running_var: Any, eps: float) -> Any:
+    return lax.rsqrt(wide(running_var) + eps)
+
+
+@op("native_batch_norm_eval(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float eps)", method=False,
+    toplevel=False, order=IMAGE_ALONE, node="NativeBatchNormBackward0", validate=_check_parameters("batch_norm"),
+    grads={"input": lambda grad, weight, running_var, eps:
+               wide(grad) * _of_channels(_rstd_of(running_var, eps) if weight is None else _rstd_of(running_var, eps) * wide(weight), grad.ndim),
+           "weight": lambda grad, input, running_mean, running_var, eps:
+               lax.reduce_sum(wide(grad) * _batch_xhat(input, running_mean, _rstd_of(running_var, eps)), _not_channels(input.ndim)),
+           "bias": lambda grad: lax.reduce_sum(wide(grad), _not_channels(grad.ndim))}, attributes="eps training=False")  # fmt: skip
+def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
+    """Each channel normalized by the running statistics, scaled and shifted."""
+    scale = _rstd_of(running_var, eps)
+    scale = scale if weight is None else scale * wide(weight)
+    y = (wide(x) - _channel_stats(wide(running_mean), x.ndim)) * _channel_stats(scale, x.ndim)
+    return (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
+
+
+@op("_tiled(Tensor self, int times)", method=False, toplevel=False, linear=True, node="RepeatBackward0", numpy=forms.tiled)
+def tiled(x: Any, times: int) -> Any:
+    """A vector `times` times over."""
+    return lax.reshape(broadcast_to(x, (times, x.shape[0])), (times * x.shape[0],))

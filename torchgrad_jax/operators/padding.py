@@ -1,0 +1,113 @@
+"""Padding, and the operators that move elements between channels and space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import numpy_forms as forms
+from torchgrad_jax.declaration.converting import convert
+from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.refusals import no_derivative, refusing
+
+Ints = tuple[int, ...]
+
+
+def _config(pad: Ints, ndim: int) -> list[tuple[int, int, int]]:
+    """PyTorch's flat list, last dimension first, as lax.pad has it."""
+    pairs = [(pad[2 * i], pad[2 * i + 1], 0) for i in range(len(pad) // 2)]
+    return [(0, 0, 0)] * (ndim - len(pairs)) + pairs[::-1]
+
+
+@op("constant_pad_nd(Tensor self, int[] pad, Scalar value)", order=IMAGE_ALONE, method=False, toplevel=False,
+    grads={"self": lambda grad, pad: lax.pad(grad, jnp.zeros((), grad.dtype), _config(tuple(-p for p in pad), grad.ndim))},
+    numpy=forms.constant_pad, numpy_vjp=forms.constant_pad_vjp)  # fmt: skip
+def constant_pad_nd(x: Any, value: Any, pad: Ints) -> Any:
+    """`x` with `value` around it; a negative amount removes elements."""
+    return lax.pad(x, convert(value, np.dtype(x.dtype)), _config(pad, x.ndim))
+
+
+def _source(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Which element of a dimension of size `n` stands at each place of the padded one."""
+    at = np.arange(-before, n + after)
+    if mode == "replicate":
+        return np.clip(at, 0, n - 1)
+    if mode == "circular":
+        # What is removed does not come back at the other end.
+        start, kept = max(-before, 0), n + min(before, 0) + min(after, 0)
+        return (at - start) % kept + start
+    return np.where(at < 0, -at, np.where(at >= n, 2 * (n - 1) - at, at))
+
+
+def _pad_by_index(x: Any, pad: Ints, mode: str) -> Any:
+    """`x` with elements of its own around it."""
+    for i in range(len(pad) // 2):
+        axis = x.ndim - 1 - i
+        n, before, after = x.shape[axis], pad[2 * i], pad[2 * i + 1]
+        if before or after:
+            x = jnp.take(x, _source(n, before, after, mode), axis=axis, mode="clip")
+    return x
+
+
+for _dims in (1, 2, 3):
+    for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
+        op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, method=False,
+           toplevel=False, validate=None if _mode == "circular" else refusing(f"{_name.lower()}_pad{_dims}d", "b"),
+           keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- between channels and space
+
+
+@op("pixel_shuffle(Tensor self, int upscale_factor)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False,
+    numpy=forms.pixel_shuffle, numpy_vjp=forms.pixel_shuffle_vjp, attributes="upscale_factor")  # fmt: skip
+def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
+    """(*, C * r * r, H, W) to (*, C, H * r, W * r)."""
+    r = upscale_factor
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    blocks = lax.reshape(x, (*lead, c // (r * r), r, r, h, w))
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return lax.reshape(lax.transpose(blocks, order), (*lead, c // (r * r), h * r, w * r))
+
+
+@op("pixel_unshuffle(Tensor self, int downscale_factor)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False,
+    numpy=forms.pixel_unshuffle, numpy_vjp=forms.pixel_unshuffle_vjp)  # fmt: skip
+def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
+    """(*, C, H * r, W * r) to (*, C * r * r, H, W)."""
+    r = downscale_factor
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    blocks = lax.reshape(x, (*lead, c, h // r, r, w // r, r))
+    order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return lax.reshape(lax.transpose(blocks, order), (*lead, c * r * r, h // r, w // r))
+
+
+@op("channel_shuffle(Tensor self, int groups)", order=IMAGE_ALONE, linear=True, method=False, toplevel=False, numpy=forms.channel_shuffle)
+def channel_shuffle(x: Any, groups: int) -> Any:
+    """The channels of (N, C, *), split into groups, taken in turn from each group."""
+    return _shuffled(x, groups)
+
+
+@op(
+    "native_channel_shuffle(Tensor self, int groups)",
+    order=IMAGE_ALONE,
+    method=False,
+    toplevel=False,
+    node=NOT_IMPLEMENTED,
+    grads={"self": no_derivative("native_channel_shuffle")},
+    numpy=forms.channel_shuffle,
+)
+def native_channel_shuffle(x: Any, groups: int) -> Any:
+    """`channel_shuffle` by PyTorch's kernel, which has no derivative."""
+    return _shuffled(x, groups)
+
+
+def _shuffled(x: Any, groups: int) -> Any:
+    n, c, *spatial = x.shape
+    blocks = lax.reshape(x, (n, groups, c // groups, *spatial))
+    return lax.reshape(jnp.swapaxes(blocks, 1, 2), x.shape)

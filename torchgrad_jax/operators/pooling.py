@@ -1,0 +1,350 @@
+"""Pooling over windows of the last dimensions: largest elements and means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.memory_order import IMAGE, IMAGE_ALONE
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.convolution import shifted
+from torchgrad_jax.operators.resampling import Taps, means
+
+Ints = tuple[int, ...]
+
+# Windows of up to this many elements are compared element by element, larger ones are gathered.
+MAX_SHIFTS = 32
+
+
+def pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """The number of windows along one dimension. In `ceil_mode` the last one may reach over the end but must begin before it."""
+    span = n + 2 * padding - dilation * (kernel - 1) - 1
+    count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
+    return count - 1 if ceil_mode and (count - 1) * stride >= n + padding else count
+
+
+def _sizes(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
+    return tuple(
+        pooled_size(n, k, s, p, d, ceil_mode) for n, k, s, p, d in zip(x.shape[-len(kernel) :], kernel, stride, padding, dilation, strict=True)
+    )
+
+
+def lowest(dtype: Any) -> Any:
+    """What no element of `dtype` is less than."""
+    return np.array(-np.inf, dtype) if jnp.issubdtype(dtype, jnp.floating) else np.array(np.iinfo(dtype).min, dtype)
+
+
+# ---------------------------------------------------------------------- largest elements
+
+
+def _better(candidate: Any, best: Any) -> Any:
+    """Whether a later element of a window takes the place of the largest so far: nan does, an equal one does not."""
+    return (candidate > best) | (candidate != candidate)
+
+
+def _channels_last(x: Any, count: int) -> Any:
+    """The channels behind the `count` spatial dimensions: where XLA's convolutions have them, and loops over them are vectorized."""
+    return jnp.moveaxis(x, -count - 1, -1)
+
+
+def _channels_first(x: Any, count: int) -> Any:
+    return jnp.moveaxis(x, -1, -count - 1)
+
+
+def _padded(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
+    """`x` with everything that windows reach, filled with the lowest value."""
+    config = [(0, 0, 0)] * (x.ndim - len(kernel))
+    for n, k, s, p, d, m in zip(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes, strict=True):
+        config.append((p, max(0, (m - 1) * s + d * (k - 1) + 1 - p - n), 0))
+    return lax.pad(x, jnp.asarray(lowest(x.dtype)), config) if any(c != (0, 0, 0) for c in config) else x
+
+
+def _window_elements(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> list[Any]:
+    """For each place in a window, the elements that all windows have there."""
+    padded = _padded(x, kernel, stride, padding, dilation, sizes)
+    return [shifted(padded, tuple(a * d for a, d in zip(k, dilation, strict=True)), sizes, stride) for k in np.ndindex(*kernel)]
+
+
+def _choice(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> tuple[Any, Any]:
+    """The largest element of each window and its place in the window."""
+    if math.prod(kernel) <= MAX_SHIFTS:
+        parts = _window_elements(x, kernel, stride, padding, dilation, sizes)
+        best, place = parts[0], jnp.zeros(parts[0].shape, np.int32)
+        starts = _first_inside(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
+        for i, part in enumerate(parts[1:], 1):
+            wins = _better(part, best) if starts is None else _better(part, best) | (starts == i)
+            best, place = jnp.where(wins, part, best), jnp.where(wins, np.int32(i), place)
+        return best, place
+    flat, inside = _window_indices(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
+    windows = _gathered(x, flat, inside, len(kernel))
+    place = jnp.argmax(windows, -1).astype(np.int32)
+    best = jnp.take_along_axis(windows, place[..., None], -1, mode="clip")[..., 0]
+    shape = (*x.shape[: -len(kernel)], *sizes)
+    return best.reshape(shape), place.reshape(shape)
+
+
+def _first_inside(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> np.ndarray | None:
+    """The place of the first element of each window that is not padding; None without padding."""
+    if not any(padding):
+        return None
+    _, inside = _window_indices(spatial, kernel, stride, padding, dilation, sizes)
+    return inside.argmax(1).reshape(sizes)
+
+
+def _coordinates(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints, i: int) -> np.ndarray:
+    """The coordinate along dimension `i` of every element of every window along it, some outside of the input."""
+    return np.arange(sizes[i])[:, None] * stride[i] + np.arange(kernel[i]) * dilation[i] - padding[i]
+
+
+def _window_indices(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> tuple[np.ndarray, np.ndarray]:
+    """For each window the flat indices of its elements, and which of them are inside of the input."""
+    return flat_windows(spatial, [_coordinates(kernel, stride, padding, dilation, sizes, i) for i in range(len(kernel))])
+
+
+def flat_windows(spatial: Ints, coordinates: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """From the coordinates (windows, elements) along each dimension: flat indices of shape (all windows, all elements), and which are inside."""
+    flat: Any = np.zeros((1, 1), np.int64)
+    inside: Any = np.ones((1, 1), bool)
+    for n, at in zip(spatial, coordinates, strict=True):
+        ok = (at >= 0) & (at < n)
+        shape = (flat.shape[0] * at.shape[0], flat.shape[1] * at.shape[1])
+        flat = (flat[:, None, :, None] * n + np.clip(at, 0, n - 1)[None, :, None, :]).reshape(shape)
+        inside = (inside[:, None, :, None] & ok[None, :, None, :]).reshape(shape)
+    return flat, inside
+
+
+def _gathered(x: Any, flat: np.ndarray, inside: np.ndarray, count: int) -> Any:
+    rows = x.reshape(*x.shape[:-count], math.prod(x.shape[-count:]))
+    windows = jnp.take(rows, flat, axis=-1, mode="clip")
+    return windows if inside.all() else jnp.where(inside, windows, lowest(x.dtype))
+
+
+def _flat_index(place: Any, spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
+    """The index in the flattened spatial dimensions of the element at `place` of each window."""
+    index = jnp.zeros(place.shape, np.int64)
+    rest = place.astype(np.int64)
+    factors = np.cumprod((1, *spatial[:0:-1]))[::-1]
+    for i in reversed(range(len(kernel))):
+        start = np.arange(sizes[i]) * stride[i] - padding[i]
+        start = start.reshape((-1,) + (1,) * (len(kernel) - 1 - i))
+        index = index + (start + rest % kernel[i] * dilation[i]) * int(factors[i])
+        rest = rest // kernel[i]
+    return index
+
+
+def scattered(grad: Any, index: Any, shape: Ints, count: int) -> Any:
+    """`grad` added up at flat indices of the last `count` dimensions of zeros of shape `shape`."""
+    if not grad.size:
+        return jnp.zeros(shape, grad.dtype)
+    rows = math.prod(shape[:-count])
+    grad, index = grad.reshape(rows, -1), index.reshape(rows, -1)
+    zeros = jnp.zeros((rows, math.prod(shape[-count:])), grad.dtype)
+    return zeros.at[jnp.arange(rows)[:, None], index].add(grad, mode="promise_in_bounds").reshape(shape)
+
+
+def _is_tiling(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> bool:
+    """Whether windows neither overlap nor leave anything between them."""
+    return kernel == stride and not any(padding) and (set(dilation) == {1} or set(kernel) == {1}) and math.prod(kernel) <= MAX_SHIFTS
+
+
+def _tiled(x: Any, kernel: Ints) -> Any:
+    """A pooled array with a new dimension after each spatial one, of size 1."""
+    return lax.expand_dims(x, [x.ndim - len(kernel) + 2 * i + 1 for i in range(len(kernel))])
+
+
+def _spread_tiles(grad: Any, place: Any, x: Any, kernel: Ints) -> Any:
+    """Each window's gradient at the place of its largest element: windows side by side, so nothing is added up."""
+    order = np.arange(math.prod(kernel), dtype=np.int8).reshape(kernel)
+    pattern = order.reshape(sum(((1, k) for k in kernel), ()))
+    blocks = jnp.where(_tiled(place, kernel) == pattern, _tiled(grad, kernel), jnp.zeros((), grad.dtype))
+    covered = tuple(n * k for n, k in zip(grad.shape[-len(kernel) :], kernel, strict=True))
+    lead = grad.shape[: -len(kernel)]
+    whole = lax.reshape(blocks, (*lead, *covered))
+    spatial = x.shape[-len(kernel) :]
+    if covered == spatial:
+        return whole
+    # Negative padding crops what ceil_mode added.
+    return lax.pad(whole, jnp.zeros((), grad.dtype), [(0, 0, 0)] * len(lead) + [(0, n - m, 0) for n, m in zip(spatial, covered, strict=True)])
+
+
+def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
+    sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
+    if _is_tiling(kernel_size, stride, padding, dilation):
+        x, count = _channels_last(self, len(kernel_size)), len(kernel_size)
+        kernel, channels = (*kernel_size, 1), self.shape[-count - 1]
+        _, place = _choice(x, kernel, kernel, (*padding, 0), (1,) * len(kernel), (*sizes, channels))
+        # Without the barrier XLA finds the place again for every element of the window.
+        place = lax.optimization_barrier(place.astype(np.int8))
+        return _channels_first(_spread_tiles(_channels_last(grad, count), place, x, kernel), count)
+    _, place = _choice(self, kernel_size, stride, padding, dilation, sizes)
+    index = _flat_index(place, self.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, sizes)
+    return scattered(grad, index, self.shape, len(kernel_size))
+
+
+def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
+    """The largest element of each window of the last dimensions; nan where there is one."""
+    sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
+    if math.prod(kernel_size) > MAX_SHIFTS:
+        return _choice(x, kernel_size, stride, padding, dilation, sizes)[0]
+    count = len(kernel_size)
+    x, channels = _channels_last(x, count), x.shape[-count - 1]
+    parts = _window_elements(x, (*kernel_size, 1), (*stride, 1), (*padding, 0), (*dilation, 1), (*sizes, channels))
+    best = parts[0]
+    for part in parts[1:]:
+        best = lax.max(best, part)
+    return _channels_first(best, count)
+
+
+def _max_pool_with_indices(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
+    """The largest element of each window, and its index in the flattened spatial dimensions."""
+    sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
+    best, place = _choice(x, kernel_size, stride, padding, dilation, sizes)
+    return best, _flat_index(place, x.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, sizes)
+
+
+_MAX_POOL = "(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode)"
+
+
+def _indices_grad(grad: Any, self: Any, indices: Any, kernel_size: Ints) -> Any:
+    return scattered(grad, indices, self.shape, len(kernel_size))
+
+
+def _declare_max_pools() -> None:
+    for dims in (2, 3):
+        node = f"MaxPool{dims}DWithIndicesBackward0"
+        common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=refusing(f"max_pool{dims}d", "bc"))
+        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, **common)(_max_pool)
+        op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, results=("values", "indices"), grads={"self": _indices_grad},
+           **common)(_max_pool_with_indices)  # fmt: skip
+
+
+_declare_max_pools()
+
+
+# ---------------------------------------------------------------------- means
+
+
+def _average_divisors(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints, include_pad: bool) -> np.ndarray:
+    """How many elements each window counts."""
+    counts = np.ones((), np.int64)
+    for n, k, s, p, m in zip(spatial, kernel, stride, padding, sizes, strict=True):
+        start = np.arange(m) * s - p
+        stop = np.minimum(start + k, n + p)
+        inside = np.minimum(stop, n) - np.maximum(start, 0)
+        counts = counts[..., None] * (stop - start if include_pad else inside)
+    return counts
+
+
+def _zero_extended(x: Any, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints) -> Any:
+    config = [(0, 0, 0)] * (x.ndim - len(kernel))
+    for n, k, s, p, m in zip(x.shape[-len(kernel) :], kernel, stride, padding, sizes, strict=True):
+        config.append((p, max(0, (m - 1) * s + k - p - n), 0))
+    return lax.pad(x, jnp.zeros((), x.dtype), config) if any(c != (0, 0, 0) for c in config) else x
+
+
+def _window_sums(x: Any, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints) -> Any:
+    x = _zero_extended(x, kernel, stride, padding, sizes)
+    if math.prod(kernel) <= MAX_SHIFTS:
+        parts = [shifted(x, k, sizes, stride) for k in np.ndindex(*kernel)]
+        return sum(parts[1:], parts[0])
+    for i, (k, m, step) in enumerate(zip(kernel, sizes, stride, strict=True)):  # one dimension after the other
+        windows = np.arange(m)[:, None] * step + np.arange(k)
+        axis = x.ndim - len(kernel) + i
+        x = Taps(windows, None, None, x.shape[axis]).apply(x, axis)
+    return x
+
+
+def _avg_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor_override: int | None) -> Any:
+    """The mean of each window of the last dimensions."""
+    sizes = _sizes(x, kernel_size, stride, padding, (1,) * len(kernel_size), ceil_mode)
+    sums = _window_sums(wide(x), kernel_size, stride, padding, sizes)
+    divisors = divisor_override
+    if divisors is None:
+        divisors = _average_divisors(x.shape[-len(kernel_size) :], kernel_size, stride, padding, sizes, count_include_pad)
+        divisors = divisors.flat[0] if divisors.size and (divisors == divisors.flat[0]).all() else divisors
+    return lax.div(sums, jnp.broadcast_to(jnp.asarray(divisors, sums.dtype), sums.shape)).astype(x.dtype)
+
+
+def adaptive_bounds(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the `out` windows that cover `n` elements begin and end: floor(i * n / out) and ceil((i + 1) * n / out)."""
+    i = np.arange(out)
+    return i * n // max(out, 1), -((i + 1) * -n // max(out, 1))
+
+
+def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
+    """Means of windows that cover the last dimensions evenly."""
+    count, dtype, x = len(output_size), x.dtype, wide(x)
+    for i, out in enumerate(output_size):
+        axis = x.ndim - count + i
+        n = x.shape[axis]
+        if n == out:
+            continue
+        if out and n % out == 0:
+            split = lax.reshape(x, (*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]))
+            x = lax.reduce_sum(split, (axis + 1,)) / jnp.asarray(n // out, x.dtype)
+            continue
+        x = means(*adaptive_bounds(n, out), n).apply(x, axis)
+    return x.astype(dtype)
+
+
+def _adaptive_avg_pool_back(grad: Any, shape: Ints, output_size: Ints) -> Any:
+    dtype, grad = grad.dtype, wide(grad)
+    for i, out in reversed(list(enumerate(output_size))):
+        axis = len(shape) - len(output_size) + i
+        if shape[axis] != out:
+            grad = means(*adaptive_bounds(shape[axis], out), shape[axis]).transposed().apply(grad, axis)
+    return grad.astype(dtype)
+
+
+def _adaptive_choice(x: Any, output_size: Ints) -> tuple[Any, Any]:
+    """The largest element of each window, and its index in the flattened spatial dimensions."""
+    spatial = x.shape[-len(output_size) :]
+    coordinates = []
+    for n, out in zip(spatial, output_size, strict=True):
+        start, stop = adaptive_bounds(n, out)
+        longest = int((stop - start).max()) if out else 1
+        # A short window meets its last element again, which changes neither the largest nor the first place of it.
+        coordinates.append(np.minimum(start[:, None] + np.arange(longest), stop[:, None] - 1))
+    flat, inside = flat_windows(spatial, coordinates)
+    windows = _gathered(x, flat, inside, len(spatial))
+    place = jnp.argmax(windows, -1, keepdims=True)
+    best = jnp.take_along_axis(windows, place, -1, mode="clip")[..., 0]
+    index = jnp.take_along_axis(jnp.broadcast_to(flat, windows.shape), place, -1, mode="clip")[..., 0]
+    shape = (*x.shape[: -len(spatial)], *output_size)
+    return best.reshape(shape), index.reshape(shape)
+
+
+def _adaptive_max_grad(grad: Any, self: Any, indices: Any, output_size: Ints) -> Any:
+    return scattered(grad, indices, self.shape, len(output_size))
+
+
+def _adaptive_avg_types(x: Any, output_size: Ints) -> None:
+    if 0 not in (*x.shape, *output_size):  # PyTorch returns before it asks
+        _AVERAGES_FLOATS(x)
+
+
+_AVERAGES_FLOATS = refusing("adaptive_avg_pool2d", "biuc")
+
+
+def _declare(name: str, schema: str, function: Callable[..., Any], *refusals: Callable[..., None], **options: Any) -> None:
+    for dims, validate in zip((2, 3), refusals, strict=True):
+        op(f"_{name}{dims}d({schema})", order=IMAGE,
+           node="".join(w.capitalize() for w in name.split("_")) + f"{dims}DBackward0", method=False, toplevel=False,
+           validate=validate, **options)(function)  # fmt: skip
+
+
+_declare("avg_pool", "Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override",
+         _avg_pool, refusing("avg_pool2d", "biuc", np.int64), refusing("avg_pool3d_out_frame", "biuch", np.int64), linear=True,
+         attributes="kernel_size padding ceil_mode count_include_pad divisor_override",
+         keeps=("self",))  # fmt: skip
+_declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, _adaptive_avg_types, refusing("adaptive_avg_pool3d_cpu", "biuc"),
+         linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))  # fmt: skip
+_declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, refusing("adaptive_max_pool2d", "biuc"),
+         refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad})  # fmt: skip

@@ -1,0 +1,171 @@
+"""Interpolation: each new element of a dimension is a weighted sum of a few old ones.
+
+Not a product with a matrix, which is mostly zeros: nan and infinities would spread through the whole dimension.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
+from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.matrix import PRECISION
+
+Ints = tuple[int, ...]
+# Sums of more elements are products with a matrix nevertheless: one operation for each element takes too long to compile.
+MOST_TAPS = 64
+
+
+class Taps(NamedTuple):
+    """What the elements of a dimension are made of: `index` and `weight`, each (new size, the most that one is made of), and `there`, of the same
+    shape, or None where all are made of as many. weight: None where all are 1. size: of the old dimension."""
+
+    index: np.ndarray
+    weight: np.ndarray | None
+    there: np.ndarray | None
+    size: int
+
+    def transposed(self) -> Taps:
+        """The taps by which gradients go back."""
+        new, taken = np.nonzero(np.ones(self.index.shape, bool) if self.there is None else self.there)
+        old = self.index[new, taken]
+        order = np.argsort(old, kind="stable")
+        counts = np.bincount(old, minlength=self.size)
+        most = int(counts.max(initial=1))
+        place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        index, weight = np.zeros((self.size, most), np.int64), None
+        index[old[order], place] = new[order]
+        if self.weight is not None:
+            weight = np.zeros((self.size, most))
+            weight[old[order], place] = self.weight[new, taken][order]
+        return Taps(index, weight, np.arange(most) < counts[:, None], len(self.index))
+
+    def apply(self, x: Any, axis: int) -> Any:
+        """`x` with these sums in the place of its dimension `axis`."""
+        new, most = self.index.shape
+        if most > MOST_TAPS:
+            matrix, weight = np.zeros((self.size, new)), 1.0 if self.weight is None else self.weight
+            np.add.at(matrix, (self.index, np.arange(new)[:, None]), weight if self.there is None else weight * self.there)
+            made = lax.dot_general(x, jnp.asarray(matrix, x.dtype), (((axis,), (0,)), ((), ())), precision=PRECISION)
+            return jnp.moveaxis(made, -1, axis)
+        shape = [new if d == axis else 1 for d in range(x.ndim)]
+        total: Any = None
+        for k in range(most):
+            part = jnp.take(x, self.index[:, k], axis=axis, mode="clip")
+            if self.weight is not None:
+                part = part * self.weight[:, k].astype(x.dtype).reshape(shape)
+            if self.there is not None and not self.there[:, k].all():
+                part = jnp.where(self.there[:, k].reshape(shape), part, jnp.zeros((), x.dtype))
+            total = part if total is None else total + part
+        return total
+
+
+def means(start: np.ndarray, stop: np.ndarray, size: int) -> Taps:
+    """The means of the windows from `start` to `stop` of a dimension of `size`."""
+    counts = np.maximum(stop - start, 1)
+    index = start[:, None] + np.arange(int(counts.max(initial=1)))
+    return Taps(np.minimum(index, size - 1), np.broadcast_to(1 / counts[:, None], index.shape), index < stop[:, None], size)
+
+
+# ---------------------------------------------------------------------- resampling
+
+
+def _nearest_index(n: int, out: int, scale: float, exact: bool) -> np.ndarray:
+    at = np.arange(out, dtype=np.float32)
+    found = np.floor((at + np.float32(0.5)) * np.float32(scale)) if exact else np.floor(at * np.float32(scale))
+    return np.minimum(found.astype(np.int64), n - 1)
+
+
+def _cubic(t: np.ndarray) -> np.ndarray:
+    """Keys' cubic convolution kernel with a = -0.75."""
+    a, t = -0.75, np.abs(t)
+    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+@lru_cache(maxsize=256)
+def _taps(n: int, out: int, scale: float, mode: str, align_corners: bool) -> Taps:
+    """How a mode interpolates between the elements of a dimension."""
+    i = np.arange(out)
+    if mode.startswith("nearest"):
+        return Taps(_nearest_index(n, out, scale, mode == "nearest-exact")[:, None], None, None, n)
+    cubic = mode == "bicubic"
+    if align_corners:
+        at = i * ((n - 1) / (out - 1)) if out > 1 else np.zeros(out)
+    else:
+        at = (i + 0.5) * scale - 0.5
+        at = at if cubic else np.maximum(at, 0.0)
+    low = np.floor(at).astype(np.int64)
+    steps = range(-1, 3) if cubic else range(2)
+    weights = [_cubic(at - (low + k)) if cubic else np.where(k, at - low, 1 - (at - low)) for k in steps]
+    return Taps(np.stack([np.clip(low + k, 0, n - 1) for k in steps], 1), np.stack(weights, 1), None, n)
+
+
+def _taps_of(shape: Ints, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> list[tuple[int, Taps]]:
+    """The dimensions that are interpolated, and how."""
+    first, found = len(shape) - len(output_size), []
+    for i, out in enumerate(output_size):
+        n = shape[first + i]
+        found.append((first + i, _taps(n, out, n / out if scales is None else 1 / scales[i], mode, align_corners)))
+    return found
+
+
+def _upsample(x: Any, mode: str, **how: Any) -> Any:
+    dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
+    if dtype == np.uint8 and not mode.startswith("nearest"):
+        return _upsample_bytes(x, mode, **how)
+    for axis, taps in _taps_of(x.shape, mode=mode, **how):
+        x = taps.apply(x, axis)
+    return x.astype(dtype)
+
+
+def _upsample_bytes(x: Any, mode: str, **how: Any) -> Any:
+    """8 bits, brought back to 8 bits after each dimension, the last one first, by weights that are whole numbers of 16 bits."""
+    for axis, taps in reversed(_taps_of(x.shape, mode=mode, **how)):
+        assert taps.weight is not None
+        weight = taps.weight.copy()
+        for k in range(weight.shape[1] - 1):  # what is taken twice, at the ends, is one number
+            again = taps.index[:, k] == taps.index[:, k + 1]
+            weight[:, k + 1] += np.where(again, weight[:, k], 0)
+            weight[:, k] = np.where(again, 0, weight[:, k])
+        digits = 0
+        while digits < 22 and int(0.5 + weight.max(initial=0) * 2 ** (digits + 1)) < 2**15:
+            digits += 1
+        whole = np.trunc(weight * 2**digits + np.copysign(0.5, weight)).astype(np.int32)
+        total = taps._replace(weight=whole).apply(x.astype(np.int32), axis)
+        x = jnp.clip(lax.shift_right_arithmetic(total + np.int32(2 ** (digits - 1)), np.int32(digits)), 0, 255)
+    return x.astype(np.uint8)
+
+
+def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
+    dtype, grad = grad.dtype, wide(grad)
+    for axis, taps in reversed(_taps_of(shape, **how)):
+        grad = taps.transposed().apply(grad, axis)
+    return grad.astype(dtype)
+
+
+def _attributes(mode: str) -> str:
+    scales = {"1": "scales", "2": "scales_h scales_w", "3": "scales_d scales_h scales_w"}[mode[-2]]
+    return f"output_size {scales} self_sym_sizes" + ("" if mode.startswith("nearest") else " align_corners")
+
+
+# The mode, its node, and the kernel that PyTorch interpolates with: floating point, most of them 8 bits too.
+for _mode, _node, _kernel in (
+    ("nearest1d", "Nearest1D", "compute_indices_weights_nearest"), ("nearest_exact1d", "NearestExact1D", "compute_indices_weights_nearest"),
+    ("nearest2d", "Nearest2D", "upsample_nearest2d_channels_last"), ("nearest_exact2d", "NearestExact2D", "upsample_nearest2d_channels_last"),
+    ("nearest3d", "Nearest3D", "compute_indices_weights_nearest"), ("nearest_exact3d", "NearestExact3D", "compute_indices_weights_nearest"),
+    ("linear1d", "Linear1D", "compute_indices_weights_linear"), ("bilinear2d", "Bilinear2D", "upsample_bilinear2d_channels_last"),
+    ("trilinear3d", "Trilinear3D", "compute_indices_weights_linear"), ("bicubic2d", "Bicubic2D", "compute_indices_weights_cubic"),
+):  # fmt: skip
+    op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
+       node=f"Upsample{_node}Backward0", linear=True, transpose=_upsample_back,
+       validate=refusing(_kernel, "biuc", None if _kernel.endswith("_linear") else np.uint8),
+       method=False, toplevel=False, attributes=_attributes(_mode))(_upsample)  # fmt: skip

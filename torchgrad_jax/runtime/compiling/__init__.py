@@ -1,0 +1,1 @@
+"""Programs as executables of XLA: what is told to its compiler, and what is made simpler for it before."""

@@ -1,0 +1,1 @@
+"""Loops found in recorded programs, compiled as loops."""

@@ -1,0 +1,34 @@
+"""The user's own lines: what errors and warnings name."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0) -> None:
+    """A warning that points at the innermost line outside this package, or `further` calls out."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level + further)
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """A UserWarning the first time."""
+    if text not in _warned:
+        _warned.add(text)
+        warn_user(text)

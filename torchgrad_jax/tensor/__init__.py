@@ -1,1 +1,0 @@
-"""Tensor: dispatch, storage, views, in-place writes, conversion."""
