@@ -227,3 +227,16 @@ def test_a_place_is_taken_once():
         public("torch.matmul")(lambda: None)
     with pytest.raises(KeyError):
         public("torch.nowhere.f")(lambda: None)
+
+
+def test_what_must_not_be_interrupted_in_a_lock_is_on_one_line():
+    # An interrupt may come between two lines: `with lock:` on a line of its own would leave it locked.
+    found = 0
+    for path in FILES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.With) and any(
+                "no" + "qa: E701" in line for line in path.read_text().splitlines()[node.lineno - 1 : node.body[0].lineno]
+            ):
+                found += 1
+                assert node.body[0].lineno == node.lineno, f"{path}:{node.lineno}"
+    assert found == 3

@@ -439,8 +439,7 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo 
     if not variable._rg:  # it was asked not to require a gradient since
         return
     # On one line: an interrupt between two would leave it locked.
-    with _accumulating:
-        _add_grad(calculus, variable, grad, undo, own)  # noqa: E701
+    with _accumulating: _add_grad(calculus, variable, grad, undo, own)  # noqa: E701  # fmt: skip
 
 
 def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:

@@ -109,8 +109,7 @@ class Epoch:
         """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
         if self.outcomes is None or slot not in self.outcomes:
             # On one line: an interrupt between two would leave it locked.
-            with self.lock:
-                running.recover(self, slot)  # noqa: E701
+            with self.lock: running.recover(self, slot)  # noqa: E701  # fmt: skip
         found = (self.outcomes or {})[slot]
         if isinstance(found, Failure):
             raise found.error()

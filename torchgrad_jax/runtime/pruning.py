@@ -20,8 +20,7 @@ def prune(roots: dict[Any, Step], current: Step | None) -> None:
     """Cut off what was not used for long of the trees of Steps. `current` is where something is pending."""
     if not _lock.locked():  # else it is under way in another thread, or what was let go of has made Python run other code
         # On one line: an interrupt between two would leave it locked.
-        with _lock:
-            _prune(roots, current)  # noqa: E701
+        with _lock: _prune(roots, current)  # noqa: E701  # fmt: skip
 
 
 def _prune(roots: dict[Any, Step], current: Step | None) -> None:
