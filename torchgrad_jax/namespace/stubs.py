@@ -135,12 +135,24 @@ def tensor() -> str:
         if name in _PROTOCOLS:
             lines.append(f"    def {name}{_PROTOCOLS[name]}: ..." + ("  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""))
         elif isinstance(value, property) and not name.startswith("__") and name not in _own():
-            settable = f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..." if value.fset else None
+            settable = f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ..." if _settable(name) else None
             lines += [f"    @property\n    def {name}(self) -> Any: ...", *([settable] if settable else [])]
         elif callable(value) and not name.startswith("_") and name not in _own():
             lines += [f"    {line}" for line in _function(f"torch.Tensor.{name}", value)]
     lines += ["    @staticmethod", "    def _make_subclass(cls: type, data: Tensor, require_grad: _bool = False) -> Any: ..."]
     return _HEAD.format(what="What `Tensor` has beside what its class says") + "class Declared:\n" + "\n".join(lines) + "\n"
+
+
+def _settable(name: str) -> bool:
+    """Whether an attribute of tensors may be assigned to: guards have a setter of every attribute, which may refuse."""
+    t = torchgrad_jax.ones(2, 2)
+    try:
+        setattr(t, name, getattr(t, name))
+    except AttributeError:
+        return False
+    except RuntimeError:  # not to this value
+        return True
+    return True
 
 
 def _own() -> frozenset[str]:
