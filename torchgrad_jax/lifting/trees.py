@@ -235,6 +235,18 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf |
     return spec.unflatten([func(*parts) for parts in zip(leaves, *others, strict=True)])
 
 
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """The structure as its tree would be written, with ``*`` for each leaf. TypeError where it is none."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}.")
+    return repr(treespec.unflatten([_Star()] * treespec.num_leaves))
+
+
 def broadcast(tree: Any, spec: TreeSpec, is_leaf: IsLeaf | None = None) -> list[Any] | None:
     """For each leaf of `spec` the leaf of `tree` that stands in its place or above it; None where `tree` fits no prefix of the structure."""
     found: list[Any] = []

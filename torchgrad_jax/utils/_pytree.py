@@ -36,6 +36,7 @@ from torchgrad_jax.lifting.trees import (
     tree_map,
     tree_structure,
     tree_unflatten,
+    treespec_pprint,
 )
 
 __all__ = [
@@ -359,16 +360,6 @@ def treespec_dict(mapping: Mapping[Any, TreeSpec] | Iterable[tuple[Any, TreeSpec
     if not all(isinstance(child, TreeSpec) for child in children.values()):
         raise ValueError(f"Expected a dictionary of TreeSpec values, got: {children}.")
     return TreeSpec(dict, list(children), list(children.values()))
-
-
-class _Star:
-    def __repr__(self) -> str:
-        return "*"
-
-
-def treespec_pprint(treespec: TreeSpec) -> str:
-    """The structure as its tree would be written, with ``*`` for each leaf."""
-    return repr(tree_unflatten([_Star()] * _spec(treespec).num_leaves, treespec))
 
 
 def _spec(treespec: Any) -> TreeSpec:
