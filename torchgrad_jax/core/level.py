@@ -15,6 +15,8 @@ class Interpreter:
     """
 
     __slots__ = ()
+    # Whether it is one of a function that is transformed: some of what PyTorch has is refused there.
+    transforms = False
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """The results of an operation: a Tensor, or a tuple of them."""
@@ -26,3 +28,6 @@ class Interpreter:
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """`out` was just computed from `t` by `links`, and is about to become a view of it."""
+
+    def created(self, t: Any) -> None:
+        """`t` was just made from no operand that is recorded."""

@@ -449,7 +449,11 @@ def fresh(rec: Recorder, value: Value) -> Tensor:
 
 def created(value: Value) -> Tensor:
     """`fresh` for what is made from no operand that is recorded."""
-    return fresh(per_thread.recorder, value)
+    rec = per_thread.recorder
+    t = fresh(rec, value)
+    if rec.rare and rec.level is not None:
+        rec.level.created(t)
+    return t
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

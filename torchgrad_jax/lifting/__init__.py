@@ -1,1 +1,1 @@
-"""Function transforms: levels, and the trees that what a function takes and returns is taken apart into."""
+"""Functions of tensors as something that can be transformed: levels, on which `torch.func` rests."""
