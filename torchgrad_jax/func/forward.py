@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.func.arguments import check_outputs, map_aux, map_tensors, split_aux
+from torchgrad_jax.func.arguments import check_outputs, map_aux, split_aux
 from torchgrad_jax.func.reverse import Pullback
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.lifting.levels import forward_level, grad_level
@@ -35,16 +35,13 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             aux = (map_aux(lambda t: level.unpack(t)[0], auxiliary),)
         outputs, structure = tree_flatten(found)
         check_outputs(transform, outputs)
-        values, moves = [], []
-        for out in outputs:
-            value, move = level.unpack(out)
-            if move is None and strict:
-                raise RuntimeError(
-                    "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
-                )
-            values.append(value)
-            moves.append(zeros_like(value) if move is None else move)
-    return (structure.unflatten(values), structure.unflatten(moves), *aux)
+        pairs = [level.unpack(out) for out in outputs]
+    if strict and any(move is None for _, move in pairs):
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
+        )
+    moves = [zeros_like(value) if move is None else move for value, move in pairs]
+    return (structure.unflatten([value for value, _ in pairs]), structure.unflatten(moves), *aux)
 
 
 def _checked(transform: str, primals: Any, tangents: Any) -> tuple[Any, list[Tensor], list[Tensor]]:
@@ -121,15 +118,12 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
 def _transposed(pull: Pullback, values: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], list[Tensor]]:
     """From tangents of the inputs to those of the outputs: the gradient of ``pull(cotangents)``, which is linear, at any cotangents."""
+    at = [zeros_like(value) for value, there in zip(values, pull.reached, strict=True) if there]
     with grad_level() as level:
-        cotangents = [level.wrap(zeros_like(value)) for value in values]
-        for cotangent, there in zip(cotangents, pull.reached, strict=True):
-            if there:
-                level.require_grad(cotangent)
-        return _of_reached(Pullback(level, pull(cotangents), [c for c, there in zip(cotangents, pull.reached, strict=True) if there]), pull, values)
+        cotangents = [level.require_grad(level.wrap(zero)) for zero in at]
+        given = iter(cotangents)
+        push = Pullback(level, pull([next(given) if there else value for there, value in zip(pull.reached, values, strict=True)]), cotangents)
 
-
-def _of_reached(push: Pullback, pull: Pullback, values: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], list[Tensor]]:
     def function(directions: Sequence[Tensor]) -> list[Tensor]:
         found = iter(push(directions))
         return [next(found) if there else zeros_like(value) for there, value in zip(pull.reached, values, strict=True)]

@@ -12,32 +12,38 @@ from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import ArgNums, check_outputs, checked_argnums, chosen, differentiable_leaves, map_aux, map_tensors, split_aux
 from torchgrad_jax.functions.creation import ones_like, zeros_like
-from torchgrad_jax.lifting.levels import grad_level
+from torchgrad_jax.lifting.levels import GradLevel, grad_level
 from torchgrad_jax.lifting.trees import tree_flatten, tree_leaves, treespec_pprint
 
 
 class Pullback:
-    """The graph of a level that has been left, as a function from gradients of its results to those of its inputs.
+    """The graph of a level, which may have been left, as a function from gradients of its results to those of its inputs.
 
-    outputs, inputs: tensors of the level. primals: what the inputs held.
+    outputs, inputs: tensors of the level. primals: what the inputs held. reached: which outputs have a graph. Made inside the level.
     """
 
     __slots__ = ("level", "outputs", "reached", "inputs", "primals")
 
-    def __init__(self, level: Any, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        # Asked inside the level: which results have a graph there.
+    def __init__(self, level: GradLevel, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         self.level, self.outputs, self.inputs = level, outputs, inputs
-        self.reached = [out.requires_grad for out in outputs]
+        self.reached = [out.requires_grad and level.owns(out) for out in outputs]
         self.primals = [level.unwrap(x) for x in inputs]
 
-    def __call__(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
-        """The gradient of each input for one gradient of each output; zeros where it is not reached."""
+    def found(self, cotangents: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradient of each input for one gradient of each output; None where it is not reached."""
         kept = [(out, cotangent) for out, cotangent, there in zip(self.outputs, cotangents, self.reached, strict=True) if there]
         if not (kept and self.inputs):
-            return [zeros_like(x) for x in self.primals]
+            return [None] * len(self.inputs)
         outs, grads = zip(*kept, strict=True)
-        found = self.level.pull(outs, self.inputs, grads)
-        return [zeros_like(x) if g is None else g for g, x in zip(found, self.primals, strict=True)]
+        return self.level.pull(outs, self.inputs, grads)
+
+    def filled(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """The gradients with zeros for None. Outside of the level."""
+        return [zeros_like(x) if g is None else g for g, x in zip(gradients, self.primals, strict=True)]
+
+    def __call__(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
+        """The gradient of each input for one gradient of each output; zeros where it is not reached. Outside of the level."""
+        return self.filled(self.found(cotangents))
 
 
 # ---------------------------------------------------------------------- gradients of a number
@@ -94,8 +100,10 @@ def _gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, args: 
             aux = (map_aux(level.unwrap, auxiliary),)
         _check_number(transform, output)
         value = level.unwrap(output)
+        # Before the level is left: arguments that were written to have their new content outside from then on.
         pull = Pullback(level, [output], inputs)
-    return tree_flatten(wanted)[1].unflatten(pull([ones_like(value)])), value, aux
+        found = pull.found([ones_like(output)])
+    return tree_flatten(wanted)[1].unflatten(pull.filled(found)), value, aux
 
 
 def _check_number(transform: str, output: Any) -> None:
