@@ -61,6 +61,10 @@ class Lifted:
         """The array that it stands for, computed now. RuntimeError where it stands for several."""
         raise NotImplementedError
 
+    def shown(self) -> str:
+        """How it is printed."""
+        raise NotImplementedError
+
 
 _STANDING = (Tracer, Lifted)
 
