@@ -16,8 +16,8 @@ from torchgrad_jax.lifting.trees import tree_flatten
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and how it moves when they move along `tangents`: forward mode.
 
-    primals, tangents: tuples of trees of tensors, one as the other. strict: an output that does not depend on the inputs is an error; else its tangent
-    is 0. has_aux: `func` returns ``(output, aux)``, and ``(output, tangent, aux)`` is given.
+    primals, tangents: tuples of trees of tensors, one as the other. strict: an output that does not depend on the inputs is an error; else its
+    tangent is 0. has_aux: `func` returns ``(output, aux)``, and ``(output, tangent, aux)`` is given.
 
     RuntimeError where primals and tangents do not fit or the results are not all tensors, ValueError for primals or tangents of another dtype than
     floating point or complex.
@@ -52,8 +52,8 @@ def _checked(transform: str, primals: Any, tangents: Any) -> tuple[Any, list[Ten
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
         raise RuntimeError(
-            f"{transform}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, tangents "
-            f"also must be. Got primals with structure {spec} and tangents with structure {tangents_spec}"
+            f"{transform}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
+            f"tangents also must be. Got primals with structure {spec} and tangents with structure {tangents_spec}"
         )
     for what, leaves in (("primals", points), ("tangents", directions)):
         if not leaves:
@@ -67,8 +67,8 @@ def _checked(transform: str, primals: Any, tangents: Any) -> tuple[Any, list[Ten
                 raise ValueError(f"Expected {what} to be floating point or complex, but got: {t.dtype}")
         if point.shape != direction.shape:
             raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of size "
-                f"{list(point.shape)} while the given forward gradient is of size {list(direction.shape)}."
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of "
+                f"size {list(point.shape)} while the given forward gradient is of size {list(direction.shape)}."
             )
     return spec, points, directions
 
@@ -82,8 +82,8 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     `func` is called once, here: the linear function is the transpose of the one that `vjp` gives, and runs only what depends on the tangents. Random
     numbers that `func` drew are part of it.
 
-    ValueError where the primals are not all floating point or complex tensors, RuntimeError where the results are not all tensors. The linear function
-    raises RuntimeError where structure, shape, dtype or device of the tangents are not the primals'.
+    ValueError where the primals are not all floating point or complex tensors, RuntimeError where the results are not all tensors. The linear
+    function raises RuntimeError where structure, shape, dtype or device of the tangents are not the primals'.
 
         >>> output, jvp_fn = torch.func.linearize(torch.sin, torch.zeros(2))
         >>> jvp_fn(torch.ones(2))

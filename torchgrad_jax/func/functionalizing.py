@@ -13,8 +13,8 @@ from torchgrad_jax.lifting.levels import held_tensor
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """`func` with its mutations (remove="mutations"), or mutations and views ("mutations_and_views"), taken out.
 
-    Here that is always so: arrays are immutable, and what a program writes in place or views is recorded as new values. The function that is given back
-    therefore calls `func`; what it writes to its arguments is written, as in PyTorch. RuntimeError for another `remove`.
+    Here that is always so: arrays are immutable, and what a program writes in place or views is recorded as new values. The function that is given
+    back therefore calls `func`; what it writes to its arguments is written, as in PyTorch. RuntimeError for another `remove`.
 
         >>> torch.func.functionalize(lambda x: x.clone().mul_(2))(torch.ones(2))
         tensor([2., 2.])

@@ -64,10 +64,10 @@ def jacrev(
 ) -> Callable[..., Any]:
     """A function that computes the Jacobian of `func` by reverse mode: a row for each element of the results.
 
-    argnums: the positional argument to differentiate, or a tuple of them. has_aux: `func` returns ``(output, aux)``, and ``(jacobian, aux)`` is given.
-    chunk_size: at most so many rows at a time; 1 computes them one after another without vmap. For an output of shape S and an input of shape T the
-    Jacobian has shape (*S, *T); for trees of outputs it is a tree of outputs, with a tree of inputs in each place. _preallocate_and_copy: accepted;
-    XLA puts the chunks together in one buffer in either case.
+    argnums: the positional argument to differentiate, or a tuple of them. has_aux: `func` returns ``(output, aux)``, and ``(jacobian, aux)`` is
+    given. chunk_size: at most so many rows at a time; 1 computes them one after another without vmap. For an output of shape S and an input of shape
+    T the Jacobian has shape (*S, *T); for trees of outputs it is a tree of outputs, with a tree of inputs in each place. _preallocate_and_copy:
+    accepted; XLA puts the chunks together in one buffer in either case.
 
     ValueError for a `chunk_size` below 1; what `vjp` raises; RuntimeError for complex inputs or outputs.
 
@@ -201,8 +201,8 @@ class _Columns:
 def hessian(func: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
     """A function that computes the Hessian of `func`: ``jacfwd(jacrev(func))``, forward over reverse. RuntimeError as these two.
 
-        >>> torch.func.hessian(lambda x: (x**3).sum())(torch.ones(2))
-        tensor([[6., 0.],
-                [0., 6.]])
+    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.ones(2))
+    tensor([[6., 0.],
+            [0., 6.]])
     """
     return jacfwd(jacrev(func, argnums), argnums)

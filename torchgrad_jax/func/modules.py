@@ -25,9 +25,9 @@ def functional_call(
 ) -> Any:
     """What `module` returns when parameters and buffers are those given, by name; the module's own are in their places again afterwards.
 
-    parameter_and_buffer_dicts: a dict, or several without a name in common. args: a tuple of positional arguments, or the only one. tie_weights: a name
-    stands for all names of the same tensor in the module. strict: all names, and no others, must be given. What the module assigns to a name during the
-    call is found in the dict afterwards, if it is one.
+    parameter_and_buffer_dicts: a dict, or several without a name in common. args: a tuple of positional arguments, or the only one. tie_weights: a
+    name stands for all names of the same tensor in the module. strict: all names, and no others, must be given. What the module assigns to a name
+    during the call is found in the dict afterwards, if it is one.
 
     ValueError for other kinds of dicts, names in several of them, and different tensors for tied names; RuntimeError for missing and unexpected names
     under `strict`; AttributeError, TypeError for names that lead to no module or to what is no tensor.
@@ -93,7 +93,8 @@ def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Let the batch norms in `root` use the statistics of the batch alone: they have no running ones, and so nothing to write to. Gives `root` back."""
+    """Let the batch norms in `root` use the statistics of the batch alone: they have no running ones, and so nothing to write to. Gives `root`
+    back."""
     for module in root.modules():
         if isinstance(module, _BatchNorm):
             names: Any = module

@@ -13,16 +13,19 @@ from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.functions.views import permute, reshape
 
 ELLIPSIS = "..."
-Group = list[str]
+# A name that stands alone, or the names in parentheses; none of them for a dimension of size 1.
+Item = str | list[str]
 
 
 def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int) -> Tensor:
     """The tensor with the dimensions that the left side of `pattern` names as its right side has them.
 
-    A name is a dimension, names in parentheses are one dimension that they make up together, ``...`` is all that are not named, and ``1`` or ``()`` one
-    of size 1. axes_lengths: sizes of names in parentheses; one of each parentheses may be left to be worked out. A sequence of tensors is stacked first.
+    A name is a dimension, names in parentheses are one dimension that they make up together, ``...`` is all that are not named, and ``1`` or ``()``
+    one of size 1. axes_lengths: sizes of names in parentheses; one of each parentheses may be left to be worked out. A sequence of tensors is
+    stacked first.
 
-    ValueError for a pattern that is none or does not fit the tensor's dimensions, RuntimeError where sizes do not fit, TypeError for what is no tensor.
+    ValueError for a pattern that is none or does not fit the tensor's dimensions, RuntimeError where sizes do not fit, TypeError for what is no
+    tensor.
 
         >>> torch.func.rearrange(torch.zeros(2, 3, 4), "a b c -> (a c) b").shape
         torch.Size([8, 3])
@@ -31,9 +34,10 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
         if not isinstance(tensor, (list, tuple)):
             raise TypeError(f"stack(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensor).__name__}")
         tensor = stack(tensor)
-    left, right = _sides(pattern)
-    _check_names(left, right, axes_lengths)
-    left, right = (_expanded(side, left, tensor.dim()) for side in (left, right))
+    sides = _sides(pattern)
+    _check_names(*sides, axes_lengths)
+    ellipsis = [f"{ELLIPSIS}{i}" for i in range(tensor.dim() - len(sides[0]) + 1)]
+    left, right = (_expanded(side, ellipsis) for side in sides)
     if len(left) != tensor.dim():
         raise ValueError(f"Number of dimensions in pattern ({len(left)}) must be equal to the number of dimensions in the tensor ({tensor.dim()})")
     sizes = _sizes(left, tensor.shape, axes_lengths)
@@ -47,26 +51,26 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 # ---------------------------------------------------------------------- patterns
 
 
-def _sides(pattern: str) -> tuple[list[Group], list[Group]]:
-    """The dimensions on both sides, each as the names that make it up."""
+def _sides(pattern: str) -> tuple[list[Item], list[Item]]:
+    """The dimensions on both sides."""
     try:
         left, right = pattern.split("->")
     except ValueError:
         raise ValueError("Pattern must contain a single '->' separator") from None
     if ELLIPSIS in right and ELLIPSIS not in left:
         raise ValueError(f"Ellipsis found in right side, but not left side of a pattern {pattern}")
-    found = _groups(left), _groups(right)
-    if any(ELLIPSIS in group and group != [ELLIPSIS] for group in found[0]) or re.search(r"\(\s*\.\.\.\s*\)", left):
+    found = _items(left), _items(right)
+    if any(ELLIPSIS in item for item in found[0] if not isinstance(item, str)):
         raise ValueError(f"Ellipsis is parenthesis in the left side is not allowed: {pattern}")
     return found
 
 
-def _groups(side: str) -> list[Group]:
+def _items(side: str) -> list[Item]:
     if "." in side.replace(ELLIPSIS, "", 1):
         more = "; only one ellipsis for tensor " if side.count(ELLIPSIS) > 1 else ""
         raise ValueError(f"Expression may contain dots only inside ellipsis (...){more}")
-    found: list[Group] = []
-    inside: Group | None = None
+    found: list[Item] = []
+    inside: list[str] | None = None
     names: set[str] = set()
     for token in re.findall(r"\(|\)|\.\.\.|[^\s().]+", side):
         if token == "(":
@@ -85,7 +89,7 @@ def _groups(side: str) -> list[Group]:
             if token in names:
                 raise ValueError(f"Indexing expression contains duplicate dimension '{token}'")
             names.add(token)
-            (found if inside is None else inside).append([token] if inside is None else token)  # type: ignore[arg-type] - by the same condition
+            (found if inside is None else inside).append(token)
     if inside is not None:
         raise ValueError(f"Imbalanced parentheses in expression: '{side}'")
     return found
@@ -107,27 +111,26 @@ def _check_name(token: str) -> None:
         raise ValueError(f"Invalid axis identifier: {token}\nit is a keyword of Python")
 
 
-def _check_names(left: list[Group], right: list[Group], lengths: dict[str, int]) -> None:
-    of_left, of_right = ({name for group in side for name in group} for side in (left, right))
+def _check_names(left: list[Item], right: list[Item], lengths: dict[str, int]) -> None:
+    of_left, of_right = ({name for item in side for name in ([item] if isinstance(item, str) else item)} for side in (left, right))
     if of_left ^ of_right:
         raise ValueError(f"Identifiers only on one side of rearrange expression (should be on both): {of_left ^ of_right}")
     if unknown := set(lengths) - of_left:
         raise ValueError(f"Identifiers not found in rearrange expression: {unknown}")
 
 
-def _expanded(side: list[Group], left: list[Group], ndim: int) -> list[Group]:
-    """The side with names of their own for the dimensions that an ellipsis stands for."""
-    more = [f"{ELLIPSIS}{i}" for i in range(ndim - len(left) + 1)]
-    found: list[Group] = []
-    for group in side:
-        if group == [ELLIPSIS] and not (side is not left and any(g is group for g in left)):
-            found.extend([name] for name in more)
+def _expanded(side: list[Item], ellipsis: list[str]) -> list[list[str]]:
+    """The names that make up each dimension; those of an ellipsis that stands alone are a dimension each."""
+    found: list[list[str]] = []
+    for item in side:
+        if item == ELLIPSIS:
+            found.extend([name] for name in ellipsis)
         else:
-            found.append([n for name in group for n in (more if name == ELLIPSIS else [name])])
+            found.append([n for name in ([item] if isinstance(item, str) else item) for n in (ellipsis if name == ELLIPSIS else [name])])
     return found
 
 
-def _sizes(left: list[Group], shape: Sequence[int], lengths: dict[str, int]) -> dict[str, int]:
+def _sizes(left: list[list[str]], shape: Sequence[int], lengths: dict[str, int]) -> dict[str, int]:
     """The size of each name. RuntimeError where sizes do not make up the tensor's."""
     sizes: dict[str, Any] = dict(lengths)
     for group, size in zip(left, shape, strict=True):

@@ -124,8 +124,8 @@ def _check_number(transform: str, output: Any) -> None:
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and the function from cotangents, a tree as these results, to a tuple with a gradient for each primal.
 
-    primals: trees of tensors. has_aux: `func` returns ``(output, aux)``, and ``(output, vjp_fn, aux)`` is given. The function may be called any number
-    of times, later too, and inside other transforms; ``vjp_fn(cotangents, retain_graph=False)`` is the last time.
+    primals: trees of tensors. has_aux: `func` returns ``(output, aux)``, and ``(output, vjp_fn, aux)`` is given. The function may be called any
+    number of times, later too, and inside other transforms; ``vjp_fn(cotangents, retain_graph=False)`` is the last time.
 
     RuntimeError where the results are not all floating point or complex tensors, ValueError where the primals hold what is no tensor. The function
     raises RuntimeError where the cotangents do not fit the results.
@@ -149,9 +149,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         check_outputs(transform, outputs)
         for out in outputs:
             if not (out.is_floating_point() or out.is_complex()):
-                raise RuntimeError(
-                    f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {out.dtype}"
-                )
+                raise RuntimeError(f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {out.dtype}")
         values = [level.unwrap(out) for out in outputs]
         pull: Pullback | None = Pullback(level, outputs, inputs)
     inputs_spec = tree_flatten(inside)[1]
@@ -190,8 +188,8 @@ def fitting_cotangent(i: int, given: Any, output: Tensor) -> Tensor:
         raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {given.shape} and output[{i}] has a shape of {output.shape}.")
     if given.is_complex() != output.is_complex():
         raise RuntimeError(
-            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of "
-            f"{given.dtype} and output[{i}] has a dtype of {output.dtype}."
+            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype "
+            f"of {given.dtype} and output[{i}] has a dtype of {output.dtype}."
         )
     return given if given.dtype == output.dtype else given.to(output.dtype)
 

@@ -22,13 +22,13 @@ def vmap(
 ) -> Callable[..., Any]:
     """`func` mapped over a dimension of its arguments: it sees tensors without that dimension, and its results have one more.
 
-    in_dims: the dimension of the arguments that is mapped over: an int for all of them, or a tuple with an int or None (not mapped) for each, nested as
-    the arguments are. out_dims: where the batch stands in the results, nested as they are; None for what is not mapped, which need not be a tensor.
-    randomness: random operations raise ("error"), draw for each part ("different") or once for all ("same"). chunk_size: at most so many parts at a
-    time, one after another. Keyword arguments are passed on unmapped.
+    in_dims: the dimension of the arguments that is mapped over: an int for all of them, or a tuple with an int or None (not mapped) for each, nested
+    as the arguments are. out_dims: where the batch stands in the results, nested as they are; None for what is not mapped, which need not be a
+    tensor. randomness: random operations raise ("error"), draw for each part ("different") or once for all ("same"). chunk_size: at most so many
+    parts at a time, one after another. Keyword arguments are passed on unmapped.
 
-    RuntimeError for another `randomness`, ValueError for a `chunk_size` below 1. The function raises ValueError where arguments, results, dimensions and
-    sizes do not fit, IndexError for an `out_dims` that no result has, RuntimeError where `func` looks at the value of what is mapped.
+    RuntimeError for another `randomness`, ValueError for a `chunk_size` below 1. The function raises ValueError where arguments, results, dimensions
+    and sizes do not fit, IndexError for an `out_dims` that no result has, RuntimeError where `func` looks at the value of what is mapped.
 
         >>> per_row = torch.vmap(torch.dot)
         >>> per_row(torch.ones(2, 3), torch.ones(2, 3))
@@ -104,9 +104,7 @@ class Inputs:
         if not sizes:
             raise ValueError("vmap: Expected at least one Tensor to vmap over")
         if any(size != sizes[0] for size in sizes):
-            raise ValueError(
-                f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension"
-            )
+            raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
         return sizes[0]
 
     def part(self, start: int, length: int) -> list[Any]:
@@ -138,7 +136,10 @@ def _input_dim(call: str, leaf: Any, dim: Any) -> int | None:
 
 
 class Call:
-    """One call of a mapped function."""
+    """One call of a mapped function. ValueError where `out_dims` is no tree of dimensions.
+
+    spec, dims: after the call, the structure of the results and their dimensions.
+    """
 
     __slots__ = ("func", "name", "kwargs", "inputs", "out_dims", "randomness", "spec", "dims")
     spec: TreeSpec
@@ -147,6 +148,11 @@ class Call:
     def __init__(self, func: Callable[..., Any], kwargs: dict[str, Any], inputs: Inputs, out_dims: Dims, randomness: str) -> None:
         self.func, self.name, self.kwargs, self.inputs = func, name_of(func), kwargs, inputs
         self.out_dims, self.randomness = out_dims, randomness
+        if not all(dim is None or isinstance(dim, int) for dim in tree_leaves(out_dims)):
+            raise ValueError(
+                f"vmap({self.name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints representing where in "
+                "the outputs the vmapped dimension should appear."
+            )
 
     def whole(self, leaves: list[Any], size: int) -> Any:
         """The results for `size` parts at once."""
@@ -176,13 +182,8 @@ class Call:
             return [level.unwrap(out, dim) if isinstance(out, Tensor) else out for out, dim in zip(outs, self.dims, strict=True)]
 
     def _dims_of(self, found: Any) -> list[Any]:
-        """`out_dims` for each leaf of the results. ValueError where it is no tree of dimensions, or another than the results are."""
+        """`out_dims` for each leaf of the results. ValueError where it is another tree than the results are."""
         call, given = f"vmap({self.name}, ..., out_dims={self.out_dims})", self.out_dims
-        if not all(dim is None or isinstance(dim, int) for dim in tree_leaves(given)):
-            raise ValueError(
-                f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in the outputs the vmapped dimension "
-                "should appear."
-            )
         if isinstance(found, Tensor) and isinstance(given, tuple) and len(given) == 1:
             given = given[0]
         dims = broadcast(given, self.spec)

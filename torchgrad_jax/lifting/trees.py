@@ -36,7 +36,9 @@ def is_namedtuple_class(cls: Any) -> bool:
     if not (isinstance(cls, type) and issubclass(cls, tuple)):
         return False
     fields = getattr(cls, "_fields", None)
-    return isinstance(fields, tuple) and all(isinstance(f, str) for f in fields) and all(callable(getattr(cls, n, None)) for n in ("_make", "_asdict"))
+    return (
+        isinstance(fields, tuple) and all(isinstance(f, str) for f in fields) and all(callable(getattr(cls, n, None)) for n in ("_make", "_asdict"))
+    )
 
 
 def node_type(tree: Any) -> Any:

@@ -1,7 +1,7 @@
 """`torch.utils._pytree`: nested containers as leaves and a structure. PyTorch's rules, which are not JAX's: None is a leaf, dicts keep their order.
 
-The trees themselves are in `lifting/trees.py`; here is what is made of them, registration of the user's own containers, paths, and structures as text.
-"""
+The trees themselves are in `lifting/trees.py`; here is what is made of them, registration of the user's own containers, paths, and structures as
+text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from typing import Any, NamedTuple
 
 from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.tensor import Size
+from torchgrad_jax.lifting.trees import BUILTIN_TYPES as BUILTIN_TYPES
 from torchgrad_jax.lifting.trees import (
-    BUILTIN_TYPES,
     LEAF,
-    STANDARD_DICT_TYPES,
     SUPPORTED_NODES,
     GetAttrKey,
     IsLeaf,
     LeafSpec,
-    MappingKey,
     NodeDef,
-    SequenceKey,
     TreeSpec,
     broadcast,
     is_namedtuple_class,
@@ -38,6 +35,9 @@ from torchgrad_jax.lifting.trees import (
     tree_unflatten,
     treespec_pprint,
 )
+from torchgrad_jax.lifting.trees import STANDARD_DICT_TYPES as STANDARD_DICT_TYPES
+from torchgrad_jax.lifting.trees import MappingKey as MappingKey
+from torchgrad_jax.lifting.trees import SequenceKey as SequenceKey
 
 __all__ = [
     "PyTree", "Context", "FlattenFn", "UnflattenFn", "DumpableContext", "ToDumpableContextFn", "FromDumpableContextFn", "PyTreeSpec", "TreeSpec",
@@ -169,31 +169,34 @@ def register_dataclass(
                     "`field_names`, otherwise please add them to `drop_field_names`.\n"
                 )
             if unexpected:
-                text += (
-                    f"Unexpected fields in `field_names`: {unexpected}. Please remove these fields, or add them to `drop_field_names`.\n"
-                )
+                text += f"Unexpected fields in `field_names`: {unexpected}. Please remove these fields, or add them to `drop_field_names`.\n"
             raise ValueError(text)
     elif field_names is None:
         raise ValueError(f"field_names must be specified with a list of all fields used to initialize {cls}, as it is not a dataclass.")
     else:
         names = list(field_names)
 
-    def context(obj: Any) -> tuple[list[Any], list[str], list[str]]:
-        values = [getattr(obj, name) for name in names]
-        there = [name for name, value in zip(names, values, strict=True) if value is not None]
-        return [v for v in values if v is not None], there, [name for name in names if name not in there]
+    _register_fields(cls, names, serialized_type_name)
+
+
+def _register_fields(cls: Any, names: list[str], serialized_type_name: str | None) -> None:
+    """Register a class whose children are those of the named attributes that are not None."""
+
+    def parts(obj: Any) -> tuple[list[tuple[str, Any]], list[list[str]]]:
+        values = [(name, getattr(obj, name)) for name in names]
+        there = [(name, value) for name, value in values if value is not None]
+        return there, [[name for name, _ in there], [name for name, value in values if value is None]]
 
     def flatten(obj: Any) -> tuple[list[Any], Any]:
-        values, there, absent = context(obj)
-        return values, [there, absent]
-
-    def unflatten(values: Iterable[Any], found: Any) -> Any:
-        there, absent = found
-        return cls(**dict(zip(there, values, strict=True)), **dict.fromkeys(absent))
+        there, context = parts(obj)
+        return [value for _, value in there], context
 
     def with_keys(obj: Any) -> tuple[list[tuple[Any, Any]], Any]:
-        values, there, absent = context(obj)
-        return [(GetAttrKey(name), value) for name, value in zip(there, values, strict=True)], [there, absent]
+        there, context = parts(obj)
+        return [(GetAttrKey(name), value) for name, value in there], context
+
+    def unflatten(values: Iterable[Any], context: Any) -> Any:
+        return cls(**dict(zip(context[0], values, strict=True)), **dict.fromkeys(context[1]))
 
     register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name, flatten_with_keys_fn=with_keys)
 
@@ -248,7 +251,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf 
     return tree
 
 
-def _predicate(which: Any) -> Callable[[Any], bool]:
+def _predicate(which: Any) -> Callable[[Any], Any]:
     if isinstance(which, (type, tuple, types.UnionType)):
         return lambda x: isinstance(x, which)
     if callable(which):
@@ -383,7 +386,8 @@ def _dumped(spec: TreeSpec) -> dict[str, Any]:
         return {"type": None, "context": None, "children_spec": []}
     if spec.type not in _serialized:
         raise NotImplementedError(
-            f"No registered serialization name for {spec.type} found. Please update your _register_pytree_node call with a `serialized_type_name` kwarg."
+            f"No registered serialization name for {spec.type} found. Please update your _register_pytree_node call with a `serialized_type_name` "
+            "kwarg."
         )
     known = _serialized[spec.type]
     return {"type": known.name, "context": known.dump(spec.context), "children_spec": [_dumped(child) for child in spec.children_specs]}
