@@ -77,7 +77,7 @@ class BatchedTape:
 
 def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge], retain_graph: bool) -> list[Tensor | None] | None:
     """The pass as one recorded operation; None where the user's Python must run."""
-    singles = [_single(g._aval) for g in grads]
+    singles = [standing_for(g._aval.shape[1:], g._aval) for g in grads]
     print_ = tape.fingerprint(roots, singles, captures, False)
     if print_ is None:
         return None
@@ -99,10 +99,10 @@ def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequ
     return [None if (g := reached.get(edge)) is None else fresh(per_thread.recorder, per_thread.recorder.alias(g)) for edge in captures]
 
 
-def _single(aval: Aval) -> Value:
-    """Stands for one gradient of a batch: it has no content and is never computed."""
+def standing_for(shape: tuple[int, ...], like: Aval) -> Value:
+    """Stands for one gradient of a batch, of the dtype and on the device of `like`: it has no content and is never computed."""
     value = Value()
-    value.aval, value.array, value.slot, value.epoch = aval_of(aval.shape[1:], aval.dtype, aval.device), None, 0, Epoch(None)
+    value.aval, value.array, value.slot, value.epoch = aval_of(shape, like.dtype, like.device), None, 0, Epoch(None)
     value.counter, value.version = None, 0
     return value
 
@@ -112,7 +112,7 @@ def _single(aval: Aval) -> Value:
 
 def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor | None]:
     """Walk the graph once with gradients that stand for all of a batch. They are there only while the pass runs."""
-    avals = [_single(g._aval).aval for g in grads]
+    avals = [standing_for(g._aval.shape[1:], g._aval).aval for g in grads]
     reached: list[bool] = []
 
     def one(*arrays: Any) -> list[Any]:

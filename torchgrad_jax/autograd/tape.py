@@ -30,9 +30,9 @@ _tapes: dict[Any, Any] = {}
 class Tape:
     """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
     in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index and in their order.
-    ran: how many of them before each target."""
+    ran: how many of them before each target. checked: whether an operation of it has a check. nbytes: of the results of all its operations."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "ran", "_expansion", "_specs")
+    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "ran", "checked", "nbytes", "_expansion", "_specs")
 
     def __init__(
         self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], order: list[Node],
@@ -45,9 +45,10 @@ class Tape:
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
         steps = _steps_to(scratch.epoch.step)
-        checked = any(s.signature is not None and s.signature.check is not None for s in steps)
+        self.checked = any(s.signature is not None and s.signature.check is not None for s in steps)
+        self.nbytes = sum([s.signature.nbytes for s in steps])
         # A check is counted where it is recorded, so a pass that holds one stays an operation of its own.
-        self._specs = None if checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
+        self._specs = None if self.checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
         self._expansion = Expansion(
             steps, [place[id(v)] for v in scratch.epoch.leaves.values()], scratch.number_places, results, tuple([v.aval for _, v in found])
         )
