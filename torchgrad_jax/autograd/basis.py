@@ -35,7 +35,6 @@ MAX_KEPT = 256
 # What the passes that run side by side may need if every step of them is kept. Where they need more, as many run at a time as fit.
 MOST_BYTES = 1 << 28
 _kept: dict[Any, BasisTape] = {}
-_stand_in = lru_cache(maxsize=MAX_KEPT)(lambda aval: standing_for(aval.shape, aval))
 
 
 def gradients_of_elements(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> list[Tensor | None]:
@@ -114,6 +113,18 @@ def _units(aval: Aval) -> list[Tensor]:
 # ---------------------------------------------------------------------- as one operation
 
 
+def of_elements(row: Callable[[Any], Sequence[Any]], output: Aval, nbytes: int) -> list[Any]:
+    """What `row` makes of the gradients that each element of an array like `output` begins with, traced: results of the shape of `output` and then
+    its own. nbytes: what one element needs if every step of it is kept."""
+    at_a_time = MOST_BYTES // max(nbytes, output.nbytes, 1)
+    if at_a_time >= output.size:
+        found = jax.vmap(row)(jnp.eye(output.size, dtype=output.dtype).reshape((output.size, *output.shape)))
+    else:
+        elements = jnp.arange(output.size).reshape(output.shape)
+        found = lax.map(lambda i: row((elements == i).astype(output.dtype)), jnp.arange(output.size), batch_size=max(at_a_time, 1))
+    return [g.reshape(output.shape + g.shape[1:]) for g in found]
+
+
 class BasisTape:
     """A Tape mapped over the rows of an identity matrix, which take the place of its operand `place`: a BoundOp.
 
@@ -132,18 +143,9 @@ class BasisTape:
         """See the runtime's BoundOp."""
         place, output = self.place, self.output
         single = self.tape.specialize((*specs[:place], output, *specs[place:]))
-        at_a_time = MOST_BYTES // max(self.tape.nbytes, output.nbytes, 1)
 
         def backward(*arrays: Any) -> list[Any]:
-            def row(g: Any) -> Any:
-                return single(*arrays[:place], g, *arrays[place:])
-
-            if at_a_time >= output.size:
-                found = jax.vmap(row)(jnp.eye(output.size, dtype=output.dtype).reshape((output.size, *output.shape)))
-            else:
-                elements = jnp.arange(output.size).reshape(output.shape)
-                found = lax.map(lambda i: row((elements == i).astype(output.dtype)), jnp.arange(output.size), batch_size=max(at_a_time, 1))
-            return [g.reshape(output.shape + g.shape[1:]) for g in found]
+            return of_elements(lambda g: single(*arrays[:place], g, *arrays[place:]), output, self.tape.nbytes)
 
         return backward
 
@@ -156,12 +158,12 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     rec = per_thread.recorder
     if rec.level is not None or not output.size:
         return None
-    roots, given, reached = (edge,), _stand_in(output), captures
-    print_ = tape.fingerprint(roots, (given,), captures, False)
+    roots, given, reached = (edge,), stand_in(output), captures
+    print_ = tape.fingerprint(roots, (given,), captures, False) if without_hooks(captures) else None
     if print_ is None:
-        nodes = _reachable(edge[0])
+        nodes = reachable(edge[0])
         reached = [target for target in captures if target[0] in nodes]
-        print_ = None if len(reached) == len(captures) else tape.fingerprint(roots, (given,), reached, False)
+        print_ = None if len(reached) == len(captures) or not without_hooks(reached) else tape.fingerprint(roots, (given,), reached, False)
         if print_ is None:
             return None
     if not reached:
@@ -188,7 +190,23 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     return [None if (g := arrived.get(edge)) is None else fresh(rec, g) for edge in captures]
 
 
-def _reachable(start: Node) -> set[Node]:
+@lru_cache(maxsize=MAX_KEPT)
+def stand_in(aval: Aval) -> Value:
+    """What stands for the gradient that a pass begins with, in the fingerprints of graphs."""
+    return standing_for(aval.shape, aval)
+
+
+def without_hooks(captures: Sequence[Edge]) -> bool:
+    """Whether no leaf among these has a hook on its gradient, which nothing else of the graph tells."""
+    for node, _ in captures:
+        if type(node) is AccumulateGrad:
+            extra = node.variable._extra
+            if extra is not None and extra.hooks:
+                return False
+    return True
+
+
+def reachable(start: Node) -> set[Node]:
     """The nodes that can be reached."""
     seen, stack = {start}, [start]
     while stack:

@@ -29,6 +29,7 @@ from torchgrad_jax.autograd.functional_checks import (
     filled,
 )  # fmt: skip
 from torchgrad_jax.autograd.grad_mode import enable_grad
+from torchgrad_jax.autograd.hessian_tape import second_derivatives
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import zeros, zeros_like
 from torchgrad_jax.functions.shaping import stack
@@ -150,16 +151,7 @@ def jacobian(
     with enable_grad():
         xs = _prepared(xs, create_graph)
         several_outputs, outputs = as_tensors(func(*xs), OUTPUTS, "jacobian")
-        check_requires_grad(outputs, strict)
-        if vectorize:
-            if strict:
-                raise RuntimeError(
-                    "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please either set "
-                    "`strict=False` or `vectorize=False`."
-                )
-            rows = _together(outputs, xs, create_graph)
-        else:
-            rows = [_row(i, o, xs, create_graph, strict) for i, o in enumerate(outputs)]
+        rows = _rows(outputs, xs, create_graph, strict, vectorize)
         made = [_results(row, several, create_graph) for row in rows]
         if not made:
             raise IndexError("tuple index out of range")
@@ -181,22 +173,36 @@ def hessian(
     several, xs = as_tensors(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
-    forward = outer_jacobian_strategy == "forward-mode"
 
     def scalar(*given: Tensor) -> Tensor:
         several_outputs, outputs = as_tensors(func(*given), OUTPUTS, "hessian")
         check_requires_grad(outputs, strict)
         return check_scalar(outputs, several_outputs, "hessian").squeeze()
 
-    def gradient(*given: Tensor) -> tuple[Tensor, ...]:
-        if forward:
-            given = tuple([t.requires_grad_() for t in given])
-        found = jacobian(scalar, given, create_graph=True)
-        check_requires_grad(found, strict, LINEAR_IN_HESSIAN)
-        return found
+    if outer_jacobian_strategy == "forward-mode":
+        _check_forward(create_graph, strict, vectorize)
+        found = jacobian_by_tangents(lambda *given: jacobian(scalar, tuple([t.requires_grad_() for t in given]), create_graph=True), True, xs)
+        return found if several else found[0][0]
+    with enable_grad():
+        xs = _prepared(xs, create_graph)
+        given = _prepared(xs, True)
+        rows = _hessian_rows(scalar(*given), given, xs, create_graph, strict, vectorize)
+        made = tuple([_results(row, several, create_graph) for row in rows])
+        return _results(made, several, True)
 
-    found = jacobian(gradient, xs, create_graph=create_graph, strict=strict, vectorize=vectorize, strategy=outer_jacobian_strategy)
-    return found if several else found[0][0]
+
+def _hessian_rows(
+    output: Tensor, given: tuple[Tensor, ...], xs: tuple[Tensor, ...], create_graph: bool, strict: bool, vectorize: bool
+) -> list[tuple[Tensor, ...]]:
+    """For each input the Jacobians of its gradient with respect to all of them. given: what the function was called with, views of `xs`."""
+    at_once = None if create_graph or strict else second_derivatives(output, xs)
+    if at_once is not None:
+        return [_with_zeros(x, row, xs) for x, row in zip(xs, at_once, strict=True)]
+    gradients = _row(0, output, given, True, False)
+    if not gradients:
+        raise IndexError("tuple index out of range")
+    check_requires_grad(gradients, strict, LINEAR_IN_HESSIAN)
+    return _rows(gradients, xs, create_graph, strict, vectorize)
 
 
 def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
@@ -214,31 +220,38 @@ def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
         raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`.")
 
 
+def _rows(outputs: Sequence[Tensor], xs: tuple[Tensor, ...], create_graph: bool, strict: bool, vectorize: bool) -> list[tuple[Tensor, ...]]:
+    """The Jacobians of each output with respect to each input."""
+    check_requires_grad(outputs, strict)
+    if not vectorize:
+        return [_row(i, o, xs, create_graph, strict) for i, o in enumerate(outputs)]
+    if strict:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please either set "
+            "`strict=False` or `vectorize=False`."
+        )
+    if not outputs:
+        raise AssertionError("Expected at least one tensor")
+    there = [o for o in outputs if o.requires_grad]
+    found = iter(gradients_together(there, xs, create_graph) if there else ())
+    return [_with_zeros(o, next(found) if o.requires_grad else [None for _ in xs], xs) for o in outputs]
+
+
 def _row(i: int, output: Tensor, xs: tuple[Tensor, ...], create_graph: bool, strict: bool) -> tuple[Tensor, ...]:
     """The Jacobians of the i-th output with respect to each input."""
     found = gradients_of_elements(output, xs, create_graph) if output.requires_grad else [None for _ in xs]
     if not output.numel():
-        stack([])
+        stack([])  # raises what PyTorch raises
     for j, g in enumerate(found):
         if strict and g is None:
             raise RuntimeError(INDEPENDENT_ROW.format(i, j))
         if strict and create_graph and g is not None and not g.requires_grad:
             raise RuntimeError(LINEAR.format("jacobian", i))  # PyTorch names the output here
-    return tuple([_zeros(output, x) if g is None else g for g, x in zip(found, xs, strict=True)])
+    return _with_zeros(output, found, xs)
 
 
-def _together(outputs: Sequence[Tensor], xs: tuple[Tensor, ...], create_graph: bool) -> list[tuple[Tensor, ...]]:
-    """The Jacobians of all outputs, by one backward pass for all of their elements."""
-    if not outputs:
-        raise AssertionError("Expected at least one tensor")
-    there = [o for o in outputs if o.requires_grad]
-    rows = iter(gradients_together(there, xs, create_graph) if there else ())
-    found = [next(rows) if o.requires_grad else [None for _ in xs] for o in outputs]
-    return [tuple([_zeros(o, x) if g is None else g for g, x in zip(row, xs, strict=True)]) for o, row in zip(outputs, found, strict=True)]
-
-
-def _zeros(output: Tensor, x: Tensor) -> Tensor:
-    return zeros(output.shape + x.shape, dtype=x.dtype, device=x.device)
+def _with_zeros(output: Tensor, row: Sequence[Tensor | None], xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple([zeros(output.shape + x.shape, dtype=x.dtype, device=x.device) if g is None else g for g, x in zip(row, xs, strict=True)])
 
 
 # ---------------------------------------------------------------------- what all have in common

@@ -44,7 +44,7 @@ class Tape:
         self.runs, self.ran = [index[node] for node in order], ran
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
-        steps = _steps_to(scratch.epoch.step)
+        steps = steps_to(scratch.epoch.step)
         self.checked = any(s.signature is not None and s.signature.check is not None for s in steps)
         self.nbytes = sum([s.signature.nbytes for s in steps])
         # A check is counted where it is recorded, so a pass that holds one stays an operation of its own.
@@ -96,6 +96,16 @@ class ScratchRecorder(Recorder):
             epoch.leaves[-1 - slot] = value
         return slot
 
+    def alias(self, value: Value) -> Value:
+        """See Recorder. Of what others have recorded the twin is the same input, and nothing is computed for it."""
+        if value.epoch is self.epoch:
+            return super().alias(value)
+        twin = Value()
+        twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
+        twin.counter, twin.version = None, 0
+        self.epoch.foreign[twin] = self.enter(value)
+        return twin
+
     def close(self) -> None:
         """Let go of the values of the pass that was rehearsed: recorders and their epochs refer to each other, so they would stay."""
         self.begin()
@@ -111,7 +121,8 @@ class ScratchRecorder(Recorder):
         return record(self, bound, tuple(plain))
 
 
-def _steps_to(step: Step | None) -> list[Step]:
+def steps_to(step: Step | None) -> list[Step]:
+    """The operations that end at `step`, first to last."""
     found = []
     while step is not None and step.signature is not None:
         found.append(step)
