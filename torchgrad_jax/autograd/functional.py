@@ -116,9 +116,12 @@ def _differentiated_once(
     several_outputs, outputs = as_tensors(func(*xs), OUTPUTS, name)
     check_requires_grad(outputs, strict)
     check_scalar(outputs, several_outputs, name)
-    gradients = filled(_grad(outputs, xs, None, True), xs, strict, OF_OUTPUTS)
-    check_requires_grad(gradients, strict, LINEAR_IN_HESSIAN)
-    return several, xs, vector, outputs, gradients
+    found = _grad(outputs, xs, None, True)
+    if strict:
+        for i, g in enumerate(found):
+            if g is None or not g.requires_grad:
+                raise RuntimeError((OF_OUTPUTS if g is None else LINEAR_IN_HESSIAN).format(i))
+    return several, xs, vector, outputs, filled(found, xs, False, "")
 
 
 # ---------------------------------------------------------------------- whole matrices
@@ -181,7 +184,7 @@ def hessian(
 
     if outer_jacobian_strategy == "forward-mode":
         _check_forward(create_graph, strict, vectorize)
-        found = jacobian_by_tangents(lambda *given: jacobian(scalar, tuple([t.requires_grad_() for t in given]), create_graph=True), True, xs)
+        found = jacobian_by_tangents(lambda *given: jacobian(scalar, tuple(map(_requiring_grad, given)), create_graph=True), True, xs)
         return found if several else found[0][0]
     with enable_grad():
         xs = _prepared(xs, create_graph)
@@ -203,6 +206,11 @@ def _hessian_rows(
         raise IndexError("tuple index out of range")
     check_requires_grad(gradients, strict, LINEAR_IN_HESSIAN)
     return _rows(gradients, xs, create_graph, strict, vectorize)
+
+
+def _requiring_grad(t: Tensor) -> Tensor:
+    t.requires_grad = True
+    return t
 
 
 def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
