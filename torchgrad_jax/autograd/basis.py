@@ -1,8 +1,8 @@
 """The gradients of every element of a tensor: a backward pass from each of them, all recorded as one operation.
 
 A graph without the user's Python is one function of the gradient that it is given and of what its nodes saved. It is mapped over the rows of an
-identity matrix, which is part of the operation: XLA can use that it is known. A graph with hooks or Functions is walked once for each element, and
-so is one whose gradients become part of a graph.
+identity matrix, which is part of the operation: XLA can use that it is known. If its gradients become part of a graph, it is walked once, on a
+batch of gradients. A graph with hooks or Functions is walked once for each element.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.batched import standing_for
+from torchgrad_jax.autograd.batched import levels, standing_for
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.node import Edge, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
@@ -46,7 +46,7 @@ def gradients_of_elements(output: Tensor, inputs: Sequence[Tensor], create_graph
     if aval.dtype.kind == "c":
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtypes.of(aval.dtype)}")
     edge, captures = output._edge(), [t._edge() for t in inputs]
-    found = None if create_graph else _at_once(aval, edge, captures)
+    found = _by_levels(output, inputs, edge, captures) if create_graph else _at_once(aval, edge, captures)
     return _one_by_one(aval, edge, inputs, captures, create_graph) if found is None else found
 
 
@@ -155,17 +155,12 @@ class BasisTape:
 
 def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor | None] | None:
     """The gradients of all elements by one operation; None where they must be computed one by one."""
-    rec = per_thread.recorder
+    rec, given = per_thread.recorder, stand_in(output)
     if rec.level is not None or not output.size:
         return None
-    roots, given, reached = (edge,), stand_in(output), captures
-    print_ = tape.fingerprint(roots, (given,), captures, False) if without_hooks(captures) else None
+    print_, reached = _recognized(edge, given, captures)
     if print_ is None:
-        nodes = reachable(edge[0])
-        reached = [target for target in captures if target[0] in nodes]
-        print_ = None if len(reached) == len(captures) or not without_hooks(reached) else tape.fingerprint(roots, (given,), reached, False)
-        if print_ is None:
-            return None
+        return None
     if not reached:
         return [None for _ in captures]
     key = output, print_.key
@@ -173,7 +168,7 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     if found is None:
         if len(_kept) >= MAX_KEPT:
             _kept.clear()
-        whole = rehearse(print_, roots, (given,), reached)
+        whole = rehearse(print_, (edge,), (given,), reached)
         if whole.checked:
             return None
         found = _kept[key] = BasisTape(whole, next(i for i, o in enumerate(print_.operands) if o is given), output)
@@ -188,6 +183,28 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     if rec.flags.task is None:
         rec.turned |= TURNED
     return [None if (g := arrived.get(edge)) is None else fresh(rec, g) for edge in captures]
+
+
+def _recognized(edge: Edge, given: Value, captures: Sequence[Edge]) -> tuple[tape.Fingerprint | None, Sequence[Edge]]:
+    """The fingerprint of the graph from `edge` to those captures that it reaches, and these. None where Python of the user's runs in it."""
+    print_ = tape.fingerprint((edge,), (given,), captures, False) if without_hooks(captures) else None
+    if print_ is not None:
+        return print_, captures
+    nodes = reachable(edge[0])
+    reached = [target for target in captures if target[0] in nodes]
+    if len(reached) == len(captures) or not without_hooks(reached):
+        return None, reached
+    return tape.fingerprint((edge,), (given,), reached, False), reached
+
+
+def _by_levels(output: Tensor, inputs: Sequence[Tensor], edge: Edge, captures: Sequence[Edge]) -> list[Tensor | None] | None:
+    """The gradients of all elements, which can be differentiated, by one pass on a batch; None where they must be computed one by one."""
+    aval = output._aval
+    if aval.size <= 1 or _recognized(edge, stand_in(aval), captures)[0] is None:
+        return None
+    units = eye(aval.size, dtype=output.dtype, device=output.device).view((aval.size, *aval.shape))
+    found = levels.pull((edge,), (units,), aval.size, retain_graph=True, captures=captures, accumulate=False)
+    return [None if g is None else g.view(aval.shape + t._aval.shape) for g, t in zip(found, inputs, strict=True)]
 
 
 @lru_cache(maxsize=MAX_KEPT)

@@ -32,7 +32,7 @@ class Levels:
 
     __slots__ = ("pull", "push")
     pull: Callable[..., list[Tensor | None]]
-    push: Callable[..., list[tuple[Tensor, Tensor | None]]]
+    push: Callable[..., list[tuple[Aval, Tensor | None]]]
 
 
 levels = Levels()

@@ -12,6 +12,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Aval
 
 
 def jacobian_by_tangents(func: Callable[..., Any], several: bool, inputs: tuple[Tensor, ...]) -> Any:
@@ -34,7 +35,7 @@ def jacobian_by_tangents(func: Callable[..., Any], several: bool, inputs: tuple[
         tuples.append(is_tuple)
         return outputs
 
-    columns = [_rows(primal, tangent, sum(sizes)) for primal, tangent in levels.push(called, inputs, basis, sum(sizes))]
+    columns = [_rows(aval, tangent, sum(sizes)) for aval, tangent in levels.push(called, inputs, basis, sum(sizes))]
     found = []
     for rows in columns:
         shape = rows._aval.shape[1:]
@@ -43,5 +44,5 @@ def jacobian_by_tangents(func: Callable[..., Any], several: bool, inputs: tuple[
     return found[0] if not tuples[0] else found if several else tuple(found)
 
 
-def _rows(primal: Tensor, tangent: Tensor | None, size: int) -> Tensor:
-    return zeros((size, *primal._aval.shape), dtype=primal.dtype, device=primal.device) if tangent is None else tangent
+def _rows(like: Aval, tangent: Tensor | None, size: int) -> Tensor:
+    return zeros((size, *like.shape), dtype=dtypes.of(like.dtype), device=like.device) if tangent is None else tangent

@@ -9,7 +9,10 @@ from torchgrad_jax.autograd.batched import levels
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.lifting.levels import batch_level, forward_level
+from torchgrad_jax.lifting.levels import BatchLevel, ForwardLevel, batch_level
+from torchgrad_jax.runtime.value import Aval
+
+RANDOM = "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a workaround"
 
 
 def pull(
@@ -22,15 +25,30 @@ def pull(
         return [None if g is None else level.unwrap(g, 0) for g in found]
 
 
-def push(
-    func: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], tangents: Sequence[Tensor], size: int
-) -> list[tuple[Tensor, Tensor | None]]:
-    """What `func` returns for `inputs`, and its tangents for those of the inputs, whose first dimension is a batch; None where there is none."""
-    with batch_level(size) as batch:
-        with forward_level() as forward:
-            duals = [forward.dual(x, batch.wrap(t, 0)) for x, t in zip(inputs, tangents, strict=True)]
-            found = [forward.unpack(o) for o in func(*duals)]
-        return [(batch.unwrap(primal, 0)[0], None if tangent is None else batch.unwrap(tangent, 0)) for primal, tangent in found]
+class _Batch(BatchLevel):
+    """A level of vmap in which all is allowed that may be called with dual tensors."""
+
+    __slots__ = ()
+    transforms = False
+
+    def _refuse_randomness(self) -> None:
+        raise RuntimeError(RANDOM)
+
+
+class _Duals(ForwardLevel):
+    """A level of forward mode in which all is allowed that may be called with dual tensors."""
+
+    __slots__ = ()
+    transforms = False
+
+
+def push(func: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], tangents: Sequence[Tensor], size: int) -> list[tuple[Aval, Tensor | None]]:
+    """What `func` returns for `inputs` is like, and its tangents for those of the inputs; None where it has none. The first dimension of tangents
+    is a batch."""
+    with _Batch(size) as batch:
+        with _Duals() as duals:
+            found = [(o._aval, duals.unpack(o)[1]) for o in func(*[duals.dual(x, batch.wrap(t, 0)) for x, t in zip(inputs, tangents, strict=True)])]
+        return [(aval, None if tangent is None else batch.unwrap(tangent, 0)) for aval, tangent in found]
 
 
 levels.pull, levels.push = pull, push
