@@ -430,7 +430,7 @@ def test_hooks_run_as_often_as_in_pytorch(m, name):
     for options in ({}, {"create_graph": True}, *([{"vectorize": True}] if matrix else [])):
         seen = []
 
-        def func(a):
+        def func(a, seen=seen):
             a.register_hook(lambda g: seen.append(["input", list(g.shape)]))
             b = a * a
             b.register_hook(lambda g: seen.append(["between", list(g.shape)]))

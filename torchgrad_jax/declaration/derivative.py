@@ -19,7 +19,7 @@ from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOpera
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature, operands_read, signature, traced
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 RESULT = -1
@@ -216,20 +216,19 @@ class Plan:
 
     def _lean(self) -> Plan:
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
-        its operands would depend, in a graph, on what it is not made of."""
+        its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
         if not isinstance(bound, Vjp):
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
-        whole = self._made((True,) * count)
-        read = operands_read(whole(specs), specs)
+        all_defined = (True,) * count
+        read, whole = traced(self._made(all_defined)(specs), specs)
         kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
-        if len(kept) == len(self.saves):
-            return self
 
         def made(defined: tuple[bool, ...]) -> Any:
-            return _filled_in(self._made(defined)(specs), sum(defined), kept, [given[i] for i in self.saves])
+            backward = whole if defined == all_defined else self._made(defined)(specs)
+            return _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
 
         found = copy.copy(self)
         found._vjps, found._apart, found._unpacking, found._made = {}, None, None, made
@@ -500,7 +499,7 @@ def _filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], sp
     """`backward`, called with as many gradients as `count` and those of its operands alone that it reads."""
 
     def called(*arrays: Any) -> Any:
-        operands = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) else s() for s in specs]
+        operands = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) else jnp.zeros((), NUMBER_DTYPES[s]) for s in specs]
         for place, array in zip(kept, arrays[count:], strict=True):
             operands[place] = array
         return backward(*arrays[:count], *operands)
