@@ -14,9 +14,7 @@ from torchgrad_jax.func.vmapping import Dims, vmap_in_chunks
 __all__ = ["chunk_vmap", "functionalize", "hessian", "jacfwd", "jvp", "replace_all_batch_norm_modules_"]
 
 
-def chunk_vmap(
-    func: Callable[..., Any], in_dims: Dims = 0, out_dims: Dims = 0, randomness: str = "error", chunks: int = 2
-) -> Callable[..., Any]:
+def chunk_vmap(func: Callable[..., Any], in_dims: Dims = 0, out_dims: Dims = 0, randomness: str = "error", chunks: int = 2) -> Callable[..., Any]:
     """`vmap` in so many chunks. What `vmap` raises; ValueError for less than one chunk."""
     if chunks < 1:
         raise ValueError(f"chunk_vmap: chunks should be 1 or more. (got {chunks})")

@@ -78,7 +78,9 @@ def combine_state_for_ensemble(models: Sequence[Module]) -> tuple[FunctionalModu
     warn_of("combine_state_for_ensemble", "torch.func.stack_module_state")
     check_alike("combine_state_for_ensemble", models)
     made = [_with_buffers(model, False) for model in models]
-    params, buffers = (tuple(stack([detach(t) for t in column]) for column in zip(*parts, strict=True)) for parts in list(zip(*made, strict=True))[1:])
+    params, buffers = (
+        tuple(stack([detach(t) for t in column]) for column in zip(*parts, strict=True)) for parts in list(zip(*made, strict=True))[1:]
+    )
     return made[0][0], params, buffers
 
 
