@@ -55,7 +55,7 @@ class Batched:
             found = function(*arrays)
             outs = list(found) if isinstance(found, (tuple, list)) else [found]
             if checks:
-                outs[-1] = outs[-1].any()
+                outs[-1] = outs[-1][jnp.argmax(outs[-1] != 0)]  # the first that is told of
             made = [jnp.sum(o, 0, dtype=o.dtype) if there else o for o, there in zip(outs, summed, strict=False)]
             return single_of([*made, *outs[len(made) :]])
 

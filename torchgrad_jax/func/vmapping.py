@@ -11,6 +11,7 @@ from torchgrad_jax.functions.random import get_rng_state, set_rng_state
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
 from torchgrad_jax.lifting.levels import batch_level
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import TreeSpec, broadcast, tree_flatten, tree_leaves
 
 RANDOMNESS = ("error", "different", "same")
@@ -43,14 +44,13 @@ def vmap_in_chunks(func: Callable[..., Any], in_dims: Dims, out_dims: Dims, rand
     """`vmap` whose chunks are as large as `chunk_size` says, given the size of the batch."""
     check_randomness(randomness)
 
-    @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs(in_dims, args, func)
         call = Call(func, kwargs, inputs, out_dims, randomness)
         length = chunk_size(inputs.size)
         return call.whole(inputs.leaves, inputs.size) if inputs.size <= length else call.in_chunks(length)
 
-    return wrapped
+    return transform("vmap", func, (in_dims, out_dims, randomness, chunk_size), mapped)
 
 
 def check_randomness(randomness: str) -> None:
