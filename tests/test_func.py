@@ -36,9 +36,6 @@ BOTH = {
     "jacfwd": (torch.func.jacfwd(of_torch), jax.jacfwd(of_jax)),
     "hessian": (torch.func.hessian(of_torch), jax.hessian(of_jax)),
     "jacrev of jacfwd": (torch.func.jacrev(torch.func.jacfwd(of_torch)), jax.jacrev(jax.jacfwd(of_jax))),
-    "hessian of jacrev": (
-        torch.func.hessian(lambda x: torch.func.jacrev(of_torch)(x).sum()), jax.hessian(lambda x: jax.jacrev(of_jax)(x).sum())
-    ),
     "jvp of linearize": (
         lambda x: torch.func.jvp(lambda x: torch.func.linearize(of_torch, x)[1](torch.tensor(V)), (x,), (torch.tensor(V),))[1],
         lambda x: jax.jvp(lambda x: jax.jvp(of_jax, (x,), (jnp.asarray(V),))[1], (x,), (jnp.asarray(V),))[1],

@@ -39,6 +39,11 @@ def total(*parts):
     return functools.reduce(lambda a, b: a + b, [p.sum() for p in parts])
 
 
+def into(captured):
+    """A function that writes to what it captured."""
+    return lambda x: captured.mul_(x).sum()
+
+
 def raises(error):
     def f(*args):
         raise error
@@ -99,7 +104,10 @@ cases("vmap", {
 })  # fmt: skip
 
 for transform in ("grad", "grad_and_value"):
-    of = lambda m, *args, transform=transform, **kwargs: getattr(m.func, transform)(*args, **kwargs)
+
+    def of(m, *args, transform=transform, **kwargs):
+        return getattr(m.func, transform)(*args, **kwargs)
+
     cases(transform, {
         "a list of argnums": lambda m, of=of: of(m, total, [0])(x(m)),
         "argnums a float": lambda m, of=of: of(m, total, 0.0)(x(m)),
@@ -131,7 +139,7 @@ for transform in ("grad", "grad_and_value"):
         "what the function raises": lambda m, of=of: of(m, raises(KeyError("mine")))(x(m)),
         "backward()": lambda m, of=of: of(m, lambda x: x.sum().backward())(x(m)),
         "requires_grad_()": lambda m, of=of: of(m, lambda x: x.requires_grad_().sum())(x(m)),
-        "a captured tensor is written to": lambda m, of=of: of(m, lambda v, c=x(m): c.mul_(v).sum())(x(m)),
+        "a captured tensor is written to": lambda m, of=of: of(m, into(x(m)))(x(m)),
         "the argument is written to": lambda m, of=of: of(m, lambda v: v.mul_(2).sum())(x(m)),
     })  # fmt: skip
 
@@ -176,11 +184,14 @@ cases("jvp", {
     "strict by position": lambda m: m.func.jvp(double, (x(m),), (x(m),), True),
     "has_aux and no tuple": lambda m: m.func.jvp(double, (x(m),), (x(m),), has_aux=True),
     "aux no tensor": lambda m: m.func.jvp(lambda x: (x, 1), (x(m),), (x(m),), has_aux=True),
-    "a captured tensor is written to": lambda m: m.func.jvp(lambda v, c=x(m): c.mul_(v), (x(m),), (x(m),)),
+    "a captured tensor is written to": lambda m: m.func.jvp(into(x(m)), (x(m),), (x(m),)),
 })  # fmt: skip
 
 for transform in ("jacrev", "jacfwd", "hessian"):
-    of = lambda m, *args, transform=transform, **kwargs: getattr(m.func, transform)(*args, **kwargs)
+
+    def of(m, *args, transform=transform, **kwargs):
+        return getattr(m.func, transform)(*args, **kwargs)
+
     cases(transform, {
         "a list of argnums": lambda m, of=of: of(m, double, [0])(x(m)),
         "argnum too large": lambda m, of=of: of(m, double, 1)(x(m)),

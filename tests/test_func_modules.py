@@ -85,8 +85,8 @@ def calls_with_tensors_in_dicts(m):
     call = m.func.functional_call
     halves = [{"weight": given["weight"]}, {"bias": given["bias"]}]
     return [
-        call(layer, given, x), call(layer, given, (x,)), call(layer, tuple(halves), x), call(layer, halves, x), call(layer, {}, x), call(layer, (), x),
-        call(layer, {"bias": given["bias"]}, x), call(layer, given, kwargs={"input": x}), call(layer, given, (), {"input": x}),
+        call(layer, given, x), call(layer, given, (x,)), call(layer, tuple(halves), x), call(layer, halves, x), call(layer, {}, x), call(layer, (),
+        x), call(layer, {"bias": given["bias"]}, x), call(layer, given, kwargs={"input": x}), call(layer, given, (), {"input": x}),
         call(layer, {**given, "bias": None}, x), call(layer, given, x, strict=True), layer(x), list(layer.state_dict()),
     ]  # fmt: skip
 
@@ -196,7 +196,10 @@ def linear2(m):
 def ensembles(m):
     models = [linear(m, value) for value in (0.1, 0.2, 0.3)]
     parameters, buffers = m.func.stack_module_state(models)
-    of = lambda p, b, x: m.func.functional_call(models[0], (p, b), x)
+
+    def of(p, b, x):
+        return m.func.functional_call(models[0], (p, b), x)
+
     out = m.vmap(of, (0, 0, None))(parameters, buffers, vector(m))
     leaves = [(t.is_leaf, t.requires_grad) for t in parameters.values()]
     return [shown(parameters), shown(buffers), out, leaves, *m.autograd.grad(out.sum(), list(parameters.values()))]
@@ -257,5 +260,8 @@ def test_rearrange_like_pytorch(pattern, sizes):
 @program
 def rearranging_inside_of_transforms(m):
     x = m.arange(24.0, dtype=m.float64).reshape(2, 3, 4)
-    f = lambda x: m.func.rearrange(x, "a (b c) -> c (a b)", c=2)
+
+    def f(x):
+        return m.func.rearrange(x, "a (b c) -> c (a b)", c=2)
+
     return [m.vmap(f)(x), m.func.grad(lambda x: (f(x[0])[0] ** 2).sum())(x), m.func.rearrange([x, x], "l a b c -> (l a) c b")]

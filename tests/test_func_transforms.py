@@ -70,7 +70,9 @@ def keyword_arguments_are_not_differentiated_and_may_be_no_tensors(m):
 
 @program
 def grad_of_grad_of_grad(m):
-    f = lambda x: x.sin() * x.exp()
+    def f(x):
+        return x.sin() * x.exp()
+
     found = []
     for _ in range(4):
         found.append(f(m.tensor(0.5, dtype=m.float64)))
@@ -198,7 +200,9 @@ def custom_function_inside_of_transforms(m):
             (x,) = ctx.saved_tensors
             return t * 3 * x**2
 
-    f = lambda x: Cube.apply(x).sum()
+    def f(x):
+        return Cube.apply(x).sum()
+
     x = vector(m)
     return [
         m.func.grad(f)(x), m.func.jvp(Cube.apply, (x,), (ones(m),))[1], m.func.jacrev(Cube.apply)(x), m.vmap(m.func.grad(Cube.apply))(x),
@@ -297,14 +301,19 @@ def jvp_of_jvp_of_jvp(m):
     def along(f):
         return lambda x: m.func.jvp(f, (x,), (ones(m),))[1]
 
-    f = lambda x: x.sin() * x.exp()
+    def f(x):
+        return x.sin() * x.exp()
+
     return [f(vector(m)), along(f)(vector(m)), along(along(f))(vector(m)), along(along(along(f)))(vector(m))]
 
 
 @program
 def tangents_of_jvp_levels_are_not_confused(m):
     one, x = m.tensor(1.0, dtype=m.float64), m.tensor(3.0, dtype=m.float64)
-    d = lambda f, x: m.func.jvp(f, (x,), (one,))[1]
+
+    def d(f, x):
+        return m.func.jvp(f, (x,), (one,))[1]
+
     return [d(lambda x: x * d(lambda y: x + y, one), x), d(lambda x: x * d(lambda y: x * y, x), x)]
 
 
@@ -333,9 +342,14 @@ def jvp_is_part_of_the_graph_outside(m):
 
 @program
 def forward_over_reverse_over_forward(m):
-    f = lambda x: (x.sin() * x**2).sum()
+    def f(x):
+        return (x.sin() * x**2).sum()
+
     x, v = vector(m), vector(m, 0.5, -1.0, 2.0)
-    product = lambda x: m.func.jvp(m.func.grad(f), (x,), (v,))[1]
+
+    def product(x):
+        return m.func.jvp(m.func.grad(f), (x,), (v,))[1]
+
     return [product(x), m.func.jvp(product, (x,), (v,))[1], m.func.vjp(product, x)[1](v)[0]]
 
 
@@ -360,13 +374,18 @@ def jacobians_of_trees_by_argnums(m):
 @program
 def jacobians_of_dicts_of_parameters(m):
     parameters = {"w": m.arange(6.0, dtype=m.float64).reshape(2, 3), "b": vector(m, 1.0, 2.0)}
-    f = lambda p, x: (p["w"] @ x + p["b"]).tanh()
+
+    def f(p, x):
+        return (p["w"] @ x + p["b"]).tanh()
+
     return [shown(jac(f)(parameters, vector(m, 0.1, 0.2, 0.3))) for jac in (m.func.jacrev, m.func.jacfwd)]
 
 
 @program
 def jacobians_in_chunks(m):
-    f = lambda x: (x[:, None] * x, x.sum())
+    def f(x):
+        return (x[:, None] * x, x.sum())
+
     return [
         shown(m.func.jacrev(f, chunk_size=size, _preallocate_and_copy=copied)(vector(m))) for size in (None, 1, 2, 5, 100) for copied in (False, True)
     ]
@@ -374,7 +393,9 @@ def jacobians_in_chunks(m):
 
 @program
 def jacobians_with_aux(m):
-    f = lambda x: (x**2, {"aux": x * 3, "same": x})
+    def f(x):
+        return (x**2, {"aux": x * 3, "same": x})
+
     return [shown(jac(f, has_aux=True)(vector(m))) for jac in (m.func.jacrev, m.func.jacfwd)]
 
 
@@ -389,14 +410,18 @@ def jacobians_of_nothing(m):
 
 @program
 def jacobians_of_jacobians(m):
-    f = lambda x: x.sin() * x.prod()
+    def f(x):
+        return x.sin() * x.prod()
+
     jacs = m.func.jacrev, m.func.jacfwd
     return [outer(inner(f))(vector(m)) for outer in jacs for inner in jacs]
 
 
 @program
 def hessians(m):
-    f = lambda x, y: (x.sin() * y**2).sum() * x[0]
+    def f(x, y):
+        return (x.sin() * y**2).sum() * x[0]
+
     x, y = vector(m), vector(m, 4.0, 5.0, 6.0)
     return [shown(m.func.hessian(f, argnums)(x, y)) for argnums in (0, 1, (0, 1))] + [shown(m.func.hessian(lambda t: t["a"].prod())({"a": x}))]
 
@@ -404,7 +429,10 @@ def hessians(m):
 @program
 def jacobians_inside_and_outside_of_vmap(m):
     x = m.arange(6.0, dtype=m.float64).reshape(2, 3)
-    f = lambda x: x.sin() * x.sum()
+
+    def f(x):
+        return x.sin() * x.sum()
+
     return [
         m.vmap(m.func.jacrev(f))(x), m.vmap(m.func.jacfwd(f))(x), m.vmap(m.func.hessian(lambda x: f(x).sum()))(x),
         m.func.jacrev(m.vmap(f))(x), m.func.jacfwd(m.vmap(f))(x), m.vmap(m.func.jacrev(f, chunk_size=2), out_dims=1)(x),
@@ -413,7 +441,9 @@ def jacobians_inside_and_outside_of_vmap(m):
 
 @program
 def jacobians_with_random_numbers(m):
-    f = lambda x: x * m.rand(3, dtype=m.float64)
+    def f(x):
+        return x * m.rand(3, dtype=m.float64)
+
     found = []
     for randomness in ("same", "different"):
         m.manual_seed(0)
@@ -439,7 +469,9 @@ def jacobians_are_part_of_the_graph_outside(m):
 
 @program
 def linearize_of_trees(m):
-    f = lambda t, y: (t["x"] * y, {"sum": t["x"].sum(), "constant": ones(m)})
+    def f(t, y):
+        return (t["x"] * y, {"sum": t["x"].sum(), "constant": ones(m)})
+
     output, jvp_fn = m.func.linearize(f, {"x": vector(m)}, vector(m, 0.1, 0.2, 0.3))
     tangents = {"x": ones(m)}, vector(m)
     return [shown(output), shown(jvp_fn(*tangents)), shown(m.vmap(jvp_fn)({"x": m.eye(3, dtype=m.float64)}, m.eye(3, dtype=m.float64)))]

@@ -39,7 +39,10 @@ def shown(tree):
 @program
 def dimensions_of_arguments(m):
     x, y = matrix(m), matrix(m, 3, 2)
-    f = lambda a, b: a * b.sum()
+
+    def f(a, b):
+        return a * b.sum()
+
     found = [m.vmap(f, in_dims)(x, y) for in_dims in ((0, 1), (-2, -1), (1, 0), (0, None), (None, 0))]
     return found + [m.vmap(lambda a: a * 2, -1)(x)]
 
@@ -47,7 +50,10 @@ def dimensions_of_arguments(m):
 @program
 def trees_of_arguments(m):
     x, y = matrix(m), matrix(m, 3)
-    f = lambda t, p: {"sum": t["x"] + t["y"], "point": [p.x * p.y]}
+
+    def f(t, p):
+        return {"sum": t["x"] + t["y"], "point": [p.x * p.y]}
+
     tree, point = {"x": x, "y": y}, Point(x, 2.0)
     found = [m.vmap(f, ({"x": 0, "y": None}, Point(0, None)))(tree, point)]
     found.append(m.vmap(lambda t: t["x"].sum(), ({"x": 1, "y": None},))(OrderedDict(x=x, y=y)))
@@ -175,8 +181,8 @@ def layers_inside(m):
     x = matrix(m, 2, 3, 4, 4) / 10
     w = matrix(m, 2, 3, 2, 2) / 10
     return [
-        m.vmap(lambda x: F.conv2d(x[None], w))(x), m.vmap(lambda x, w: F.conv2d(x[None], w[None]), (0, 0))(x, w), m.vmap(lambda x: F.softmax(x, -1))(x),
-        m.vmap(lambda x: F.layer_norm(x, (4,)))(x), m.vmap(lambda x: F.max_pool2d(x, 2))(x), m.vmap(lambda x: F.mse_loss(x, x * 2))(x),
+        m.vmap(lambda x: F.conv2d(x[None], w))(x), m.vmap(lambda x, w: F.conv2d(x[None], w[None]), (0, 0))(x, w), m.vmap(lambda x: F.softmax(x,
+        -1))(x), m.vmap(lambda x: F.layer_norm(x, (4,)))(x), m.vmap(lambda x: F.max_pool2d(x, 2))(x), m.vmap(lambda x: F.mse_loss(x, x * 2))(x),
         m.vmap(lambda x: F.cross_entropy(x[0], m.tensor([0, 1, 2, 3])))(x), m.vmap(lambda x: F.embedding(m.tensor([1, 0]), x[0]))(x),
     ]  # fmt: skip
 
@@ -232,7 +238,10 @@ def random_numbers_drawn_outside(m):
 @program
 def chunks(m):
     x = matrix(m, 5, 3)
-    f = lambda x: {"a": x * 2, "b": (x.sum(), x)}
+
+    def f(x):
+        return {"a": x * 2, "b": (x.sum(), x)}
+
     found = [m.vmap(f, out_dims={"a": 1, "b": (0, -1)}, chunk_size=size)(x) for size in (1, 2, 4, 5, 9)]
     return shown(found + [m.vmap(lambda x, y: x * y, (1, None), chunk_size=2)(x, matrix(m, 5))])
 
@@ -244,7 +253,10 @@ def chunks(m):
 def gradients_of_each_sample(m):
     w, b = matrix(m, 2, 3) / 10, matrix(m, 2) / 10
     x, y = matrix(m, 4, 3) / 10, matrix(m, 4, 2) / 10
-    loss = lambda p, x, y: ((m.tanh(p["w"] @ x + p["b"]) - y) ** 2).mean()
+
+    def loss(p, x, y):
+        return ((m.tanh(p["w"] @ x + p["b"]) - y) ** 2).mean()
+
     return shown([
         m.vmap(m.func.grad(loss), (None, 0, 0))({"w": w, "b": b}, x, y), m.vmap(m.func.grad_and_value(loss), (None, 0, 0))({"w": w, "b": b}, x, y),
         m.vmap(m.func.grad(loss), (None, 0, 0), chunk_size=3)({"w": w, "b": b}, x, y),
@@ -254,14 +266,20 @@ def gradients_of_each_sample(m):
 @program
 def gradients_through_maps(m):
     x = matrix(m)
-    f = lambda x: m.vmap(lambda row: row.prod().sin())(x).sum()
+
+    def f(x):
+        return m.vmap(lambda row: row.prod().sin())(x).sum()
+
     return [m.func.grad(f)(x), m.func.grad(lambda x: m.func.grad(f)(x).pow(2).sum())(x), m.vmap(m.func.grad(m.func.grad(lambda x: x**3)))(x[0])]
 
 
 @program
 def directional_derivatives_of_each(m):
     x = matrix(m)
-    along = lambda x, t: m.func.jvp(m.sin, (x,), (t,))
+
+    def along(x, t):
+        return m.func.jvp(m.sin, (x,), (t,))
+
     return shown([m.vmap(along)(x, x), m.vmap(along, (None, 0))(x[0], m.eye(3, dtype=m.float64)), m.func.jvp(m.vmap(m.sin), (x,), (x,))])
 
 
@@ -274,8 +292,12 @@ def cotangents_of_each(m):
 
 @program
 def hessian_vector_products_of_each(m):
-    f = lambda x: (x.sin() * x**2).sum()
-    hvp = lambda x, v: m.func.jvp(m.func.grad(f), (x,), (v,))[1]
+    def f(x):
+        return (x.sin() * x**2).sum()
+
+    def hvp(x, v):
+        return m.func.jvp(m.func.grad(f), (x,), (v,))[1]
+
     x = matrix(m)
     return [
         m.vmap(hvp)(x, x),

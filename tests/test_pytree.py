@@ -56,8 +56,8 @@ def test_structures_are_equal_where_pytorch_says_so(first):
 
 SPEC = [1, (2, {"a": 3, "b": 4})]
 OTHERS = [
-    [[1], ([2], {"b": 5, "a": 6})], [1, (2, OrderedDict(b=5, a=6))], [1], (1, (2, 3)), 1, [1, [2, {}]], [1, (2, {"a": 3})], [1, (2, {"a": 3, "c": 4})],
-    [1, (2, 3)],
+    [[1], ([2], {"b": 5, "a": 6})], [1, (2, OrderedDict(b=5, a=6))], [1], (1, (2, 3)), 1, [1, [2, {}]], [1, (2, {"a": 3})], [1, (2, {"a": 3, "c":
+    4})], [1, (2, 3)],
 ]  # fmt: skip
 
 
@@ -107,8 +107,8 @@ CALLS = {
     "read with an unknown protocol": lambda p: p.treespec_loads("[9, {}]"),
     "an unknown type": lambda p: p.treespec_loads('[1, {"type": "zz", "context": "null", "children_spec": []}]'),
     "kinds of tuples": lambda p: [
-        (p.is_namedtuple(t), p.is_namedtuple_instance(t), p.is_namedtuple_class(t), p.is_structseq(t), p.is_structseq_instance(t), p.is_structseq_class(t))
-        for t in (Pair(1, 2), Pair, Triple, (1,), tuple, time.gmtime(0), type(time.gmtime(0)), 3)
+        (p.is_namedtuple(t), p.is_namedtuple_instance(t), p.is_namedtuple_class(t), p.is_structseq(t), p.is_structseq_instance(t),
+        p.is_structseq_class(t)) for t in (Pair(1, 2), Pair, Triple, (1,), tuple, time.gmtime(0), type(time.gmtime(0)), 3)
     ],
     "registered twice": lambda p: p.register_pytree_node(list, None, None),
     "half a serialization": lambda p: p.register_pytree_node(Kept, None, None, to_dumpable_context=str),

@@ -18,4 +18,4 @@ def chunk_vmap(func: Callable[..., Any], in_dims: Dims = 0, out_dims: Dims = 0, 
     """`vmap` in so many chunks. What `vmap` raises; ValueError for less than one chunk."""
     if chunks < 1:
         raise ValueError(f"chunk_vmap: chunks should be 1 or more. (got {chunks})")
-    return vmap_in_chunks(func, in_dims, out_dims, randomness, lambda size: -(-size // chunks))
+    return vmap_in_chunks(func, in_dims, out_dims, randomness, None, chunks)
