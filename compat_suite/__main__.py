@@ -152,6 +152,10 @@ def main() -> None:
         from compat_suite.fuzz.command import main as fuzz
 
         return fuzz(sys.argv[2:])
+    if sys.argv[1:2] == ["transforms"]:
+        from compat_suite.transforms.command import main as transforms
+
+        return transforms(sys.argv[2:])
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))
