@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.writing import apply_inplace
@@ -60,6 +61,11 @@ class Held(Lifted):
         """See Lifted."""
         with self.level.outside:
             return self.tensor._concrete()
+
+    def followed(self) -> bool:
+        """See Lifted."""
+        with self.level.outside:
+            return followed(self.tensor)
 
 
 def held(t: Tensor) -> Any:

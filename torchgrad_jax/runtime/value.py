@@ -61,6 +61,10 @@ class Lifted:
         """The array that it stands for, computed now. RuntimeError where it stands for several."""
         raise NotImplementedError
 
+    def followed(self) -> bool:
+        """Whether a derivative of what is computed of it may be asked for below."""
+        raise NotImplementedError
+
 
 _STANDING = (Tracer, Lifted)
 
