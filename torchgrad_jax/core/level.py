@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.runtime.recorder import per_thread
 
 
 class Interpreter:
@@ -31,3 +32,26 @@ class Interpreter:
 
     def created(self, t: Any) -> None:
         """`t` was just made from no operand that is recorded."""
+
+    def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
+        """A tensor of random numbers of this shape. draw: makes one of a given shape, and takes the numbers from a generator as it does. into: the
+        tensor that they will be written to, if any."""
+        return draw(shape)
+
+    def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """What `draw` makes of tensors whose values tell how random numbers are distributed; NotImplemented if it may be called as it is."""
+        return NotImplemented
+
+    def detached(self, t: Any) -> Any:
+        """`t` without history in this level and those outside, where the latter have one; NotImplemented where they have none."""
+        return NotImplemented
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """What a call of the autograd Function `cls` returns, where this is a level of a transform."""
+        raise NotImplementedError
+
+
+def in_transform() -> bool:
+    """Whether the function that is running is being transformed."""
+    rec = per_thread.recorder
+    return rec.rare > 0 and rec.level is not None and rec.level.transforms

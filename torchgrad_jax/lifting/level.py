@@ -8,14 +8,16 @@ its results are lifted again. So levels nest in any order, each transform is a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.writing import apply_inplace
+from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.writing import apply_inplace, overwrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
@@ -57,10 +59,18 @@ class Held(Lifted):
             raise RuntimeError(WRITTEN)
         return self.tensor
 
-    def concrete(self) -> Any:
+    def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
-        with self.level.outside:
-            return self.tensor._concrete()
+        value = self.tensor._content()
+        return value.array.concrete(asked) if isinstance(value.array, Lifted) else value.concrete()
+
+    def shown(self) -> str:
+        """See Lifted."""
+        return self._shown("GradTrackingTensor", "")
+
+    def _shown(self, name: str, more: str) -> str:
+        number = self.level.depth if self.level.open else -2  # PyTorch's number of what is dead
+        return f"{name}(lvl={number}, {more}value=\n{textwrap.indent(repr(self.tensor), '    ')}\n)"
 
     def followed(self) -> bool:
         """See Lifted."""
@@ -84,27 +94,30 @@ class Outside:
     """A block that is carried out as if its level were not open. What is not recorded in the level is not recorded outside of it, but while
     `records`: what the level does of its own accord."""
 
-    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "grad_enabled", "rare", "records", "_before")
+    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "rare", "records", "_before")
 
     def __init__(self, rec: Recorder) -> None:
         flags = rec.flags
         self.level, self.grad_enabled, self.rare = rec.level, rec.grad_enabled, rec.rare
         self.dual_level, self.forward_grad, self.suspended, self.packing = flags.dual_level, flags.forward_grad, flags.suspended, flags.packing
-        self.records = False
+        self.refused, self.records = flags.packing_refused, False
         self._before: list[tuple[Any, ...]] = []
 
     def __enter__(self) -> None:
         rec = per_thread.recorder
         flags = rec.flags
-        before = rec.level, rec.grad_enabled, rec.rare, flags.dual_level, flags.forward_grad, flags.suspended, flags.packing
+        before = rec.level, rec.grad_enabled, rec.rare, flags.dual_level, flags.forward_grad, flags.suspended, flags.packing, flags.packing_refused
         self._before.append(before)
         rec.level, rec.grad_enabled, rec.rare = self.level, self.grad_enabled and (before[1] or self.records), self.rare
-        flags.dual_level, flags.forward_grad, flags.suspended, flags.packing = self.dual_level, self.forward_grad, self.suspended, self.packing
+        flags.dual_level, flags.forward_grad, flags.suspended = self.dual_level, self.forward_grad, self.suspended
+        flags.packing, flags.packing_refused = self.packing, self.refused
 
     def __exit__(self, *exc: object) -> None:
         rec = per_thread.recorder
         flags = rec.flags
-        rec.level, rec.grad_enabled, rec.rare, flags.dual_level, flags.forward_grad, flags.suspended, flags.packing = self._before.pop()
+        before = self._before.pop()
+        rec.level, rec.grad_enabled, rec.rare = before[:3]
+        flags.dual_level, flags.forward_grad, flags.suspended, flags.packing, flags.packing_refused = before[3:]
 
 
 class Level(Interpreter):
@@ -116,6 +129,8 @@ class Level(Interpreter):
 
     __slots__ = ("depth", "outside", "_arguments")
     transforms = True
+    # Why hooks of saved tensors are refused inside; None where they are not.
+    refuses_hooks: str | None = None
 
     def __init__(self) -> None:
         self.depth = 0
@@ -130,11 +145,13 @@ class Level(Interpreter):
     def __enter__(self) -> Any:
         rec = per_thread.recorder
         outer = rec.level
+        if self.refuses_hooks is not None and rec.flags.packing:
+            raise RuntimeError(self.refuses_hooks)
         self.outside = Outside(rec)
         self.depth = 1 + getattr(outer, "depth", 0)
         rec.rare += 1
         rec.level = self
-        rec.flags.packing = []
+        rec.flags.packing, rec.flags.packing_refused = [], self.refuses_hooks
         self.opened(rec)
         return self
 
@@ -147,7 +164,7 @@ class Level(Interpreter):
             outside, flags = self.outside, rec.flags
             rec.level, rec.grad_enabled, rec.rare = outside.level, outside.grad_enabled, outside.rare
             flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
-            flags.packing = outside.packing
+            flags.packing, flags.packing_refused = outside.packing, outside.refused
             self._arguments.clear()
             self.outside = None  # type: ignore[assignment] - it is left
 
@@ -205,6 +222,22 @@ class Level(Interpreter):
             value.counter, value.version = t._storage.counter, t._storage.counter.version
         t._value = value
 
+    def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
+        """See Interpreter."""
+        return self.lift(self.random_outside(shape, draw))
+
+    def random_outside(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any]) -> Any:
+        """Random numbers as the level outside draws them."""
+        with self.outside:
+            outer = self.outside.level
+            return draw(shape) if outer is None else outer.random(shape, draw)
+
+    def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        given = [self.unwrap(t) for t in tensors]
+        with self.outside:
+            return self.lift(draw(*given))
+
     # ------------------------------------------------------------------ operations
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
@@ -243,8 +276,50 @@ class Level(Interpreter):
 
     def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """An in-place operation on a tensor of a level outside. RuntimeError where it may not be."""
-        kind = ".Tensor" if len(operands) > 1 and isinstance(operands[1], Tensor) else ""
-        raise RuntimeError(CAPTURED.format(bound.operator.name + "_" + kind))
+        name, binary = bound.operator.name.removesuffix("_number").removesuffix("_tensor"), len(operands) == 2 and bound.operator.name != "copy"
+        kind = "" if not binary else ".Tensor" if isinstance(operands[1], Tensor) or name in ("add", "sub", "mul", "div") else ".Scalar"
+        raise RuntimeError(CAPTURED.format(name + "_" + kind))
+
+    def detached(self, t: Tensor) -> Any:
+        """See Interpreter. A tensor on a memory of its own."""
+        own = self.owns(t)
+        inner = self.content(t) if own else t
+        if self.outside.level is None and not inner.requires_grad:
+            return NotImplemented
+        with self.outside:
+            cut = detached(inner)
+        return self.held_again(t, cut) if own else cut
+
+    def held_again(self, t: Tensor, inner: Tensor) -> Tensor:
+        """The tensor of this level that holds `inner` as `t` holds its own."""
+        return self.lift(inner)
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """A call of an autograd Function: outside it is one too, so that each level differentiates it by the user's own backward."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        if not any(map(self.owns, tensors)):
+            with self.outside:
+                return self.lifted(cls.apply(*args))
+        return cls._recorded(self._all_own(args), lambda *own: self._forward_outside(cls, own), True)
+
+    def _forward_outside(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        given = [self.unwrap(a) if isinstance(a, Tensor) else a for a in args]
+        versions = [g._version if isinstance(g, Tensor) else 0 for g in given]
+        with self.outside:
+            found = cls.apply(*given)
+        same = {id(g): a for g, a in zip(given, args, strict=True) if isinstance(g, Tensor)}
+        for g, a, version in zip(given, args, versions, strict=True):
+            if isinstance(g, Tensor) and g._version != version:
+                overwrite(a, constant(Held(self, g), a._aval))
+        return self.lifted(found, same)
+
+    def lifted(self, found: Any, same: dict[int, Tensor] | None = None) -> Any:
+        """Results of a Function outside as constants of this level. same: for the id of a tensor outside, what it is here."""
+        if isinstance(found, tuple):
+            return tuple([self.lifted(t, same) for t in found])
+        if not isinstance(found, Tensor):
+            return found
+        return same[id(found)] if same is not None and id(found) in same else self.lift(found)
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """See Interpreter."""
@@ -255,10 +330,20 @@ class Level(Interpreter):
     def call(self, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
         """An operation on Values of which one is of this level: its results, and its Signature here."""
         sig = signature(bound, tuple([v.aval if type(v) is Value else type(v) for v in values]))
+        if not self.open:
+            return self._after(bound, values), sig
         given = [self._below(v) for v in values]
         with self.outside:
             found = apply(bound, given)
         return self._lifted(found, sig.avals), sig
+
+    def _after(self, bound: Any, values: tuple[Any, ...]) -> Any:
+        """An operation on what has escaped: on what it held, as far as nobody is to differentiate it."""
+        given = [v.array.tensor if type(v) is Value and isinstance(v.array, Held) and v.array.level is self else self._below(v) for v in values]
+        if any([isinstance(t, Tensor) and t.requires_grad for t in given]):
+            raise RuntimeError(ESCAPED)
+        found = apply(bound, given)
+        return tuple([t._read() for t in found]) if type(found) is tuple else found._read()
 
     def _lifted(self, found: Any, avals: Sequence[Aval]) -> Any:
         if type(found) is tuple:

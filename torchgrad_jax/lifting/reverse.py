@@ -14,6 +14,7 @@ class GradLevel(Level):
     """The level of reverse mode: its graph is its own, and each of its operations is recorded outside too, where that is asked for."""
 
     __slots__ = ()
+    refuses_hooks = "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use case."
 
     def opened(self, rec: Recorder) -> None:
         """See Level: what is made inside is differentiated wherever it stands."""
@@ -43,7 +44,7 @@ class GradLevel(Level):
         try:
             found = run_backward(
                 [y._edge() for y, _ in roots],
-                [self.lift(g) for _, g in roots],
+                [g if self.owns(g) else self.lift(g) for _, g in roots],
                 retain_graph=True,
                 create_graph=False,
                 captures=[x._edge() for x in inputs],

@@ -65,6 +65,10 @@ class Lifted:
         """Whether a derivative of what is computed of it may be asked for below."""
         raise NotImplementedError
 
+    def shown(self) -> str:
+        """How it is printed."""
+        raise NotImplementedError
+
 
 _STANDING = (Tracer, Lifted)
 
