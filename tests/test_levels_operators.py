@@ -63,3 +63,58 @@ def test_a_bad_value_in_one_part_of_a_batch_is_told():
 def test_whole_powers_of_a_batch_of_integers():
     x = tj.tensor([2, -3, 1])
     np.testing.assert_array_equal(vmap(lambda y: x**y, tj.tensor([[0, 3, -2], [5, 1, 9]])).numpy(), [[1, -27, 1], [32, -3, 1]])
+
+
+INDICES = tj.tensor([[0, 2, 1], [1, 1, 2]])
+FACTORS = tj.tensor([[0.1, 0.5], [0.9, 0.25]], dtype=tj.float64)
+
+
+@pytest.mark.parametrize(
+    ("function", "mapped"),
+    [
+        (lambda i: tj.nn.functional.one_hot(i, 4), INDICES),
+        (lambda i: tj.bincount(i, minlength=4), INDICES),
+        (lambda i: tj.bincount(tj.tensor([0, 1, 1]), i * 0.5), INDICES),
+        (lambda i: tj.repeat_interleave(tj.arange(3), i, output_size=3), tj.tensor([[1, 2, 0], [0, 1, 2]])),
+        (lambda n: tj.repeat_interleave(tj.arange(3), n), tj.tensor([2, 2])),
+        (lambda i: tj.nonzero_static(i, size=4), INDICES),
+        (lambda q: tj.quantile(tj.arange(5.0, dtype=tj.float64), q), FACTORS),
+        (lambda q: tj.linspace(q[0], 2, 4), FACTORS),
+        (lambda i: tj.arange(12).reshape(3, 4)[i[0]], INDICES),
+        (lambda i: tj.arange(12).reshape(3, 4)[1:, i[0]], INDICES),
+        (lambda q: tj.linalg.matrix_rank(tj.eye(2, dtype=tj.float64) * 0.3, tol=q[0]), FACTORS),
+        (lambda w: tj.nn.functional.embedding(tj.tensor([0, 1]), w.reshape(2, 1).clone() * 3, max_norm=1.0), FACTORS),
+    ],
+)
+def test_what_looks_at_values_takes_a_batch_of_them(function, mapped):
+    np.testing.assert_allclose(vmap(function, mapped).numpy(), looped(function, mapped))
+
+
+def test_what_looks_at_values_takes_levels_in_levels():
+    i = tj.stack([INDICES, INDICES.flip(0)])
+    found = vmap(lambda rows: vmap(lambda row: tj.bincount(row, minlength=3), rows), i)
+    np.testing.assert_array_equal(found.numpy(), [[np.bincount(r, minlength=3) for r in rows] for rows in i.tolist()])
+    with grad_level() as level:
+        inside = level.wrap(INDICES[0])
+        found = level.unwrap(tj.bincount(inside)), level.unwrap(tj.arange(3)[inside[1]])
+    assert [t.tolist() for t in found] == [[1, 1, 1], 2]
+
+
+def test_results_of_several_sizes_are_told():
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        vmap(tj.bincount, INDICES + tj.tensor([[0], [3]]))
+    with pytest.raises(RuntimeError, match="explicit positive num_classes"):
+        vmap(tj.nn.functional.one_hot, INDICES)
+
+
+def test_an_index_that_is_mapped_writes_and_has_a_gradient():
+    x = numbers(2, 3).requires_grad_()
+
+    def put(row, i):
+        row = row.clone()
+        row[i] = 5.0
+        return row[i] * row
+
+    found = vmap(put, x, tj.tensor([2, 0]))
+    (grad,) = tj.autograd.grad(found.sum(), x)
+    np.testing.assert_allclose(grad.numpy(), [[5, 5, 0], [0, 5, 5]])

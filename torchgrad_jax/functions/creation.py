@@ -13,6 +13,7 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.factory_options import check_memory, check_options
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import keep_order, lay_out_as, plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes, promotion
@@ -544,7 +545,15 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
 @public("torch")
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included. Keywords: dtype, device, requires_grad, out."""
-    return from_host("linspace", _spaced("linspace", start, end, steps, options), options)
+    limits = [x for x in (start, end) if isinstance(x, Tensor)]
+    if all([x._content().readable for x in limits]):
+        return from_host("linspace", _spaced("linspace", start, end, steps, options), options)
+
+    def spaced(*given: Tensor) -> Tensor:
+        rest = iter(given)
+        return linspace(*[next(rest) if isinstance(x, Tensor) else x for x in (start, end)], steps, **options)
+
+    return by_parts(spaced, *limits)
 
 
 @public("torch")

@@ -360,7 +360,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
     _check_tolerances("matrix_rank", atol=atol, rtol=rtol)
-    if any(isinstance(t, Tensor) and t._aval.size != 1 for t in (atol, rtol)):
+    if any(isinstance(t, Tensor) and (t._aval.size != 1 or not t._content().readable) for t in (atol, rtol)):
         return with_out("linalg_matrix_rank", out, _rank_by_tensors(A.detach(), hermitian, atol, rtol))
     return with_out("linalg_matrix_rank", out, call("linalg_matrix_rank", A, _number(atol), _number(rtol), bool(hermitian)))
 
