@@ -118,3 +118,20 @@ def test_an_index_that_is_mapped_writes_and_has_a_gradient():
     found = vmap(put, x, tj.tensor([2, 0]))
     (grad,) = tj.autograd.grad(found.sum(), x)
     np.testing.assert_allclose(grad.numpy(), [[5, 5, 0], [0, 5, 5]])
+
+
+def test_what_is_made_like_a_mapped_tensor_can_be_written_to():
+    def filled(row):
+        total, more = tj.zeros_like(row), row.new_full((2,), 1)
+        total += row
+        more[0] = row.sum()
+        return total, more
+
+    x = numbers(2, 3).requires_grad_()
+    with batch_level(2) as level:
+        with grad_level() as inner:
+            total, more = map(inner.unwrap, filled(inner.wrap(level.wrap(x, 0))))
+        total, more = level.unwrap(total), level.unwrap(more)
+    np.testing.assert_allclose(total.detach().numpy(), x.detach().numpy())
+    np.testing.assert_allclose(more.detach().numpy(), [[row.sum().item(), 1] for row in x])
+    assert tj.autograd.grad(more.sum(), x)[0].tolist() == [[1, 1, 1]] * 2

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed
-from torchgrad_jax.core.level import Interpreter, by_parts
+from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.writing import apply_inplace, overwrite
@@ -240,6 +240,15 @@ class Level(Interpreter):
         with self.outside:
             outer = self.outside.level
             return draw(shape) if outer is None else outer.random(shape, draw)
+
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See Interpreter."""
+        if not self.owns(like):
+            return t
+        inner, model = self.unwrap(t), self.content(like)
+        with self.outside:
+            made = mapped_as(inner, model)
+        return t if made is inner else self.lift(made)
 
     def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
         """See Interpreter."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.level import by_parts
+from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
 from torchgrad_jax.functions.shaping import stack
+from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
 from torchgrad_jax.memory.storage import MAPPED
@@ -149,6 +150,16 @@ class BatchLevel(Level):
         given = [self.unwrap(t) for t in tensors]
         with self.outside:
             return self.mapped(draw(*given))
+
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See Interpreter."""
+        mapped, model = self.is_mapped(like), super().content(like) if self.owns(like) else like
+        with self.outside:
+            inner = mapped_as(t, model)
+            if not mapped:
+                return inner
+            whole = clone(viewed("expand", inner, (self.size, *inner._aval.shape)))
+        return self.mapped(whole)
 
     def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
         """See Interpreter."""
