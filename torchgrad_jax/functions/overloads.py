@@ -321,7 +321,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
 @public("torch", "torch.Tensor")
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row for each. Looks at the values."""
-    return nonzero(input)
+    return by_parts(nonzero, input)
 
 
 @public("torch", "torch.Tensor")
