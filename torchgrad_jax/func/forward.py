@@ -10,6 +10,7 @@ from torchgrad_jax.func.arguments import check_outputs, map_aux, split_aux
 from torchgrad_jax.func.reverse import Pullback
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.lifting.levels import forward_level, grad_level
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import tree_flatten
 
 
@@ -25,16 +26,20 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
         (tensor([0., 0.]), tensor([1., 1.]))
     """
-    transform = "jvp(f, primals, tangents)"
-    spec, points, directions = _checked(transform, primals, tangents)
+    return transform("jvp", func, (strict, has_aux), lambda x, v: _moved(func, x, v, strict, has_aux))(primals, tangents)
+
+
+def _moved(func: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool) -> tuple[Any, ...]:
+    call = "jvp(f, primals, tangents)"
+    spec, points, directions = _checked(call, primals, tangents)
     with forward_level() as level:
         found = func(*spec.unflatten([level.dual(x, v) for x, v in zip(points, directions, strict=True)]))
         aux: Any = ()
         if has_aux:
-            found, auxiliary = split_aux(transform, "f", found)
+            found, auxiliary = split_aux(call, "f", found)
             aux = (map_aux(lambda t: level.unpack(t)[0], auxiliary),)
         outputs, structure = tree_flatten(found)
-        check_outputs(transform, outputs)
+        check_outputs(call, outputs)
         pairs = [level.unpack(out) for out in outputs]
     if strict and any(move is None for _, move in pairs):
         raise RuntimeError(
@@ -44,23 +49,23 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     return (structure.unflatten([value for value, _ in pairs]), structure.unflatten(moves), *aux)
 
 
-def _checked(transform: str, primals: Any, tangents: Any) -> tuple[Any, list[Tensor], list[Tensor]]:
+def _checked(call: str, primals: Any, tangents: Any) -> tuple[Any, list[Tensor], list[Tensor]]:
     """The structure of the primals, their leaves and those of the tangents."""
     if not isinstance(primals, tuple):
-        raise RuntimeError(f"{transform}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
+        raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
     points, spec = tree_flatten(primals)
     directions, tangents_spec = tree_flatten(tangents)
     if spec != tangents_spec:
         raise RuntimeError(
-            f"{transform}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
+            f"{call}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
             f"tangents also must be. Got primals with structure {spec} and tangents with structure {tangents_spec}"
         )
     for what, leaves in (("primals", points), ("tangents", directions)):
         if not leaves:
-            raise RuntimeError(f"{transform}: Expected {what} to contain at least one Tensor.")
+            raise RuntimeError(f"{call}: Expected {what} to contain at least one Tensor.")
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
-                raise RuntimeError(f"{transform}: Expected {what} to only contain Tensors, got {type(leaf)}")
+                raise RuntimeError(f"{call}: Expected {what} to only contain Tensors, got {type(leaf)}")
     for point, direction in zip(points, directions, strict=True):
         for what, t in (("primal", point), ("tangent", direction)):
             if not (t.is_floating_point() or t.is_complex()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -15,6 +14,7 @@ from torchgrad_jax.func.vmapping import check_randomness, vmap
 from torchgrad_jax.functions.creation import arange, zeros_like
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import movedim, narrow, reshape, unsqueeze
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import TreeSpec, tree_flatten, tree_leaves
 
 
@@ -78,8 +78,7 @@ def jacrev(
     if not (chunk_size is None or chunk_size > 0):
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
-    @functools.wraps(func)
-    def wrapper_fn(*args: Any) -> Any:
+    def jacobian_of(*args: Any) -> Any:
         places = checked_argnums(argnums, len(args))
         primals = chosen(args, places)
         primals = (primals,) if isinstance(places, int) else primals
@@ -98,7 +97,7 @@ def jacrev(
         jacobian = _nested(structure, places, arguments, blocks)
         return (jacobian, *aux) if has_aux else jacobian
 
-    return wrapper_fn
+    return transform("jacrev", func, (argnums, has_aux, chunk_size), jacobian_of)
 
 
 def _rows(pull: Callable[..., list[Tensor]], units: UnitVectors, inputs: Sequence[Tensor], chunk_size: int | None) -> list[Tensor]:
@@ -132,8 +131,7 @@ def jacfwd(func: Callable[..., Any], argnums: ArgNums | None = 0, has_aux: bool 
                 [0., 1.]])
     """
 
-    @functools.wraps(func)
-    def wrapper_fn(*args: Any) -> Any:
+    def jacobian_of(*args: Any) -> Any:
         places = checked_argnums(tuple(range(len(args))) if argnums is None else argnums, len(args))
         check_randomness(randomness)
         primals = chosen(args, places)
@@ -151,7 +149,7 @@ def jacfwd(func: Callable[..., Any], argnums: ArgNums | None = 0, has_aux: bool 
         jacobian = _nested(columns.structure, places, arguments, blocks)
         return (jacobian, aux) if has_aux else jacobian
 
-    return wrapper_fn
+    return transform("jacfwd", func, (argnums, has_aux, randomness), jacobian_of)
 
 
 def _check_inputs(inputs: Sequence[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -13,6 +12,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import ArgNums, check_outputs, checked_argnums, chosen, differentiable_leaves, map_aux, map_tensors, split_aux
 from torchgrad_jax.functions.creation import ones_like, zeros_like
 from torchgrad_jax.lifting.levels import GradLevel, grad_level
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import tree_flatten, tree_leaves, treespec_pprint
 
 
@@ -62,7 +62,7 @@ def grad_and_value(func: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool
         >>> torch.func.grad_and_value(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
         (tensor([2., 4.]), tensor(5.))
     """
-    return _with_gradients(func, argnums, has_aux, lambda gradients, value, aux: (gradients, (value, *aux) if aux else value))
+    return _with_gradients("grad_and_value", func, argnums, has_aux, lambda gradients, value, aux: (gradients, (value, *aux) if aux else value))
 
 
 def grad(func: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -73,20 +73,19 @@ def grad(func: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) 
         >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
         tensor(1.)
     """
-    return _with_gradients(func, argnums, has_aux, lambda gradients, value, aux: (gradients, *aux) if aux else gradients)
+    return _with_gradients("grad", func, argnums, has_aux, lambda gradients, value, aux: (gradients, *aux) if aux else gradients)
 
 
-def _with_gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, put_together: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+def _with_gradients(name: str, func: Callable[..., Any], argnums: ArgNums, has_aux: bool, put_together: Callable[..., Any]) -> Callable[..., Any]:
+    def gradients(*args: Any, **kwargs: Any) -> Any:
         return put_together(*_gradients(func, checked_argnums(argnums, len(args)), has_aux, args, kwargs))
 
-    return wrapper
+    return transform(name, func, (argnums, has_aux), gradients)
 
 
 def _gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The gradients, the result, and () or (aux,)."""
-    transform = "grad_and_value(f)(*args)"
+    call = "grad_and_value(f)(*args)"
     with grad_level() as level:
         inside, inside_kwargs = map_tensors(level.wrap, (args, kwargs))
         wanted = chosen(inside, argnums)
@@ -96,9 +95,9 @@ def _gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, args: 
         output = func(*inside, **inside_kwargs)
         aux: Any = ()
         if has_aux:
-            output, auxiliary = split_aux(transform, "f", output)
+            output, auxiliary = split_aux(call, "f", output)
             aux = (map_aux(level.unwrap, auxiliary),)
-        _check_number(transform, output)
+        _check_number(call, output)
         value = level.unwrap(output)
         # Before the level is left: arguments that were written to have their new content outside from then on.
         pull = Pullback(level, [output], inputs)
@@ -106,12 +105,12 @@ def _gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, args: 
     return tree_flatten(wanted)[1].unflatten(pull.filled(found)), value, aux
 
 
-def _check_number(transform: str, output: Any) -> None:
+def _check_number(call: str, output: Any) -> None:
     if not isinstance(output, Tensor):
-        raise RuntimeError(f"{transform}: Expected f(*args) to return a Tensor, got {type(output)}")
+        raise RuntimeError(f"{call}: Expected f(*args) to return a Tensor, got {type(output)}")
     if output.dim():
         raise RuntimeError(
-            f"{transform}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you wanted to use the vjp or "
+            f"{call}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you wanted to use the vjp or "
             "jacrev APIs instead?"
         )
     if output.is_complex():
@@ -134,7 +133,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         >>> vjp_fn(torch.ones(2))
         (tensor([1., 1.]),)
     """
-    transform = "vjp(f, *primals)"
+    call = "vjp(f, *primals)"
     with grad_level() as level:
         inside = map_tensors(level.wrap, primals)
         inputs = differentiable_leaves(inside)
@@ -143,10 +142,10 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         found = func(*inside)
         aux: Any = ()
         if has_aux:
-            found, auxiliary = split_aux(transform, "f", found)
+            found, auxiliary = split_aux(call, "f", found)
             aux = (map_aux(level.unwrap, auxiliary),)
         outputs, spec = tree_flatten(found)
-        check_outputs(transform, outputs)
+        check_outputs(call, outputs)
         for out in outputs:
             if not (out.is_floating_point() or out.is_complex()):
                 raise RuntimeError(f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {out.dtype}")

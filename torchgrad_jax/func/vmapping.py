@@ -11,6 +11,7 @@ from torchgrad_jax.functions.random import get_rng_state, set_rng_state
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
 from torchgrad_jax.lifting.levels import batch_level
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import TreeSpec, broadcast, tree_flatten, tree_leaves
 
 RANDOMNESS = ("error", "different", "same")
@@ -38,15 +39,14 @@ def vmap(
     if not (chunk_size is None or chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
-    @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs(in_dims, args, func)
         call = Call(func, kwargs, inputs, out_dims, randomness)
         if chunk_size is None or inputs.size <= chunk_size:
             return call.whole(inputs.leaves, inputs.size)
         return call.in_chunks(chunk_size)
 
-    return wrapped
+    return transform("vmap", func, (in_dims, out_dims, randomness, chunk_size), mapped)
 
 
 def check_randomness(randomness: str) -> None:
