@@ -135,3 +135,16 @@ def test_what_is_made_like_a_mapped_tensor_can_be_written_to():
     np.testing.assert_allclose(total.detach().numpy(), x.detach().numpy())
     np.testing.assert_allclose(more.detach().numpy(), [[row.sum().item(), 1] for row in x])
     assert tj.autograd.grad(more.sum(), x)[0].tolist() == [[1, 1, 1]] * 2
+
+
+def test_the_gradient_of_a_reduction_that_has_no_second_one_for_some_values():
+    index = tj.tensor([0, 0, 1])
+
+    def gradient(row):
+        with grad_level() as level:
+            source = level.require_grad(level.wrap(row))
+            found = tj.ones(2, dtype=tj.float64).scatter_reduce(0, index, source, "prod")
+        return level.pull([found], [source], [tj.ones(2, dtype=tj.float64)])[0]
+
+    x = tj.tensor([[2.0, 3.0, 5.0], [0.0, 4.0, 1.0]], dtype=tj.float64)
+    assert vmap(gradient, x).tolist() == [[3, 2, 1], [4, 0, 1]]
