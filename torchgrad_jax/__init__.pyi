@@ -33,6 +33,7 @@ from torchgrad_jax import fft as fft
 from torchgrad_jax import functions as functions
 from torchgrad_jax import interop as interop
 from torchgrad_jax import jit as jit
+from torchgrad_jax import lifting as lifting
 from torchgrad_jax import linalg as linalg
 from torchgrad_jax import memory as memory
 from torchgrad_jax import mps as mps
@@ -59,6 +60,7 @@ from torchgrad_jax.runtime.passing_through import compile as compile
 from torchgrad_jax.runtime.device import device as device
 from torchgrad_jax.autograd.grad_mode import enable_grad as enable_grad
 from torchgrad_jax.functions.limits import finfo as finfo
+from torchgrad_jax.lifting.from_jax import from_jax as from_jax
 from torchgrad_jax.autograd.mixed_precision import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from torchgrad_jax.autograd.mixed_precision import get_autocast_dtype as get_autocast_dtype
 from torchgrad_jax.autograd.mixed_precision import get_autocast_gpu_dtype as get_autocast_gpu_dtype

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgrad_jax.calling import return_types
 from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.lifting.from_jax import refuse_captured
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
@@ -16,7 +17,7 @@ from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
 
 def _flatten(t: Tensor) -> tuple[tuple[Any], tuple[bool, np.dtype | None]]:
     """The array, and beside it whether the tensor requires grad, and its dtype where JAX's array has half of its bits."""
-    array, dtype = for_user(t._concrete()), t._aval.dtype
+    array, dtype = for_user(_read(t)), t._aval.dtype
     return (array,), (t.requires_grad, None if array.dtype == dtype else dtype)
 
 
@@ -39,8 +40,14 @@ def _widened(array: Any, dtype: np.dtype) -> Value:
     return constant(call_x64(array.astype, dtype))
 
 
+def _read(t: Tensor) -> Any:
+    array = t._concrete()
+    refuse_captured(array)
+    return array
+
+
 def _jax_array(self: Tensor) -> Any:
-    return for_user(self._concrete())
+    return for_user(_read(self))
 
 
 def _register_named(kind: type) -> None:

@@ -66,6 +66,17 @@ def as_x64(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
     return call_x64(function, *arrays)
 
 
+def traced_by_user(wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as it is traced where it calls the user's own JAX code: with 64-bit types or without, and with `jax.jit` and JAX's loops, which
+    `trace` turns off."""
+
+    def call(*arrays: Any) -> Any:
+        with jax.enable_x64(wide), jax.disable_jit(False):
+            return function(*arrays)
+
+    return call
+
+
 def _call_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
     with jax.enable_x64(True):
         return _at_once(function, *arguments)

@@ -1,0 +1,1 @@
+"""Function transforms, and the passage of functions between PyTorch's style and JAX's."""
