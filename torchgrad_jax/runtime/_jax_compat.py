@@ -160,6 +160,16 @@ def _try_tracing() -> None:
     assert closed.out_avals[0].shape == (2,)
 
 
+def refuse_as_array(kind: type, refuse: Callable[[Any], Any]) -> None:
+    """Let `refuse` raise where JAX asks what array an object of class `kind` is. Without the private name JAX's own words stand, which recommend what
+    has been done: to register the class as a pytree."""
+    try:
+        from jax._src.core import pytype_aval_mappings
+    except ImportError:
+        return
+    pytype_aval_mappings[kind] = refuse
+
+
 def share_ir_contexts() -> None:
     """Let all programs of this process be lowered in one context of MLIR. JAX makes one for each and keeps it with what was compiled: 1.2 MiB and
     14 ms a program, which is most of both where programs are small. Without effect where JAX has it elsewhere."""
