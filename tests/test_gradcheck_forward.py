@@ -247,7 +247,7 @@ def test_vmap(name):
 
 def test_vmap_refuses_what_would_let_a_mapped_value_out():
     vmap, x, y = tj._vmap_internals._vmap, tj.arange(6.0).view(2, 3), tj.zeros(3)
-    with pytest.raises(RuntimeError, match="^vmap: an in-place write is not possible"):
+    with pytest.raises(RuntimeError, match="^vmap: inplace arithmetic"):
         vmap(lambda a: y.add_(a))(x)
     for look in (lambda a: a * a.sum().item(), lambda a: a if a.sum() > 0 else -a, lambda a: tj.tensor(a.numpy())):
         with pytest.raises(RuntimeError):

@@ -10,6 +10,7 @@ from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.node import Edge, HookList, Nowhere
 from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
@@ -42,6 +43,7 @@ def backward(
     tensors, inputs: Tensors or GradientEdges, one or several. grad_tensors: the gradient of each tensor, of its shape; may be None for a scalar.
     RuntimeError where a tensor has no graph, a gradient does not fit, or the graph was freed by an earlier call without `retain_graph`.
     """
+    _refuse_in_transform()
     if grad_variables is not None:
         warn_user("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
@@ -122,6 +124,14 @@ def _zeros_for(t: Target, requires_grad: bool) -> Tensor:
 
 
 @cache
+def _refuse_in_transform() -> None:
+    if in_transform():
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp instead or call "
+            "backward() outside of functorch transforms."
+        )
+
+
 def _warn_of_cycle() -> None:
     """Warn once that `.grad` and its tensor will hold each other."""
     warn_user(CYCLE, UserWarning)
@@ -225,6 +235,7 @@ def _one(aval: Aval) -> Tensor:
 
 def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
     """Add the gradients of this tensor to the `.grad` of the graph's leaves. See `torch.autograd.backward`."""
+    _refuse_in_transform()
     if gradient is None and inputs is None and self.requires_grad:
         retain = create_graph if retain_graph is None else retain_graph
         if create_graph:

@@ -409,7 +409,7 @@ def rehearse(
     print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Value], captures: Sequence[Edge] | None, accumulate: bool = False
 ) -> tape.Tape:
     """The pass over a graph as one operation."""
-    scratch = tape.ScratchRecorder(per_thread.recorder)
+    scratch = tape.PassRecorder(per_thread.recorder)
     pass_ = _Rehearsal(captures, accumulate)
     pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
     pass_.calculus.placed = tape.placed(print_, roots)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -23,6 +24,12 @@ from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
 
 __all__ = ["FunctionCtx", "BackwardCFunction", "FunctionMeta", "Function", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
+
+
+NOT_SEPARATE = (
+    "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override the setup_context staticmethod. "
+    "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
+)
 
 
 class FunctionCtx:
@@ -339,6 +346,16 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         elif kwargs:
             args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
+        if rec.rare and rec.level is not None and rec.level.transforms:
+            if not separate:
+                raise RuntimeError(NOT_SEPARATE)
+            return rec.level.function(cls, args)
+        return cls._recorded(args, cls.forward, separate)
+
+    @classmethod
+    def _recorded(cls, args: tuple[Any, ...], forward: Callable[..., Any], separate: bool) -> Any:
+        """Run `forward`, and record it. separate: whether it takes no ctx, which `setup_context` then gets."""
+        rec = per_thread.recorder
         recording = rec.grad_enabled
         is_tensor = tuple([isinstance(a, Tensor) for a in args])
         tensors = args if False not in is_tensor else [a for a in args if isinstance(a, Tensor)]
@@ -360,10 +377,10 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         try:
             with without_duals(rec) if tangents else nullcontext():
                 if separate:
-                    found = cls.forward(*args)
+                    found = forward(*args)
                     cls.setup_context(ctx, args, found)
                 else:
-                    found = cls.forward(ctx, *args)
+                    found = forward(ctx, *args)
             _put_aside_users(ctx, None)
             several = isinstance(found, tuple)
             if is_new(found, tensors) and ctx.dirty_tensors is None and ctx.non_differentiable is None:

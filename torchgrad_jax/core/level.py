@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.runtime.recorder import per_thread
 
 
 class Interpreter:
@@ -15,6 +16,8 @@ class Interpreter:
     """
 
     __slots__ = ()
+    # Whether it is one of a function that is transformed: some of what PyTorch has is refused there.
+    transforms = False
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """The results of an operation: a Tensor, or a tuple of them."""
@@ -26,3 +29,29 @@ class Interpreter:
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """`out` was just computed from `t` by `links`, and is about to become a view of it."""
+
+    def created(self, t: Any) -> None:
+        """`t` was just made from no operand that is recorded."""
+
+    def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
+        """A tensor of random numbers of this shape. draw: makes one of a given shape, and takes the numbers from a generator as it does. into: the
+        tensor that they will be written to, if any."""
+        return draw(shape)
+
+    def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """What `draw` makes of tensors whose values tell how random numbers are distributed; NotImplemented if it may be called as it is."""
+        return NotImplemented
+
+    def detached(self, t: Any) -> Any:
+        """`t` without history in this level and those outside, where the latter have one; NotImplemented where they have none."""
+        return NotImplemented
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """What a call of the autograd Function `cls` returns, where this is a level of a transform."""
+        raise NotImplementedError
+
+
+def in_transform() -> bool:
+    """Whether the function that is running is being transformed."""
+    rec = per_thread.recorder
+    return rec.rare > 0 and rec.level is not None and rec.level.transforms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
@@ -302,6 +303,12 @@ class Tensor(_Base):
         if not isinstance(requires_grad, bool):
             given = type(requires_grad).__name__
             raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {given}")
+        if in_transform():
+            raise RuntimeError(
+                "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) inside of a function being "
+                "transformed by a functorch transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
+                "jacfwd, hessian) or call requires_grad_() outside of a function being transformed instead."
+            )
         if requires_grad and not dtypes.is_float(self._aval.dtype):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not requires_grad or not self._is_computed():  # what was computed requires a gradient already
@@ -450,7 +457,11 @@ def fresh(rec: Recorder, value: Value) -> Tensor:
 
 def created(value: Value) -> Tensor:
     """`fresh` for what is made from no operand that is recorded."""
-    return fresh(per_thread.recorder, value)
+    rec = per_thread.recorder
+    t = fresh(rec, value)
+    if rec.rare and rec.level is not None:
+        rec.level.created(t)
+    return t
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.recorder import per_thread
@@ -9,6 +10,8 @@ from torchgrad_jax.runtime.recorder import per_thread
 
 def detached(t: Tensor) -> Tensor:
     """A tensor without history on the same memory."""
+    if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
+        return cut
     value = t._content()
     storage: Storage = t._shared()
     if storage.inference:
@@ -20,6 +23,8 @@ def detached(t: Tensor) -> Tensor:
 
 def data_of(t: Tensor) -> Tensor:
     """A tensor without history on the same memory that counts its versions for itself."""
+    if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
+        return cut
     storage = t._shared().sibling()
     if t._view is None:
         twin = wrap(storage.value)

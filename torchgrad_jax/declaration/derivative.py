@@ -355,6 +355,8 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
 def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
     """The Plan of a recorded operation for the operands `inputs` that need a gradient; None where the result has none."""
     bound: Any = sig.bop
+    if (own := getattr(bound, "plan", None)) is not None:
+        return own(sig, inputs)
     differentiable = [i for i in inputs if isinstance(sig.specs[i], Aval) and dtypes.is_float(sig.specs[i].dtype)]
     if not bound.differentiable or not any(dtypes.is_float(a.dtype) for a in sig.avals):
         return None

@@ -23,7 +23,7 @@ from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import is_tracer
+from torchgrad_jax.runtime.value import Lifted, is_tracer
 
 
 @public("torch.Tensor")
@@ -41,7 +41,10 @@ def _number(self: Tensor, name: str) -> Any:
 
 def _content(self: Tensor, name: str) -> Any:
     """The content, for an operation that must know it now. RuntimeError with PyTorch's text inside a mapped function."""
-    array = self._concrete()
+    value = self._content()
+    if isinstance(value.array, Lifted):
+        return value.array.concrete(name)
+    array = value.concrete()
     if is_tracer(array):
         raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
     return array
@@ -50,7 +53,7 @@ def _content(self: Tensor, name: str) -> Any:
 @public("torch.Tensor")
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers."""
-    return np.asarray(_content(self, "item")).tolist()
+    return np.asarray(_content(self, "tolist")).tolist()
 
 
 @public("torch.Tensor")
@@ -139,6 +142,9 @@ def __format__(self: Tensor, spec: str) -> str:
 
 @public("torch.Tensor")
 def __repr__(self: Tensor) -> str:
+    held = self._content().array
+    if isinstance(held, Lifted):
+        return held.shown()
     where = self.device
     try:
         node = self.grad_fn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.duals import passes, tangents_of
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.writing import apply_inplace, check_writable, overwrite
 from torchgrad_jax.declaration.operator import ARRAY
@@ -115,6 +117,35 @@ def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
     return requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
 
 
+def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray], device: Any = None, into: Tensor | None = None) -> Tensor:
+    """A tensor of numbers that `sample` draws for a shape: inside of a transform perhaps for a batch of it. into: what they will be written to."""
+    rec = per_thread.recorder
+    if rec.rare and rec.level is not None:
+        return rec.level.random(shape, lambda s: drawn(sample(s), device), into)
+    return drawn(sample(shape), device)
+
+
+def at_levels(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let a function that looks at the values of tensors to draw numbers be called with what these hold, inside of a transform."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        rec = per_thread.recorder
+        if rec.rare and rec.level is not None:
+            tensors = [a for a in args if isinstance(a, Tensor)]
+
+            def with_tensors(*given: Tensor) -> Tensor:
+                rest = iter(given)
+                return call(*[next(rest) if isinstance(a, Tensor) else a for a in args], **kwargs)
+
+            found = rec.level.random_of(with_tensors, tensors) if tensors else NotImplemented
+            if found is not NotImplemented:
+                return found
+        return function(*args, **kwargs)
+
+    return call
+
+
 def uniform_between(shape: tuple[int, ...], dtype: np.dtype, low: float, high: float) -> np.ndarray:
     """Numbers of [low, high) from the default generator, on the host; in a complex dtype real and imaginary parts are drawn in turn."""
     if dtype.kind != "c":
@@ -152,6 +183,9 @@ def followed(*tensors: Tensor) -> bool:
 
 def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
     """Fill `t` with numbers; `name`: which node a graph gets."""
+    if in_transform():
+        made = draw(t._aval.shape, lambda shape: sample(shape, t._aval.dtype, True), t.device, t)
+        return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))
     array = sampled(sample, t._aval.shape, t._aval.dtype, t._strides())
     if followed(t):
         return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, drawn(array, t.device)))
@@ -214,6 +248,11 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if not isinstance(p, Tensor):
         number = _real("bernoulli_", "p", 1, p)
         return fill(self, "bernoulli", lambda shape, dtype, blocks: g.bernoulli(number, shape, dtype))
+    if in_transform():
+        found = per_thread.recorder.level.random_of(
+            lambda t: drawn(g.bernoulli_tensor(np.asarray(t._concrete())), t.device), [p.expand(self._aval.shape)]
+        )
+        return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (self, found))
     sample = by_probabilities(g, p, self._aval.shape, self._strides())
     if followed(self) or (per_thread.recorder.grad_enabled and p.requires_grad):
         made = drawn(sampled(sample, self._aval.shape, self._aval.dtype, self._strides()), self.device)

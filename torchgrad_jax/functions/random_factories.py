@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,9 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.strides import contiguous_strides
-from torchgrad_jax.functions.creation import checked_dtype, checked_sizes
+from torchgrad_jax.functions.creation import checked_dtype, checked_sizes, requiring
 from torchgrad_jax.functions.gathering import call
-from torchgrad_jax.functions.random import Sample, by_probabilities, default_generator, drawn, followed, put, sampled, source_of
+from torchgrad_jax.functions.random import Sample, at_levels, by_probabilities, default_generator, draw, drawn, followed, put, sampled, source_of
 from torchgrad_jax.functions.resizing import resize_
 from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
@@ -66,7 +67,8 @@ def _made(shape: tuple[int, ...], otherwise: np.dtype, options: Options, sample:
     """New numbers, or `out=` resized and filled with them."""
     out = options.out
     if out is None:
-        return drawn(sample(shape, options.dtype or otherwise, True), options.device, options.requires_grad)
+        made = draw(shape, lambda s: sample(s, options.dtype or otherwise, True), options.device)
+        return requiring(made, options.requires_grad)
     if options.dtype not in (None, out._aval.dtype):
         raise RuntimeError(f"dtype {dtypes.of(options.dtype).title} does not match dtype of out parameter ({out.dtype.title})")
     return _filled(out, shape, sample)
@@ -135,7 +137,13 @@ def randperm(n: int, **kwargs: Any) -> Tensor:
     """A permutation of 0 .. n-1. Keywords: generator, out, dtype (int64), device, requires_grad."""
     count = _integer("randperm", "n", 1, n)
     options = _options("randperm", (n,), kwargs)
-    return _made((max(count, 0),), np.dtype(np.int64), options, lambda s, dtype, blocks: options.generator.randperm(count, dtype))
+    return _made((max(count, 0),), np.dtype(np.int64), options, lambda s, dtype, blocks: _permutations(options.generator, s, dtype))
+
+
+def _permutations(source: host.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Permutations along the last dimension, one after the other."""
+    rows = [source.randperm(shape[-1], dtype) for _ in range(math.prod(shape[:-1]))]
+    return np.reshape(rows, shape) if rows else np.empty(shape, dtype)
 
 
 # ---------------------------------------------------------------------- like another tensor
@@ -151,9 +159,13 @@ def _like(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
         raise _given(name, (input, *args), kwargs)
     order = memory_order(shape, input._strides()) if format in (None, preserve_format) else format.order(len(shape))
     dtype = options.dtype or input._aval.dtype
-    array = sampled(lambda s, dtype, blocks: sample(options.generator, s, dtype, blocks), shape, dtype, strides_in(shape, order))
-    where = input.device if options.device is None else options.device
-    made = drawn(array, where)
+    strides = strides_in(shape, order)
+
+    def numbers(size: tuple[int, ...]) -> np.ndarray:
+        own = strides if size == shape else contiguous_strides(size)
+        return sampled(lambda s, dtype, blocks: sample(options.generator, s, dtype, blocks), size, dtype, own)
+
+    made = draw(shape, numbers, input.device if options.device is None else options.device)
     if format in (None, preserve_format) and dense_order(shape, input._strides()) is not None:
         keep_order(made, (input,))
     else:
@@ -204,6 +216,7 @@ def _standard(source: host.Generator, std: float) -> Sample:
 
 
 @public("torch")
+@at_levels
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, **kwargs: Any) -> Tensor:
     """Normal numbers; `mean` and `std` are numbers (then `size` is needed) or tensors.
 
@@ -239,6 +252,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 
 
 @public("torch", "torch.Tensor")
+@at_levels
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Ones with the probabilities `input` holds (or with probability `p`), else zeros."""
     expect_tensor("bernoulli", input)
@@ -256,6 +270,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
 
 
 @public("torch", "torch.Tensor")
+@at_levels
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
     """Indices drawn by the weights in each row of `input`. Looks at the weights."""
     expect_tensor("multinomial", input)
@@ -269,6 +284,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 
 @public("torch")
+@at_levels
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates in `input`. Looks at the rates."""
     expect_tensor("poisson", input)
@@ -276,6 +292,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 
 @public("torch")
+@at_levels
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """How many of `count` trials of probability `prob` succeed. Looks at both. ValueError unless they are floating."""
     expect_tensor("binomial", count, "count", 1)

@@ -1,1 +1,1 @@
-"""Function transforms, and the passage of functions between PyTorch's style and JAX's."""
+"""Functions of tensors as something that can be transformed: levels, on which `torch.func` rests."""

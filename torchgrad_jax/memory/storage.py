@@ -99,8 +99,9 @@ _addresses = itertools.count(1)
 # The functions that are being mapped over a batch, in all threads: see `autograd/mapped.py`.
 maps: list[Any] = []
 MAPPED = (
-    "vmap: an in-place write is not possible because there exists a Tensor `other` that has more elements than `self`. This happened due to `other` "
-    "being vmapped over but `self` not being vmapped over. Please try to use out-of-place operators instead."
+    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than "
+    "`self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
+    "instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please file a bug report instead."
 )
 
 

@@ -14,8 +14,8 @@ from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.gathering import RunTime, call
-from torchgrad_jax.functions.random import default_generator
-from torchgrad_jax.functions.views import squeeze, unsqueeze
+from torchgrad_jax.functions.random import default_generator, draw
+from torchgrad_jax.functions.views import squeeze, unbind, unsqueeze
 from torchgrad_jax.memory.formats import memory_order
 from torchgrad_jax.nn.activation import softmax
 from torchgrad_jax.operators.kernels.distributions import ordered
@@ -46,7 +46,11 @@ def _in_order_of(like: Tensor, shape: tuple[int, ...], sample: Any) -> np.ndarra
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """0 with probability p, else 1 / (1 - p), in the dtype of `like`."""
-    return _constant(_in_order_of(like, shape, lambda s: default_generator.dropout_mask(s, p, like._aval.dtype)), like)
+    return draw(
+        shape,
+        lambda size: _in_order_of(like, size, lambda s: default_generator.dropout_mask(s, p, like._aval.dtype)),
+        like.device,
+    )
 
 
 def _per_channel(input: Tensor) -> tuple[int, ...]:
@@ -74,11 +78,15 @@ def _dropout(name: str, input: Tensor, p: float, train: bool, inplace: bool, cha
         raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(dtype).title}")
     if not alpha:
         return _product(input, draw_mask(input, shape, p), inplace)
-    kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
     a = 1 / math.sqrt((ALPHA * ALPHA * p + 1) * (1 - p))
-    shift = np.where(kept, ALPHA * a * p, ALPHA * a * (p - 1)).astype(dtype)
-    made: Any = _product(input, _constant(np.where(kept, a, 0.0).astype(dtype), input), inplace)
-    return made.add_(_constant(shift, input)) if inplace else made + _constant(shift, input)
+
+    def factor_and_shift(size: tuple[int, ...]) -> np.ndarray:
+        kept = _in_order_of(input, size, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
+        return np.stack([np.where(kept, a, 0.0), np.where(kept, ALPHA * a * p, ALPHA * a * (p - 1))], -1).astype(dtype)
+
+    factor, shift = [t.contiguous() for t in unbind(draw(shape, factor_and_shift, input.device), -1)]
+    made: Any = _product(input, factor, inplace)
+    return made.add_(shift) if inplace else made + shift
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -160,11 +168,10 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if train is not False and not dtypes.is_float(dtype):
         raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(dtype).title}")
     if train is False or not input._aval.size:
-        kept, scale = np.ones(shape, np.bool_), 1.0
+        mask, scale = _constant(np.ones(shape, np.bool_), input), 1.0
     else:
-        kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
+        mask = draw(shape, lambda size: _in_order_of(input, size, lambda s: default_generator.bernoulli(1 - p, s, np.bool_)), input.device)
         scale = 0.0 if p == 1 else 1 / (1 - p)
-    mask = _constant(kept, input)
     if input._storage is not None:
         keep_order(mask, (input,))
     return call("_native_dropout", input, mask, RunTime(scale)), mask
@@ -177,7 +184,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
     if not isinstance(logits, Tensor):
         raise not_a_tensor("empty_like", logits)
-    noise = _constant(default_generator.exponential(logits._aval.shape, logits._aval.dtype), logits)
+    noise = draw(logits._aval.shape, lambda size: default_generator.exponential(size, logits._aval.dtype), logits.device)
     soft: Any = softmax((logits + -noise.log()) / tau, dim)
     if not hard:
         return soft

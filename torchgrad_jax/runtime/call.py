@@ -8,7 +8,7 @@ from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record
-from torchgrad_jax.runtime.value import Value, constant
+from torchgrad_jax.runtime.value import Lifted, Value, constant
 
 
 def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
@@ -24,7 +24,11 @@ def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signat
 
 
 def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
-    """An operation inside a transformation of the user's. Where `jax_enable_x64` is off there, arrays have 32 bits where their Values say 64."""
+    """An operation inside a transformation: one of ours, or of the user's by JAX. Where `jax_enable_x64` is off there, arrays have 32 bits where
+    their Values say 64."""
+    lifted = [v.array.level for v in values if type(v) is Value and isinstance(v.array, Lifted)]
+    if lifted:
+        return max(lifted, key=_depth).call(bound, values)
     sig = signature(bound, tuple(v.aval if type(v) is Value else type(v) for v in values))
     arrays = [v.concrete() if type(v) is Value else v for v in values]
     if not has_x64():
@@ -32,6 +36,10 @@ def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
     outs = sig.traced(*arrays) if has_x64() else sig.in_32_bits(arrays)
     made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
+
+
+def _depth(level: Any) -> int:
+    return level.depth
 
 
 def _on_one_device(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -87,12 +87,12 @@ class Signature:
 
     half: whether half precision is among its inputs or outputs; convolves: whether it convolves; nbytes: of its outputs; numbered: whether Python
     numbers are among its inputs. `warm`: the function has been compiled by itself; used, executable: see `keeping`.
-    `plans` belongs to the layer that differentiates.
+    `plans` and `batched` belong to the layer that differentiates.
     """
 
     __slots__ = (
         "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
-        "_in_programs", "_alone", "_traced", "_baseline", "used", "executable", "__weakref__",
+        "_in_programs", "_alone", "_traced", "_baseline", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -101,6 +101,7 @@ class Signature:
         self.warm = self.convolves = False
         self.used = self.executable = 0
         self.plans: dict[Any, Any] = {}
+        self.batched: dict[Any, Any] | None = None
         self._function: Any = None
         self._in_programs: Any = None
         self._traced: Any = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,25 @@ def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Ava
             found = _alive[key] = _interned.setdefault(key, found)
         _interned.keep(key, found)
     return found
+
+
+class Lifted:
+    """What a Value holds in place of an array where it stands for something that a level below computes: see `lifting/`. level: whose it is; the one
+    of the greatest depth among its operands carries out an operation."""
+
+    __slots__ = ("level",)
+    level: Any
+
+    def concrete(self) -> Any:
+        """The array that it stands for, computed now. RuntimeError where it stands for several."""
+        raise NotImplementedError
+
+    def shown(self) -> str:
+        """How it is printed."""
+        raise NotImplementedError
+
+
+_STANDING = (Tracer, Lifted)
 
 
 class Value:
@@ -103,6 +121,8 @@ class Value:
             array = self.array
         if type(array) is Promised:
             array = self.array = array.kept()
+        elif isinstance(array, Lifted):
+            return array.concrete()
         return array
 
     def __repr__(self) -> str:
@@ -128,10 +148,5 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
 
 
 def is_tracer(array: Any) -> bool:
-    """Whether `array` stands for a value inside a JAX transformation."""
-    return isinstance(array, _tracer_class())
-
-
-@cache
-def _tracer_class() -> type:
-    return Tracer
+    """Whether `array` stands for a value inside a transformation, JAX's or one of ours: there is nothing to be read in it."""
+    return isinstance(array, _STANDING)

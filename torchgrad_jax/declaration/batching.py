@@ -1,0 +1,148 @@
+"""An operation for a whole batch at once: `jax.vmap` of what the operator declares, and so are its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.derivative import Plan, plan, single_of
+from torchgrad_jax.declaration.forward import jvp_of
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, signature
+from torchgrad_jax.runtime.value import Aval
+
+Flags = tuple[bool, ...]
+
+
+def batched(sig: Signature, mapped: Flags, summed: Flags = ()) -> Batched:
+    """The operation `sig` for a batch.
+
+    mapped: for each operand, whether its first dimension is that of the batch; the others are the same for all of it. summed: for each result,
+    whether those of the batch are added up; none by default, and then the batch is the first dimension of every result.
+    """
+    known = sig.batched
+    if known is None:
+        known = sig.batched = {}
+    found = known.get((mapped, summed))
+    if found is None:
+        found = known[mapped, summed] = Batched(sig, mapped, summed or (False,) * len(sig.avals))
+    return found
+
+
+class Batched:
+    """A BoundOp: see `batched`. one: the operation on a part of the batch."""
+
+    __slots__ = ("one", "mapped", "summed", "name", "device", "signatures", "differentiable", "__weakref__")
+    keeps_order, order = False, None
+
+    def __init__(self, one: Signature, mapped: Flags, summed: Flags) -> None:
+        self.one, self.mapped, self.summed = one, mapped, summed
+        self.name, self.differentiable = one.bop.name, getattr(one.bop, "differentiable", False)
+        self.device: device | None = one.bop.device
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        function = jax.vmap(self.one.bop.specialize(self.one.specs), tuple([0 if there else None for there in self.mapped]))
+        summed, checks = self.summed, self.one.check is not None
+        if not (any(summed) or checks):
+            return function
+
+        def call(*arrays: Any) -> Any:
+            found = function(*arrays)
+            outs = list(found) if isinstance(found, (tuple, list)) else [found]
+            if checks:
+                outs[-1] = outs[-1].any()
+            made = [jnp.sum(o, 0, dtype=o.dtype) if there else o for o, there in zip(outs, summed, strict=False)]
+            return single_of([*made, *outs[len(made) :]])
+
+        return call
+
+    def check(self, specs: Sequence[ArgSpec]) -> Callable[..., Exception] | None:
+        """See the runtime's BoundOp."""
+        return self.one.check
+
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+        """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
+        find = getattr(self.one.bop, "kin", None)
+        if find is None:
+            return {}, specs
+        kindred, given = find(self.one.specs)
+        return kindred.setdefault((Batched, self.mapped, self.summed), {}), (*specs, *given)
+
+    def plan(self, sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
+        """How it is differentiated: as the operation is, for each part of the batch."""
+        one = plan(self.one, inputs)
+        return None if one is None else BatchedPlan(sig, self, one)
+
+
+class BatchedPlan(Plan):
+    """The Plan of a Batched operation. one: that of the operation on a part of the batch."""
+
+    __slots__ = ("one", "bound", "_jvp")
+
+    def __init__(self, sig: Signature, bound: Batched, one: Plan) -> None:
+        for name in Plan.__slots__:
+            if hasattr(one, name) and name != "jvp":
+                setattr(self, name, getattr(one, name))
+        self.one, self.bound, self._sig, self._jvp = one, bound, sig, None
+        self.avals, self.output_avals = sig.avals, sig.avals[: len(one.output_avals)]
+        self._vjps, self._apart, self._others, self._unpacking = {}, None, None, None
+        self.lists, self.once = False, None
+        self.passes = one.undefined or (one.passes and not any(bound.summed) and all([bound.mapped[i] for i in one.inputs]))
+        self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+
+    def vjp_of(self, defined: Flags) -> Any:
+        """See Plan: the gradients of what is the same for all of the batch are added up."""
+        found = self._vjps.get(defined)
+        if found is None:
+            one, bound = self.one, self.bound
+            pull = one.vjp_of(defined)
+            grads = [(aval, not total) for aval, total, there in zip(one.avals, bound.summed, defined, strict=True) if there]
+            specs = tuple([aval for aval, _ in grads] + self._specs_saved())
+            mapped = tuple([there for _, there in grads] + self._mapped_saved())
+            found = self._vjps[defined] = batched(signature(pull, specs), mapped, tuple([not bound.mapped[i] for i in one.inputs]))
+        return found
+
+    def _specs_saved(self) -> list[ArgSpec]:
+        return [self.bound.one.specs[i] if i >= 0 else self.one.avals[-1 - i] for i in self.one.saves]
+
+    def _mapped_saved(self) -> list[bool]:
+        return [self.bound.mapped[i] if i >= 0 else not self.bound.summed[-1 - i] for i in self.one.saves]
+
+    @property
+    def jvp(self) -> Any:  # type: ignore[override] - found at once here, and when it is asked for elsewhere
+        """See Plan."""
+        if self._jvp is None:
+            one, bound = self.one, self.bound
+            push = jvp_of(bound.one, one)
+            specs = tuple(self._specs_saved() + [bound.one.specs[i] for i in one.inputs])
+            mapped = tuple(self._mapped_saved() + [bound.mapped[i] for i in one.inputs])
+            summed = tuple([total for total, there in zip(bound.summed, one.outputs, strict=True) if there])
+            self._jvp = batched(signature(push, specs), mapped, summed)
+        return self._jvp
+
+    def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
+        """See Plan."""
+        if self._apart is None:
+            plans = [self] if len(self.inputs) == 1 else [BatchedPlan(self._sig, self.bound, p) for p, _ in self.one.apart()]
+            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
+        return self._apart
+
+    def others(self) -> Plan | None:
+        """See Plan."""
+        return None
+
+    def _reads(self, place: int) -> bool:
+        return self.one._reads(place)
+
+    def _may_leave_out(self, place: int) -> bool:
+        return self.one._may_leave_out(place)
+
+    @property
+    def attributes(self) -> dict[str, bool]:
+        """See Plan: what it saved."""
+        return {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}

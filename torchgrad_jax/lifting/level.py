@@ -1,0 +1,345 @@
+"""Levels: what a function sees while it is transformed.
+
+A transform opens a level. A tensor of a level is an ordinary Tensor, with a graph, views and versions of its own, but its Values hold in place of
+an array a tensor of the level outside: Lifted. An operation on such Values is carried out on the tensors that they hold, outside of the level, and
+its results are lifted again. So levels nest in any order, each transform is a few lines, and what is computed in the end is recorded as ever.
+`depth` counts the levels; tensors of a level outside take part in operations as constants of this one.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.writing import apply_inplace, overwrite
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.operation import Signature, signature
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Aval, Lifted, Value, constant
+
+CAPTURED = (
+    "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (aten::{}) that would mutate a "
+    "captured Tensor. This is not supported; please rewrite the function being transformed to explicitly accept the mutated Tensor(s) as inputs."
+)
+_COPY = registry["copy"].bind((ARRAY, ARRAY))
+ESCAPED = (
+    "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
+    "https://pytorch.org/functorch/stable/ux_limitations.html), or it was made inside of a function that was being transformed and is used after "
+    "that has returned, where it has no value."
+)
+WRITTEN = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor that a function which is transformed "
+    "has read was written to since, outside of the transform."
+)
+
+
+class Held(Lifted):
+    """A tensor of the level outside. version: what its memory counted when it was lifted."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, level: Level, tensor: Tensor) -> None:
+        self.level, self.tensor = level, tensor
+        self.version = 0 if tensor._storage is None or tensor.is_inference() else tensor._storage.counter.version
+
+    def below(self) -> Tensor:
+        """The tensor. RuntimeError where it was written to since it was lifted, or its level is closed."""
+        if not self.level.open:
+            raise RuntimeError(ESCAPED)
+        storage = self.tensor._storage
+        if storage is not None and storage.counted and storage.counter.version != self.version:
+            raise RuntimeError(WRITTEN)
+        return self.tensor
+
+    def concrete(self, asked: str = "") -> Any:
+        """See Lifted."""
+        value = self.tensor._content()
+        return value.array.concrete(asked) if isinstance(value.array, Lifted) else value.concrete()
+
+    def shown(self) -> str:
+        """See Lifted."""
+        return self._shown("GradTrackingTensor", "")
+
+    def _shown(self, name: str, more: str) -> str:
+        number = self.level.depth if self.level.open else -2  # PyTorch's number of what is dead
+        return f"{name}(lvl={number}, {more}value=\n{textwrap.indent(repr(self.tensor), '    ')}\n)"
+
+
+def held(t: Tensor) -> Any:
+    """What a tensor holds in place of an array if it is of a level; something else if not."""
+    storage = t._storage
+    return (t._value if storage is None else storage.value).array
+
+
+def held_tensor(t: Tensor) -> Tensor | None:
+    """The tensor of the level outside that `t` holds, be its own left; None for a tensor of no level."""
+    array = held(t)
+    return array.tensor if isinstance(array, Held) else None
+
+
+class Outside:
+    """A block that is carried out as if its level were not open. What is not recorded in the level is not recorded outside of it, but while
+    `records`: what the level does of its own accord."""
+
+    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "rare", "records", "_before")
+
+    def __init__(self, rec: Recorder) -> None:
+        flags = rec.flags
+        self.level, self.grad_enabled, self.rare = rec.level, rec.grad_enabled, rec.rare
+        self.dual_level, self.forward_grad, self.suspended, self.packing = flags.dual_level, flags.forward_grad, flags.suspended, flags.packing
+        self.refused, self.records = flags.packing_refused, False
+        self._before: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> None:
+        rec = per_thread.recorder
+        flags = rec.flags
+        before = rec.level, rec.grad_enabled, rec.rare, flags.dual_level, flags.forward_grad, flags.suspended, flags.packing, flags.packing_refused
+        self._before.append(before)
+        rec.level, rec.grad_enabled, rec.rare = self.level, self.grad_enabled and (before[1] or self.records), self.rare
+        flags.dual_level, flags.forward_grad, flags.suspended = self.dual_level, self.forward_grad, self.suspended
+        flags.packing, flags.packing_refused = self.packing, self.refused
+
+    def __exit__(self, *exc: object) -> None:
+        rec = per_thread.recorder
+        flags = rec.flags
+        before = self._before.pop()
+        rec.level, rec.grad_enabled, rec.rare = before[:3]
+        flags.dual_level, flags.forward_grad, flags.suspended, flags.packing, flags.packing_refused = before[3:]
+
+
+class Level(Interpreter):
+    """The level of one transform, while it is entered: then its tensors can be used. It may be entered again after it was left, inside of others
+    then than at first.
+
+    outside: see Outside; None while it is left. depth: how many levels it is inside of.
+    """
+
+    __slots__ = ("depth", "outside", "_arguments")
+    transforms = True
+    # Why hooks of saved tensors are refused inside; None where they are not.
+    refuses_hooks: str | None = None
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.outside: Outside = None  # type: ignore[assignment] - none but while it is entered
+        self._arguments: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether it is entered."""
+        return self.outside is not None
+
+    def __enter__(self) -> Any:
+        rec = per_thread.recorder
+        outer = rec.level
+        if self.refuses_hooks is not None and rec.flags.packing:
+            raise RuntimeError(self.refuses_hooks)
+        self.outside = Outside(rec)
+        self.depth = 1 + getattr(outer, "depth", 0)
+        rec.rare += 1
+        rec.level = self
+        rec.flags.packing, rec.flags.packing_refused = [], self.refuses_hooks
+        self.opened(rec)
+        return self
+
+    def __exit__(self, kind: Any = None, *exc: object) -> None:
+        try:
+            if kind is None:
+                self._return_arguments()
+        finally:
+            rec = per_thread.recorder
+            outside, flags = self.outside, rec.flags
+            rec.level, rec.grad_enabled, rec.rare = outside.level, outside.grad_enabled, outside.rare
+            flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
+            flags.packing, flags.packing_refused = outside.packing, outside.refused
+            self._arguments.clear()
+            self.outside = None  # type: ignore[assignment] - it is left
+
+    def _return_arguments(self) -> None:
+        """Let arguments that were written to inside have their new content outside."""
+        for inside, t in self._arguments:
+            if inside._version:
+                with self.outside:
+                    apply_inplace(_COPY, (t, self.content(inside)))
+
+    def content(self, t: Tensor) -> Tensor:
+        """The tensor of the level outside that a tensor of this one is."""
+        return self._below(t._read())
+
+    def argument(self, inside: Tensor, t: Tensor) -> Tensor:
+        """Remember that the function was given `inside` for `t`: if it writes to the one, it writes to the other."""
+        self._arguments.append((inside, t))
+        return inside
+
+    def opened(self, rec: Recorder) -> None:
+        """What else a level sets when it is entered."""
+
+    # ------------------------------------------------------------------ tensors
+
+    def owns(self, t: Tensor) -> bool:
+        """Whether a tensor is of this level."""
+        array = held(t)
+        return isinstance(array, Held) and array.level is self
+
+    def lift(self, t: Tensor) -> Tensor:
+        """`t`, of a level outside, as a constant of this one."""
+        return wrap(constant(Held(self, t), t._aval))
+
+    def unwrap(self, t: Tensor) -> Tensor:
+        """The tensor of the level outside that `t` is."""
+        return self.content(t) if self.owns(t) else t
+
+    def _below(self, value: Any) -> Any:
+        """An operand as the level outside has it."""
+        if type(value) is not Value:
+            return value
+        array = value.array
+        if isinstance(array, Held) and array.level is self:
+            return array.below()
+        return wrap(value)
+
+    def created(self, t: Tensor) -> None:
+        """See Interpreter: what is made here is a constant of this level, which may be written to."""
+        inner = wrap(t._value)
+        if self.outside.level is not None:
+            self.outside.level.created(inner)
+        value = constant(Held(self, inner), t._value.aval)
+        if t._storage is not None:
+            t._storage.value = value
+            value.counter, value.version = t._storage.counter, t._storage.counter.version
+        t._value = value
+
+    def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
+        """See Interpreter."""
+        return self.lift(self.random_outside(shape, draw))
+
+    def random_outside(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any]) -> Any:
+        """Random numbers as the level outside draws them."""
+        with self.outside:
+            outer = self.outside.level
+            return draw(shape) if outer is None else outer.random(shape, draw)
+
+    def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        given = [self.unwrap(t) for t in tensors]
+        with self.outside:
+            return self.lift(draw(*given))
+
+    # ------------------------------------------------------------------ operations
+
+    def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        own = foreign = False
+        for o in operands:
+            if isinstance(o, Tensor):
+                if self.owns(o):
+                    own = True
+                else:
+                    foreign = True
+        if not own:
+            return self.apart(bound, operands)
+        return apply(bound, self._all_own(operands)) if foreign else NotImplemented
+
+    def apart(self, bound: Any, operands: Sequence[Any]) -> Any:
+        """The results of an operation of which no operand is of this level."""
+        with self.outside:
+            found = apply(bound, operands)
+        operator = getattr(bound, "operator", None)
+        if operator is not None and operator.view is not None:  # it shares memory outside
+            return found
+        return tuple([self.lift(t) for t in found]) if type(found) is tuple else self.lift(found)
+
+    def _all_own(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([self.lift(o) if isinstance(o, Tensor) and not self.owns(o) else o for o in operands])
+
+    def apply_inplace(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """See Interpreter."""
+        target = operands[0]
+        if not self.owns(target):
+            return self.write_outside(bound, operands)
+        if all([self.owns(o) for o in operands if isinstance(o, Tensor)]):
+            return NotImplemented
+        return apply_inplace(bound, self._all_own(operands))
+
+    def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """An in-place operation on a tensor of a level outside. RuntimeError where it may not be."""
+        name, binary = bound.operator.name.removesuffix("_number").removesuffix("_tensor"), len(operands) == 2 and bound.operator.name != "copy"
+        kind = "" if not binary else ".Tensor" if isinstance(operands[1], Tensor) or name in ("add", "sub", "mul", "div") else ".Scalar"
+        raise RuntimeError(CAPTURED.format(name + "_" + kind))
+
+    def detached(self, t: Tensor) -> Any:
+        """See Interpreter. A tensor on a memory of its own."""
+        own = self.owns(t)
+        inner = self.content(t) if own else t
+        if self.outside.level is None and not inner.requires_grad:
+            return NotImplemented
+        with self.outside:
+            cut = detached(inner)
+        return self.held_again(t, cut) if own else cut
+
+    def held_again(self, t: Tensor, inner: Tensor) -> Tensor:
+        """The tensor of this level that holds `inner` as `t` holds its own."""
+        return self.lift(inner)
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """A call of an autograd Function: outside it is one too, so that each level differentiates it by the user's own backward."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        if not any(map(self.owns, tensors)):
+            with self.outside:
+                return self.lifted(cls.apply(*args))
+        return cls._recorded(self._all_own(args), lambda *own: self._forward_outside(cls, own), True)
+
+    def _forward_outside(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        given = [self.unwrap(a) if isinstance(a, Tensor) else a for a in args]
+        versions = [g._version if isinstance(g, Tensor) else 0 for g in given]
+        with self.outside:
+            found = cls.apply(*given)
+        same = {id(g): a for g, a in zip(given, args, strict=True) if isinstance(g, Tensor)}
+        for g, a, version in zip(given, args, versions, strict=True):
+            if isinstance(g, Tensor) and g._version != version:
+                overwrite(a, constant(Held(self, g), a._aval))
+        return self.lifted(found, same)
+
+    def lifted(self, found: Any, same: dict[int, Tensor] | None = None) -> Any:
+        """Results of a Function outside as constants of this level. same: for the id of a tensor outside, what it is here."""
+        if isinstance(found, tuple):
+            return tuple([self.lifted(t, same) for t in found])
+        if not isinstance(found, Tensor):
+            return found
+        return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
+        """See Interpreter."""
+        if self.outside.level is not None and not self.owns(t):
+            with self.outside:
+                self.outside.level.view_made(t, out, links, strides, offset)
+
+    def call(self, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
+        """An operation on Values of which one is of this level: its results, and its Signature here."""
+        sig = signature(bound, tuple([v.aval if type(v) is Value else type(v) for v in values]))
+        if not self.open:
+            return self._after(bound, values), sig
+        given = [self._below(v) for v in values]
+        with self.outside:
+            found = apply(bound, given)
+        return self._lifted(found, sig.avals), sig
+
+    def _after(self, bound: Any, values: tuple[Any, ...]) -> Any:
+        """An operation on what has escaped: on what it held, as far as nobody is to differentiate it."""
+        given = [v.array.tensor if type(v) is Value and isinstance(v.array, Held) and v.array.level is self else self._below(v) for v in values]
+        if any([isinstance(t, Tensor) and t.requires_grad for t in given]):
+            raise RuntimeError(ESCAPED)
+        found = apply(bound, given)
+        return tuple([t._read() for t in found]) if type(found) is tuple else found._read()
+
+    def _lifted(self, found: Any, avals: Sequence[Aval]) -> Any:
+        if type(found) is tuple:
+            return tuple([constant(Held(self, t), aval) for t, aval in zip(found, avals, strict=True)])
+        return constant(Held(self, found), avals[0])

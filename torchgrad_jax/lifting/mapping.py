@@ -1,0 +1,218 @@
+"""The level of vmap: its tensors stand for all of a batch, and lack the dimension that counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.viewing import viewed
+from torchgrad_jax.core.writing import apply_inplace
+from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.lifting.functions import Info, rule_of
+from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
+from torchgrad_jax.memory.storage import MAPPED
+from torchgrad_jax.runtime.operation import Signature, signature
+from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
+
+LOOKED = {
+    "item": "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to rewrite "
+    "what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report.",
+    "is_nonzero": "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please file "
+    "an issue at https://github.com/pytorch/pytorch/issues .",
+    "numpy": "Cannot access data pointer of Tensor that doesn't have storage: inside vmap it stands for all of a batch.",
+    "tolist": "Cannot access data pointer of Tensor that doesn't have storage: inside vmap it stands for all of a batch.",
+    "": "vmap: We do not support batching operators that can output dynamic shape, or that look at values: inside vmap a tensor stands for all of a "
+    "batch.",
+}
+RANDOM = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap or perform "
+    "the randomness operation out of vmap"
+)
+SAME_WRITTEN = (
+    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is necessary for your "
+    "usage, please file an issue with functorch."
+)
+SAME_OF_BATCH = "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
+
+
+class Mapped(Held):
+    """A tensor of the level outside whose first dimension is the batch."""
+
+    __slots__ = ()
+
+    def concrete(self, asked: str = "") -> Any:
+        """See Lifted."""
+        raise RuntimeError(LOOKED.get(asked, LOOKED[""]) if self.level.open else ESCAPED)
+
+    def shown(self) -> str:
+        """See Lifted."""
+        return self._shown("BatchedTensor", "bdim=0, ")
+
+
+class BatchLevel(Level):
+    """See the module. size: of the batch. randomness: "error", "different" or "same": what random operations do."""
+
+    __slots__ = ("size", "randomness")
+
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        super().__init__()
+        self.size, self.randomness = size, randomness
+
+    def wrap(self, t: Tensor, dim: int | None) -> Tensor:
+        """What the function is given for `t`: a tensor that lacks `dim`, or the tensor itself. IndexError where there is no such dimension."""
+        if dim is None:
+            return t
+        with self.outside:
+            first = _first(t, dim)
+        return self.argument(self.mapped(first), first)
+
+    def mapped(self, t: Tensor) -> Tensor:
+        """The tensor of this level whose batch is the first dimension of `t`."""
+        return wrap(self._value(t))
+
+    def _value(self, t: Tensor) -> Value:
+        aval = t._aval
+        return constant(Mapped(self, t), aval_of(aval.shape[1:], aval.dtype, aval.device))
+
+    def is_mapped(self, t: Tensor) -> bool:
+        """Whether a tensor stands for a batch of this level."""
+        array = held(t)
+        return isinstance(array, Mapped) and array.level is self
+
+    def content(self, t: Tensor) -> Tensor:
+        """See Level."""
+        return super().content(t) if self.is_mapped(t) else self.unwrap(t)
+
+    def unwrap(self, t: Tensor, dim: int | None = 0) -> Tensor:
+        """The tensor of the level outside that has the batch as its dimension `dim`: what is no batch is repeated. dim None: it must be none.
+
+        ValueError where `dim` is None for a batch.
+        """
+        if not self.is_mapped(t):
+            inner = super().content(t) if self.owns(t) else t
+            if dim is None:
+                return inner
+            with self.outside:
+                return _moved(viewed("expand", inner, (self.size, *inner._aval.shape)), 0, dim)
+        if dim is None:
+            raise ValueError("vmap: out_dims is None for a result that is mapped over")
+        inner = self.content(t)
+        with self.outside:
+            return _moved(inner, 0, dim)
+
+    # ------------------------------------------------------------------ operations
+
+    def apart(self, bound: Any, operands: Sequence[Any]) -> Any:
+        """See Level: it is an operation of the level outside."""
+        with self.outside:
+            return apply(bound, operands)
+
+    def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """See Level: what is no batch may be written to with what is none."""
+        if any([isinstance(o, Tensor) and self.owns(o) for o in operands]):
+            raise RuntimeError(MAPPED)
+        with self.outside:
+            return apply_inplace(bound, operands)
+
+    def created(self, t: Tensor) -> None:
+        """See Interpreter: it is made for all of the batch, outside."""
+        if self.outside.level is not None:
+            self.outside.level.created(t)
+
+    def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
+        """See Interpreter. RuntimeError where it may not be, or where numbers that differ would be written to what is no batch."""
+        self._refuse_randomness()
+        if self.randomness == "same":
+            return self.random_outside(shape, draw)
+        if into is not None and not self.is_mapped(into):
+            raise RuntimeError(SAME_WRITTEN)
+        return self.mapped(self.random_outside((self.size, *shape), draw))
+
+    def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter. RuntimeError where it may not be."""
+        self._refuse_randomness()
+        mapped = any(map(self.is_mapped, tensors))
+        if self.randomness == "same":
+            if mapped:
+                raise RuntimeError(SAME_OF_BATCH)
+            with self.outside:
+                return draw(*tensors)
+        given = [self.unwrap(t) for t in tensors]
+        with self.outside:
+            return self.mapped(draw(*given))
+
+    def _refuse_randomness(self) -> None:
+        if self.randomness == "error":
+            raise RuntimeError(RANDOM)
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """See Level: by the user's `vmap`, or by that of what forward and backward do, if the Function says so."""
+        if not any([isinstance(a, Tensor) and self.is_mapped(a) for a in args]):
+            with self.outside:
+                return cls.apply(*args)
+        made = rule_of(cls, BatchLevel)
+        dims = tuple([0 if isinstance(a, Tensor) and self.is_mapped(a) else None for a in args])
+        given = [a if dim is None and not (isinstance(a, Tensor) and self.owns(a)) else self._held(a) for a, dim in zip(args, dims, strict=True)]
+        with self.outside:
+            found, out_dims = made(Info(self.size, self.randomness), dims, given)
+        return self._mapped_again(found, out_dims)
+
+    def held_again(self, t: Tensor, inner: Tensor) -> Tensor:
+        """See Level."""
+        return self.mapped(inner) if self.is_mapped(t) else self.lift(inner)
+
+    def _held(self, t: Tensor) -> Tensor:
+        return self._below(t._read())
+
+    def _mapped_again(self, found: Any, dims: Any) -> Any:
+        if isinstance(found, (tuple, list)):
+            several = dims if isinstance(dims, (tuple, list)) else (dims,) * len(found)
+            if len(several) != len(found):
+                raise RuntimeError(f"Expected the vmap staticmethod to give an out_dim for each output: got {len(several)} for {len(found)}")
+            return type(found)([self._mapped_again(t, dim) for t, dim in zip(found, several, strict=True)])
+        if not isinstance(found, Tensor) or dims is None:
+            return found
+        with self.outside:
+            first = _first(found, dims)
+        return self.mapped(first)
+
+    def call(self, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
+        """See Level."""
+        mapped = tuple([type(v) is Value and type(v.array) is Mapped and v.array.level is self for v in values])
+        if True not in mapped:
+            return super().call(bound, values)
+        sig = signature(bound, tuple([v.aval if type(v) is Value else type(v) for v in values]))  # of one part of the batch
+        given = [self._below(v) for v in values]
+        with self.outside:
+            found = apply(batched(sig, mapped), given)
+        return self._lifted_batch(found, sig.avals), sig
+
+    def _lifted_batch(self, found: Any, avals: Sequence[Aval]) -> Any:
+        if type(found) is tuple:
+            return tuple([constant(Mapped(self, t), aval) for t, aval in zip(found, avals, strict=True)])
+        return constant(Mapped(self, found), avals[0])
+
+
+def _first(t: Tensor, dim: int) -> Tensor:
+    """`t` with dimension `dim` as its first."""
+    return _moved(t, dim % t._aval.ndim if t._aval.ndim else 0, 0)
+
+
+def _moved(t: Tensor, source: int, target: int) -> Tensor:
+    """`t` with its dimension `source` at `target`, which may be negative."""
+    ndim = t._aval.ndim
+    if not -ndim <= target < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {target})")
+    target %= ndim
+    if source == target:
+        return t
+    order = [i for i in range(ndim) if i != source]
+    order.insert(target, source)
+    return viewed("permute", t, tuple(order))
+
+
+def batch_level(size: int, randomness: str = "error") -> BatchLevel:
+    """Opens a level of vmap for a block."""
+    return BatchLevel(size, randomness)
