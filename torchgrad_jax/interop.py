@@ -14,6 +14,7 @@ from torchgrad_jax.calling import return_types
 from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.lifting.from_jax import refuse_captured
+from torchgrad_jax.lifting.level import held_tensor
 from torchgrad_jax.runtime._jax_compat import call_x64, has_x64, refuse_as_array
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
@@ -32,7 +33,7 @@ LOST = (
 def _flatten(t: Tensor) -> tuple[tuple[Any], tuple[bool, np.dtype | None]]:
     """The array, and beside it whether the tensor requires grad, and its dtype where JAX's array has half of its bits."""
     nested = None if t._extra is None else t._extra.nested
-    if nested is not None and nested._read() is t._read():
+    if nested is not None and held_tensor(t) is None and nested._read() is t._read():
         return (nested,), (t.requires_grad, None)
     array, dtype = _content(t), t._aval.dtype
     if t._node is not None and not is_tracer(t._concrete()):  # a leaf is a parameter, which JAX may well be given
@@ -68,6 +69,11 @@ def _widened(array: Any, dtype: np.dtype) -> Value:
 
 def _content(t: Tensor) -> Any:
     """The array as the user's JAX has it. OverflowError for integers that its 32 bits do not hold."""
+    if held_tensor(t) is not None:
+        raise RuntimeError(
+            "Can't give JAX a Tensor of a function that is being transformed: it has no array. Make the JAX function an operator with "
+            "torchgrad_jax.from_jax."
+        )
     array = t._concrete()
     refuse_captured(array)
     if t._aval.dtype in _WIDE and not is_tracer(array) and not has_x64():
