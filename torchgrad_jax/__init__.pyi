@@ -30,6 +30,7 @@ from torchgrad_jax import cuda as cuda
 from torchgrad_jax import declaration as declaration
 from torchgrad_jax import determinism as determinism
 from torchgrad_jax import fft as fft
+from torchgrad_jax import func as func
 from torchgrad_jax import functions as functions
 from torchgrad_jax import interop as interop
 from torchgrad_jax import jit as jit
@@ -96,6 +97,7 @@ from torchgrad_jax.runtime.settings import set_num_threads as set_num_threads
 from torchgrad_jax.functions.formatting import set_printoptions as set_printoptions
 from torchgrad_jax.functions.random import set_rng_state as set_rng_state
 from torchgrad_jax.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from torchgrad_jax.func.vmapping import vmap as vmap
 
 __version__: str
 
