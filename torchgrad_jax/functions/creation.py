@@ -17,13 +17,14 @@ from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.order import keep_order, lay_out_as, plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
-from torchgrad_jax.runtime.value import Value, aval_of, constant
+from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
 
 
 def set_default_device(device: Any) -> None:
@@ -45,7 +46,9 @@ def as_device(where: Any) -> devices.device:
 
 
 def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
-    """A constant Value of Python or NumPy data, copied: later writes to `data` do not show."""
+    """A constant Value of Python or NumPy data, copied: later writes to `data` do not show. A tracer of JAX's is taken as it is."""
+    if is_tracer(data):
+        return constant(data if dtype is None else convert(data, checked_dtype("tensor", dtype).np))
     if isinstance(data, (list, tuple)):
         data, found = _without_tensors(data)
         if found and dtype is None:
@@ -57,7 +60,7 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
         array = array.astype(np.float64)
     if dtype is not None:
         array = _as_dtype(array, data, checked_dtype("tensor", dtype).np)
-    elif not isinstance(data, (np.ndarray, np.generic)):
+    elif not hasattr(data, "__array__"):  # arrays of any library keep their dtype
         with np.errstate(over="ignore"):  # 1e40 is infinite in float32
             array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
