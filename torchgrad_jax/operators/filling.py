@@ -69,5 +69,5 @@ def behind(x: Any, arriving: Any, never: Any) -> Any:
     them with what stood before. A choice by a number that is not known before the program runs stays.
     """
     x, arriving = lax.optimization_barrier((x, arriving))
-    first = arriving[(0,) * arriving.ndim].astype(x.dtype)
-    return jnp.where(never != 0, first, x)
+    first = arriving[(0,) * arriving.ndim]
+    return jnp.where(never != 0, convert(first, x.dtype), x)

@@ -38,8 +38,8 @@ def behind(gradients: Iterable[Any], given: Iterable[Any]) -> AbstractContextMan
 
 
 class _Behind(Through):
-    """Puts operands behind `arriving`: those that carry what is computed. Weights stay as they are beside others: a leaf that requires a gradient
-    and is no argument. What is computed of an operand that waits does wait, so that it is done where operations read from outside alone."""
+    """Puts operands behind `arriving`: those that carry what is computed. Weights stay as they are beside others: leaves that require a gradient
+    and are no arguments, and their views. What is computed of an operand that waits does wait, so that it is done where operations read from outside alone."""
 
     __slots__ = ("arriving", "given", "twins", "sources", "epoch", "waiting")
 
@@ -107,7 +107,8 @@ class _Behind(Through):
         return found
 
     def _is_weight(self, t: Tensor) -> bool:
-        return t._rg and t._node is None and t._view is None and id(t) not in self.given
+        source = t if t._view is None else t._view.base
+        return source is not None and t._rg and source._node is None and id(source) not in self.given
 
     def _twin(self, rec: Recorder, value: Value) -> Value:
         found = self.twins.get(id(value))
