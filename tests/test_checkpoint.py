@@ -354,7 +354,7 @@ def programs(monkeypatch, run, steps=6):
 @pytest.mark.parametrize("looks", [True, False], ids=["loss_looked_at_before_backward", "one_program"])
 @pytest.mark.parametrize("reentrant", FORMS)
 def test_the_program_takes_less_memory(monkeypatch, reentrant, looks):
-    x, count = data(512, 16), 8 + 2 * reentrant + looks  # each its own programs: what is compiled stays
+    x, count = data(512, 16), 6 + 2 * reentrant + looks  # each its own programs: what is compiled stays
 
     def step(how):
         ws = layers(count, 16)

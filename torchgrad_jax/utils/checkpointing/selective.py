@@ -47,8 +47,8 @@ class SelectiveCheckpointContext:
 
 
 Policy = Callable[..., CheckpointPolicy | bool]
-# What the n-th operation of each kind gave, where it was kept.
-Cache = dict[tuple[Any, int], "_Kept"]
+# What the n-th operation of each kind gave, where it was kept; None once it was used.
+Cache = dict[tuple[Any, int], "_Kept | None"]
 
 
 def create_selective_checkpoint_contexts(
@@ -61,7 +61,7 @@ def create_selective_checkpoint_contexts(
     ``torch.ops.aten.mm.default`` and the like. allow_cache_entry_mutation: whether what is kept may be written to; recomputation uses it as it was.
 
     TypeError for anything else, ValueError for a list of anything else. RuntimeError in backward where what was kept has been written to, and where
-    a region is recomputed a second time.
+    it is needed a second time.
 
     Example::
 
@@ -158,32 +158,31 @@ class _Forward(Through):
 
 
 class _Again(Through):
-    """Gives what was kept instead of computing it."""
+    """Gives what was kept instead of computing it, once."""
 
-    __slots__ = ("cache", "mutable", "seen", "used")
+    __slots__ = ("cache", "mutable", "seen")
 
     def __init__(self, cache: Cache, mutable: bool) -> None:
-        self.cache, self.mutable, self.used = cache, mutable, False
+        self.cache, self.mutable = cache, mutable
 
     def __enter__(self) -> Any:
-        if self.used:
-            raise RuntimeError(
-                "Trying to backward an extra time. You are only allowed to backward once on any region computed under selective activation "
-                "checkpoint."
-            )
-        self.used = True
         self.seen: Counter[Any] = Counter()
         return super().__enter__()
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
         op = _asked_about(bound)
-        if op is None:
-            return self.outside(bound, operands)
         key = op, self.seen[op]
         self.seen[op] += 1
-        kept = self.cache.pop(key, None)
-        return self.outside(bound, operands) if kept is None else _as_if_computed(bound, operands, kept.values(self.mutable))
+        if key not in self.cache:
+            return self.outside(bound, operands)
+        kept, self.cache[key] = self.cache[key], None
+        if kept is None:
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward once on any region computed under selective activation "
+                "checkpoint."
+            )
+        return _as_if_computed(bound, operands, kept.values(self.mutable))
 
 
 def _as_if_computed(bound: Any, operands: Sequence[Any], outs: list[Value]) -> Any:
