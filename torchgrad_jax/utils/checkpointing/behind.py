@@ -38,8 +38,9 @@ def behind(gradients: Iterable[Any], given: Iterable[Any]) -> AbstractContextMan
 
 
 class _Behind(Through):
-    """Puts operands behind `arriving`: those that carry what is computed. Weights stay as they are beside others: leaves that require a gradient
-    and are no arguments, and their views. What is computed of an operand that waits does wait, so that it is done where operations read from outside alone."""
+    """Puts operands behind `arriving`: those that carry what is computed. Weights (leaves that require a gradient and are no arguments) and their
+    views stay as they are beside others. What is computed of an operand that waits does wait, so that it is done where operations read from outside
+    alone."""
 
     __slots__ = ("arriving", "given", "twins", "sources", "epoch", "waiting")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from torchgrad_jax.runtime.device import gpus
+
 
 class _Settings:
     """None: each checkpoint's own argument holds."""
@@ -46,10 +48,10 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 class DefaultDeviceType:
-    """The type of device whose random state is kept where no argument of a checkpoint is on an accelerator. There is one generator for all devices
-    here, so it makes no difference to what is computed."""
+    """The type of device whose random state is kept where no argument of a checkpoint is on an accelerator: ``"cuda"`` where JAX has a GPU, else
+    ``"cpu"``. There is one generator for all devices here, so it makes no difference to what is computed."""
 
-    _type = "cuda"
+    _type: str | None = None
 
     @staticmethod
     def set_device_type(device: str = "cuda") -> None:
@@ -59,4 +61,4 @@ class DefaultDeviceType:
     @staticmethod
     def get_device_type() -> str:
         """What it is."""
-        return DefaultDeviceType._type
+        return DefaultDeviceType._type or ("cuda" if gpus() else "cpu")
