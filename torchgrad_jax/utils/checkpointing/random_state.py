@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.random import default_generator, fork_rng, get_rng_state, set_rng_state
+from torchgrad_jax.functions.random import default_generator, get_rng_state, set_rng_state
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
@@ -32,17 +32,43 @@ def _tensors(found: Any) -> Iterator[Tensor]:
             yield from _tensors(x)
 
 
+class _Snapshot:
+    """The generator's state. Those of one position are one object: asking for a state costs more than recording what a small layer computes."""
+
+    last: _Snapshot | None = None
+
+    def __init__(self) -> None:
+        self.position, self.state = default_generator.position, default_generator.get_state()
+
+    @staticmethod
+    def now() -> _Snapshot:
+        """The present one."""
+        found = _Snapshot.last
+        if found is None or found.position != default_generator.position:
+            found = _Snapshot.last = _Snapshot()
+        return found
+
+    def back(self) -> None:
+        """Put the generator where it was."""
+        if default_generator.position != self.position:
+            default_generator.set_state(self.state)
+            default_generator.position = self.position
+
+
 class RandomState:
     """What the generator's state was when this was made: recomputation draws the same numbers."""
 
-    __slots__ = ("state",)
+    __slots__ = ("snapshot",)
 
     def __init__(self) -> None:
-        self.state = default_generator.get_state()
+        self.snapshot = _Snapshot.now()
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Within the block the generator goes on from that state."""
-        with fork_rng():
-            default_generator.set_state(self.state)
+        """Within the block the generator goes on from that state; after it, from where it was."""
+        before = _Snapshot.now()
+        self.snapshot.back()
+        try:
             yield
+        finally:
+            before.back()

@@ -31,6 +31,14 @@ class Through(Interpreter):
         rec.level = self.outer
         rec.rare -= 1
 
+    def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        return self.outside(bound, operands)
+
+    def apply_inplace(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """See Interpreter."""
+        return self.write_outside(bound, operands)
+
     def outside(self, bound: Any, operands: Sequence[Any]) -> Any:
         """The results of an operation as it is carried out around this interpreter."""
         rec = per_thread.recorder

@@ -27,8 +27,11 @@ class Trace(Through):
 
     def __enter__(self) -> Any:
         self.operations.clear()
-        self.numbers.clear()
         return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self.numbers.clear()
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
