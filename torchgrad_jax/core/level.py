@@ -33,6 +33,10 @@ class Interpreter:
     def created(self, t: Any) -> None:
         """`t` was just made from no operand that is recorded."""
 
+    def created_like(self, made: Any, like: Any) -> Any:
+        """`made`, which was just made in the likeness of `like`: a batch of it where `like` stands for one."""
+        return made
+
     def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
         """A tensor of random numbers of this shape. draw: makes one of a given shape, and takes the numbers from a generator as it does. into: the
         tensor that they will be written to, if any."""

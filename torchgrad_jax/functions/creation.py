@@ -21,6 +21,7 @@ from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 
@@ -372,7 +373,13 @@ def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tens
     made = _made(name, number, input._aval.shape, kwargs)
     if kwargs.get("memory_format") in (None, preserve_format) and not plain(input):
         keep_order(made, (input,))
-    return made
+    return _beside(made, input)
+
+
+def _beside(made: Tensor, like: Tensor) -> Tensor:
+    """`made`, or a batch of it where `like` stands for one inside vmap."""
+    rec = per_thread.recorder
+    return rec.level.created_like(made, like) if rec.rare and rec.level is not None else made
 
 
 @public("torch")
@@ -402,25 +409,26 @@ def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
 @public("torch.Tensor")
 def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in a new size, with this tensor's dtype and device."""
-    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), checked_sizes((size,), "new_full"), of_self(self, kwargs))
+    number = _number("new_full", "fill_value", 2, fill_value)
+    return _beside(_made("new_full", number, checked_sizes((size,), "new_full"), of_self(self, kwargs)), self)
 
 
 @public("torch.Tensor")
 def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Zeros of a new size, with this tensor's dtype and device."""
-    return _filled("new_zeros", 0, size, of_self(self, kwargs))
+    return _beside(_filled("new_zeros", 0, size, of_self(self, kwargs)), self)
 
 
 @public("torch.Tensor")
 def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Ones of a new size, with this tensor's dtype and device."""
-    return _filled("new_ones", 1, size, of_self(self, kwargs))
+    return _beside(_filled("new_ones", 1, size, of_self(self, kwargs)), self)
 
 
 @public("torch.Tensor")
 def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """A tensor of a new size whose content does not matter, with this tensor's dtype and device."""
-    return _filled("new_empty", 0, size, of_self(self, kwargs))
+    return _beside(_filled("new_empty", 0, size, of_self(self, kwargs)), self)
 
 
 @public("torch.Tensor")

@@ -216,6 +216,16 @@ class Level(Interpreter):
             value.counter, value.version = t._storage.counter, t._storage.counter.version
         t._value = value
 
+    def created_like(self, made: Tensor, like: Tensor) -> Tensor:
+        """See Interpreter."""
+        outer = self.outside.level
+        if outer is None:
+            return made
+        inner, beside = self.unwrap(made), self.unwrap(like)
+        with self.outside:
+            again = outer.created_like(inner, beside)
+        return made if again is inner else self.lift(again)
+
     def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
         """See Interpreter."""
         return self.lift(self.random_outside(shape, draw))

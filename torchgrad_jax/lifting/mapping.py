@@ -10,6 +10,7 @@ from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
 from torchgrad_jax.memory.storage import MAPPED
@@ -120,6 +121,17 @@ class BatchLevel(Level):
         """See Interpreter: it is made for all of the batch, outside."""
         if self.outside.level is not None:
             self.outside.level.created(t)
+
+    def created_like(self, made: Tensor, like: Tensor) -> Tensor:
+        """See Interpreter."""
+        mapped, outer = self.is_mapped(like), self.outside.level
+        beside = self._held(like) if self.owns(like) else like
+        with self.outside:
+            if mapped:
+                made = clone(viewed("expand", made, (self.size, *made._aval.shape)))
+            if outer is not None:
+                made = outer.created_like(made, beside)
+        return self.mapped(made) if mapped else made
 
     def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
         """See Interpreter. RuntimeError where it may not be, or where numbers that differ would be written to what is no batch."""
