@@ -52,6 +52,8 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     use_deterministic_algorithms,
 )
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
+from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
+from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401

@@ -405,15 +405,24 @@ class _Rehearsal(GraphTask):
         return []
 
 
+def rehearsed(
+    scratch: tape.PassRecorder, roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge] | None, accumulate: bool,
+    placed: dict[Node, Any] | None,
+) -> _Rehearsal:  # fmt: skip
+    """A pass whose operations are recorded on `scratch` alone. placed: see Calculus."""
+    pass_ = _Rehearsal(captures, accumulate)
+    pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
+    pass_.calculus.placed = placed
+    pass_.run(roots, grads)
+    return pass_
+
+
 def rehearse(
     print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Value], captures: Sequence[Edge] | None, accumulate: bool = False
 ) -> tape.Tape:
     """The pass over a graph as one operation."""
     scratch = tape.PassRecorder(per_thread.recorder)
-    pass_ = _Rehearsal(captures, accumulate)
-    pass_.calculus = Calculus(scratch, scratch.call, lambda a, b: record2(scratch, ADD, a, b), unpack_all, False)
-    pass_.calculus.placed = tape.placed(print_, roots)
-    pass_.run(roots, [wrap(g) for g in grads])
+    pass_ = rehearsed(scratch, roots, [wrap(g) for g in grads], captures, accumulate, tape.placed(print_, roots))
     assert isinstance(pass_.undo, _Ran)
     made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index, pass_.undo.nodes, pass_.ran)
     scratch.close()

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.viewing import viewed
+from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
@@ -46,6 +48,11 @@ class Mapped(Held):
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
         raise RuntimeError(LOOKED.get(asked, LOOKED[""]) if self.level.open else ESCAPED)
+
+    @property
+    def readable(self) -> bool:
+        """See Lifted."""
+        return False
 
     def shown(self) -> str:
         """See Lifted."""
@@ -122,17 +129,6 @@ class BatchLevel(Level):
         if self.outside.level is not None:
             self.outside.level.created(t)
 
-    def created_like(self, made: Tensor, like: Tensor) -> Tensor:
-        """See Interpreter."""
-        mapped, outer = self.is_mapped(like), self.outside.level
-        beside = self._held(like) if self.owns(like) else like
-        with self.outside:
-            if mapped:
-                made = clone(viewed("expand", made, (self.size, *made._aval.shape)))
-            if outer is not None:
-                made = outer.created_like(made, beside)
-        return self.mapped(made) if mapped else made
-
     def random(self, shape: tuple[int, ...], draw: Callable[[tuple[int, ...]], Any], into: Any = None) -> Any:
         """See Interpreter. RuntimeError where it may not be, or where numbers that differ would be written to what is no batch."""
         self._refuse_randomness()
@@ -154,6 +150,33 @@ class BatchLevel(Level):
         given = [self.unwrap(t) for t in tensors]
         with self.outside:
             return self.mapped(draw(*given))
+
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See Interpreter."""
+        mapped, model = self.is_mapped(like), super().content(like) if self.owns(like) else like
+        with self.outside:
+            inner = mapped_as(t, model)
+            if not mapped:
+                return inner
+            whole = clone(viewed("expand", inner, (self.size, *inner._aval.shape)))
+        return self.mapped(whole)
+
+    def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        mapped = [self.is_mapped(t) for t in tensors]
+        given = [self.content(t) if there else t for t, there in zip(tensors, mapped, strict=True)]
+        with self.outside:
+            if True not in mapped:
+                return by_parts(function, *given)
+            found = [
+                by_parts(function, *[part_of("select", t, i, (0,)) if there else t for t, there in zip(given, mapped, strict=True)])
+                for i in range(self.size)
+            ]
+            if isinstance(found[0], tuple):
+                whole: Any = tuple([stack(list(row)) for row in zip(*found, strict=True)])
+            else:
+                whole = stack(found)
+        return tuple([self.mapped(t) for t in whole]) if isinstance(whole, tuple) else self.mapped(whole)
 
     def _refuse_randomness(self) -> None:
         if self.randomness == "error":

@@ -113,14 +113,6 @@ class _Rehearsal(ScratchRecorder):
             raise TracedInput
         return super().enter(value)
 
-    def alias(self, value: Value) -> Value:
-        """See Recorder: another Value of an input is the same input."""
-        if value.array is not None or value.epoch is self.epoch:
-            return super().alias(value)
-        twin = _unknown(value)
-        self.epoch.foreign[twin] = self.enter(value)
-        return twin
-
     def flush(self, reason: str) -> None:
         """See Recorder: nothing is run."""
         raise Looked
