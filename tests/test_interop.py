@@ -215,6 +215,23 @@ def test_what_the_owner_may_write_to_is_copied():
     assert all(t.tolist() == [0, 0, 0] for t in taken + pending)
 
 
+def test_numpy_without_a_copy_cannot_be_written_to_and_keeps_its_content():
+    for computed in (False, True):
+        with baseline_tier(False):
+            t = tj.ones(1 << 21) * 2 if computed else tj.tensor([2.0, 2.0])
+            array = np.asarray(t, copy=False)
+            assert np.shares_memory(array, np.asarray(t, copy=False)) and not array.flags.writeable
+            for _ in range(3):
+                t.add_(1)
+                t = t * 2
+                assert t[0].item() != 2
+            assert (array == 2).all() and np.asarray(t)[0] == 30
+    with pytest.raises(ValueError, match="Unable to avoid copy"):
+        np.array(t, dtype=np.int32, copy=False)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.asarray(leaf(), copy=False)
+
+
 def test_tensors_taken_by_dlpack_share_their_memory():
     t = tj.zeros(3)
     shared, copied = tj.from_dlpack(t), tj.from_dlpack(t, copy=True)

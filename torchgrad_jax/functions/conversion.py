@@ -59,13 +59,18 @@ def tolist(self: Tensor) -> Any:
 @public("torch.Tensor")
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
+    return np.array(_on_host(self, force))
+
+
+def _on_host(self: Tensor, force: bool) -> np.ndarray:
+    """The content as a NumPy array, which must not be written to."""
     if self.requires_grad and not force and per_thread.recorder.grad_enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
     if self._view is not None and not force:
         _refuse_turned(self)
-    return np.array(_content(self, "numpy"))
+    return np.asarray(_content(self, "numpy"))
 
 
 def _refuse_turned(t: Tensor) -> None:
@@ -76,8 +81,14 @@ def _refuse_turned(t: Tensor) -> None:
 
 @public("torch.Tensor")
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """A NumPy array of the content: a copy that can be written to; with ``copy=False`` one without a copy, which cannot, and which later writes to the
+    tensor do not change. ValueError where it would have another dtype."""
     if copy is False:
-        raise ValueError("Unable to avoid copy while creating an array as requested: a tensor's NumPy array is always a copy.")
+        array = _on_host(self, False).view()
+        if dtype is not None and array.dtype != dtype:
+            raise ValueError("Unable to avoid copy while creating an array as requested: it is to have another dtype.")
+        array.flags.writeable = False
+        return array
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
 
