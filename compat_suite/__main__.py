@@ -153,6 +153,10 @@ def main() -> None:
         from compat_suite.fuzz.command import main as fuzz
 
         return fuzz(sys.argv[2:])
+    if sys.argv[1:2] == ["transforms"]:
+        from compat_suite.transforms.command import main as transforms
+
+        return transforms(sys.argv[2:])
     if sys.argv[1:2] == ["compositions"]:
         from compat_suite.compositions import main as compositions
 

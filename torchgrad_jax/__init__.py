@@ -26,6 +26,7 @@ globals().update(_api.public())
 
 from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
+from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
     inference_mode,
@@ -52,6 +53,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     use_deterministic_algorithms,
 )
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
+from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401

@@ -1,6 +1,6 @@
 """`torch.autograd`: backward, grad, grad modes, Function, the graph."""
 
-from torchgrad_jax.autograd import _functions, attributes, forward_ad, graph
+from torchgrad_jax.autograd import _functions, attributes, forward_ad, functional, graph
 from torchgrad_jax.autograd.backward import attach
 from torchgrad_jax.autograd.backward import backward as _backward
 from torchgrad_jax.autograd.backward import grad as _grad
@@ -29,6 +29,6 @@ grad = guard(_grad, Public("torch.autograd.grad", in_python=True))
 
 __all__ = [
     "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter",
-    "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph",
+    "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]  # fmt: skip

@@ -15,7 +15,6 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor, fresh, wrap
-from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
@@ -27,6 +26,18 @@ MAX_KEPT = 256
 _kept: dict[Any, BatchedTape] = {}
 
 
+class Levels:
+    """How a pass runs for a batch where its results belong to a graph. The module that does it by levels puts its functions here; see
+    `lifting/basis.py`."""
+
+    __slots__ = ("pull", "push")
+    pull: Callable[..., list[Tensor | None]]
+    push: Callable[..., list[tuple[Aval, Tensor | None]]]
+
+
+levels = Levels()
+
+
 def run_batched(
     roots: Sequence[Edge], grads: Sequence[Tensor], *, retain_graph: bool, create_graph: bool, captures: Sequence[Edge], accumulate: bool
 ) -> list[Tensor | None]:
@@ -34,7 +45,7 @@ def run_batched(
     size = _batch_size(grads)
     options = {"retain_graph": retain_graph, "captures": captures, "accumulate": accumulate}
     if create_graph:
-        return _one_by_one(roots, grads, size, captures, retain_graph, accumulate)
+        return levels.pull(roots, grads, size, **options)
     found = _as_operation(roots, grads, captures, retain_graph)
     return _traced(roots, grads, options) if found is None else found
 
@@ -77,7 +88,7 @@ class BatchedTape:
 
 def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge], retain_graph: bool) -> list[Tensor | None] | None:
     """The pass as one recorded operation; None where the user's Python must run."""
-    singles = [_single(g._aval) for g in grads]
+    singles = [standing_for(g._aval.shape[1:], g._aval) for g in grads]
     print_ = tape.fingerprint(roots, singles, captures, False)
     if print_ is None:
         return None
@@ -99,10 +110,10 @@ def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequ
     return [None if (g := reached.get(edge)) is None else fresh(per_thread.recorder, per_thread.recorder.alias(g)) for edge in captures]
 
 
-def _single(aval: Aval) -> Value:
-    """Stands for one gradient of a batch: it has no content and is never computed."""
+def standing_for(shape: tuple[int, ...], like: Aval) -> Value:
+    """Stands for one gradient of a batch, of the dtype and on the device of `like`: it has no content and is never computed."""
     value = Value()
-    value.aval, value.array, value.slot, value.epoch = aval_of(aval.shape[1:], aval.dtype, aval.device), None, 0, Epoch(None)
+    value.aval, value.array, value.slot, value.epoch = aval_of(shape, like.dtype, like.device), None, 0, Epoch(None)
     value.counter, value.version = None, 0
     return value
 
@@ -112,7 +123,7 @@ def _single(aval: Aval) -> Value:
 
 def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor | None]:
     """Walk the graph once with gradients that stand for all of a batch. They are there only while the pass runs."""
-    avals = [_single(g._aval).aval for g in grads]
+    avals = [standing_for(g._aval.shape[1:], g._aval).aval for g in grads]
     reached: list[bool] = []
 
     def one(*arrays: Any) -> list[Any]:
@@ -123,15 +134,3 @@ def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, A
 
     outs = iter(as_x64(jax.vmap(one), [g._concrete() for g in grads]))
     return [wrap(constant(next(outs))) if there else None for there in reached]
-
-
-def _one_by_one(
-    roots: Sequence[Edge], grads: Sequence[Tensor], size: int, captures: Sequence[Edge], retain_graph: bool, accumulate: bool
-) -> list[Tensor | None]:
-    """A pass for each gradient, stacked: the results are part of a graph, which may not hold what exists only inside a mapped function."""
-    rows = []
-    for i in range(size):
-        retain = retain_graph or i < size - 1
-        given = [g[i] for g in grads]
-        rows.append(run_backward(roots, given, retain_graph=retain, create_graph=True, captures=captures, accumulate=accumulate))
-    return [None if column[0] is None else stack(column) for column in zip(*rows, strict=True)]

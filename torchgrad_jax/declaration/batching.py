@@ -55,7 +55,7 @@ class Batched:
             found = function(*arrays)
             outs = list(found) if isinstance(found, (tuple, list)) else [found]
             if checks:
-                outs[-1] = _first_failure(outs[-1])
+                outs[-1] = _first_bad(outs[-1])
             made = [jnp.sum(o, 0, dtype=o.dtype) if there else o for o, there in zip(outs, summed, strict=False)]
             return single_of([*made, *outs[len(made) :]])
 
@@ -79,9 +79,9 @@ class Batched:
         return None if one is None else BatchedPlan(sig, self, one)
 
 
-def _first_failure(pairs: Any) -> Any:
-    """The check of a batch: of its pairs (bad, offending number) the first that is bad."""
-    return pairs[jnp.argmax(pairs[:, 0])] if pairs.shape[0] else jnp.zeros(pairs.shape[1:], pairs.dtype)
+def _first_bad(pairs: jax.Array) -> jax.Array:
+    """Of the outcomes of a check for each part of the batch that of the first which is bad."""
+    return pairs[jnp.argmax(pairs[:, 0] != 0)] if len(pairs) else jnp.zeros(2, pairs.dtype)
 
 
 class BatchedPlan(Plan):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOpera
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature, operands_read, signature, traced
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 RESULT = -1
@@ -210,8 +211,31 @@ class Plan:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
         if self._apart is None:
             plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
-            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
+            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in [p._lean() for p in plans]]
         return self._apart
+
+    def _lean(self) -> Plan:
+        """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
+        its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, Vjp):
+            return self
+        count, given = len(self.avals), self._sig.specs
+        specs = [*self.avals, *[given[i] for i in self.saves]]
+        all_defined = (True,) * count
+        read, whole = traced(self._made(all_defined)(specs), specs)
+        kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
+
+        def made(defined: tuple[bool, ...]) -> Any:
+            backward = whole if defined == all_defined else self._made(defined)(specs)
+            return _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
+
+        found = copy.copy(self)
+        found._vjps, found._apart, found._unpacking, found._made = {}, None, None, made
+        for name in ("saves", "saved_names", "origins"):
+            setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
+        found.vjp = found.vjp_of((True,) * count)
+        return found
 
     def reads(self, place: int, wanted: Sequence[bool]) -> bool:
         """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
@@ -485,6 +509,18 @@ def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
         return _pull(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
 
     return lambda specs: backward
+
+
+def _filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], specs: Sequence[ArgSpec]) -> Any:
+    """`backward`, called with as many gradients as `count` and those of its operands alone that it reads."""
+
+    def called(*arrays: Any) -> Any:
+        operands = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) else jnp.zeros((), NUMBER_DTYPES[s]) for s in specs]
+        for place, array in zip(kept, arrays[count:], strict=True):
+            operands[place] = array
+        return backward(*arrays[:count], *operands)
+
+    return lambda specs: called
 
 
 def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:

@@ -35,18 +35,24 @@ def vmap(
         >>> per_row(torch.ones(2, 3), torch.ones(2, 3))
         tensor([3., 3.])
     """
-    check_randomness(randomness)
     if not (chunk_size is None or chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    return vmap_in_chunks(func, in_dims, out_dims, randomness, chunk_size, 1)
+
+
+def vmap_in_chunks(
+    func: Callable[..., Any], in_dims: Dims, out_dims: Dims, randomness: str, chunk_size: int | None, chunks: int
+) -> Callable[..., Any]:
+    """`vmap` in chunks of this size; where it is None, in so many chunks."""
+    check_randomness(randomness)
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs(in_dims, args, func)
         call = Call(func, kwargs, inputs, out_dims, randomness)
-        if chunk_size is None or inputs.size <= chunk_size:
-            return call.whole(inputs.leaves, inputs.size)
-        return call.in_chunks(chunk_size)
+        length = -(-inputs.size // chunks) if chunk_size is None else chunk_size
+        return call.whole(inputs.leaves, inputs.size) if inputs.size <= length else call.in_chunks(length)
 
-    return transform("vmap", func, (in_dims, out_dims, randomness, chunk_size), mapped)
+    return transform("vmap", func, (in_dims, out_dims, randomness, chunk_size, chunks), mapped)
 
 
 def check_randomness(randomness: str) -> None:

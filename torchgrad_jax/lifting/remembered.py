@@ -113,14 +113,6 @@ class _Rehearsal(ScratchRecorder):
             raise TracedInput
         return super().enter(value)
 
-    def alias(self, value: Value) -> Value:
-        """See Recorder: another Value of an input is the same input."""
-        if value.array is not None or value.epoch is self.epoch:
-            return super().alias(value)
-        twin = _unknown(value)
-        self.epoch.foreign[twin] = self.enter(value)
-        return twin
-
     def flush(self, reason: str) -> None:
         """See Recorder: nothing is run."""
         raise Looked
@@ -134,7 +126,8 @@ def _unknown(like: Value) -> Value:
 
 @contextmanager
 def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> Iterator[None]:
-    """In this block the tensors hold, in place of `values`, those that stand for them in `unknown`."""
+    """In this block the tensors hold, in place of `values`, those that stand for them in `unknown`. It leaves them as they were."""
+    before = [(t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors]
     try:
         for t, value in zip(tensors, values, strict=True):
             stand_in = unknown[id(value)]
@@ -145,11 +138,10 @@ def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown
                 t._storage.value = stand_in
         yield
     finally:
-        for t, value in zip(tensors, values, strict=True):
-            if t._storage is None:
-                t._value = value
-            elif t._storage.value is unknown[id(value)]:
-                t._storage.value = value
+        for t, value, storage, content in before:
+            t._value, t._storage = value, storage
+            if storage is not None and content is not None:
+                storage.value, storage.counter.version = content
 
 
 def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
@@ -158,12 +150,12 @@ def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor]
     scratch = _Rehearsal(rec)
     scratch.grad_enabled, scratch.flags = rec.grad_enabled, rec.flags
     drawn = default_generator.get_state()
-    shared = [t._storage for t in tensors]
+    shared = [(t._storage, t._version) for t in tensors]
     try:
         per_thread.recorder = scratch
         with _without_content(tensors, values, unknown):
             result = body()
-            if [t._storage for t in tensors] != shared or not _same_state(drawn):
+            if [(t._storage, t._version) for t in tensors] != shared or not _same_state(drawn):
                 return None
         leaves, spec = tree_flatten(result)
         results = [t for t in leaves if isinstance(t, Tensor)]

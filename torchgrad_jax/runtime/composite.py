@@ -31,25 +31,42 @@ class ScratchRecorder(Recorder):
             epoch.leaves[-1 - slot] = value
         return slot
 
+    def alias(self, value: Value) -> Value:
+        """See Recorder. Of what others have recorded the twin is the same input, and nothing is computed for it."""
+        if value.epoch is self.epoch:
+            return super().alias(value)
+        twin = Value()
+        twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
+        twin.counter, twin.version = None, 0
+        self.epoch.foreign[twin] = self.enter(value)
+        return twin
+
     @property
     def steps(self) -> list[Step]:
         """The operations that were recorded, in their order."""
-        found = []
-        step: Step | None = self.epoch.step
-        while step is not None and step.signature is not None:
-            found.append(step)
-            step = step.parent
-        return found[::-1]
+        return steps_to(self.epoch.step)
 
     def close(self) -> None:
         """Let go of the Values of what was recorded: recorders and their epochs refer to each other, so they would stay."""
         self.begin()
 
 
-class Composite:
-    """What a ScratchRecorder has recorded: a BoundOp. It is taken apart again where a program is made of it."""
+def steps_to(step: Step | None) -> list[Step]:
+    """The operations that end at `step`, first to last."""
+    found = []
+    while step is not None and step.signature is not None:
+        found.append(step)
+        step = step.parent
+    return found[::-1]
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "_expansion", "_specs")
+
+class Composite:
+    """What a ScratchRecorder has recorded: a BoundOp. It is taken apart again where a program is made of it.
+
+    checked: whether an operation of it has a check. nbytes: of the results of all its operations.
+    """
+
+    __slots__ = ("name", "device", "signatures", "differentiable", "checked", "nbytes", "_expansion", "_specs")
     keeps_order, order = False, None
 
     def __init__(self, name: str, scratch: ScratchRecorder, results: Sequence[Value], operands: Sequence[Any], numbers: Sequence[int]) -> None:
@@ -60,9 +77,10 @@ class Composite:
         place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
         slots = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for v in results]
         steps = scratch.steps
-        checked = any(s.signature.check is not None for s in steps)
+        self.checked = any(s.signature.check is not None for s in steps)
+        self.nbytes = sum([s.signature.nbytes for s in steps])
         # A check is counted where it is recorded, so what holds one stays an operation of its own.
-        self._specs = None if checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
+        self._specs = None if self.checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
         leaves = [place[id(v)] for v in scratch.epoch.leaves.values()]
         self._expansion = Expansion(list(steps), leaves, list(numbers), slots, tuple([v.aval for v in results]))
 

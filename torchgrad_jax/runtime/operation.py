@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from torchgrad_jax.runtime import keeping, modes
-from torchgrad_jax.runtime._jax_compat import trace
+from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.compiling.masks import converts_masks, selecting_masks, with_masks_selected
 from torchgrad_jax.runtime.device import CPU, device, placed
@@ -301,12 +301,35 @@ def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec])
 
 def operands_read(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> set[int]:
     """Which of its operands the results of a function are computed from. It takes a trace."""
-    jaxpr = _jaxpr_of(_as_tuple(function, "read"), "read", specs).jaxpr
+    return traced(function, specs)[0]
+
+
+def traced(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> tuple[set[int], Callable[..., Any]]:
+    """`operands_read`, and the function without what its results are not computed from, which is traced anew and differentiated the sooner. Of a
+    tuple of one result it returns that.
+
+    Called with arrays of other shapes or dtypes it is `function` itself, and so it is on accelerators: there the precision that is asked for when it
+    is called counts.
+    """
+    from jax.extend.core import jaxpr_as_fun
+
+    closed = without_dead_code(_jaxpr_of(_as_tuple(function, "read"), "read", specs))
+    jaxpr = closed.jaxpr
     read = {v for v in jaxpr.outvars if not hasattr(v, "val")}
     for equation in reversed(jaxpr.eqns):
         if not read.isdisjoint(equation.outvars):
             read.update([v for v in equation.invars if not hasattr(v, "val")])
-    return {i for i, v in enumerate(jaxpr.invars) if v in read}
+    kinds = [(a.shape, a.dtype) for a in closed.in_avals]
+    on_host = all([isinstance(s, type) or s.device is CPU for s in specs])
+
+    def pruned(*arrays: Any) -> Any:
+        alike = on_host and [(getattr(a, "shape", None), getattr(a, "dtype", None)) for a in arrays] == kinds
+        if not alike:
+            return function(*arrays)
+        outs = jaxpr_as_fun(closed)(*arrays)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    return {i for i, v in enumerate(jaxpr.invars) if v in read}, pruned
 
 
 def _moved(given: Sequence[Any], outs: Sequence[np.ndarray], copies: bool) -> int:
