@@ -81,8 +81,8 @@ def _refuse_turned(t: Tensor) -> None:
 
 @public("torch.Tensor")
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """A NumPy array of the content: a copy that can be written to; with ``copy=False`` one without a copy, which cannot, and which later writes to the
-    tensor do not change. ValueError where it would have another dtype."""
+    """A NumPy array of the content: a copy that can be written to; with ``copy=False`` one without a copy, which cannot, and which later writes to
+    the tensor do not change. ValueError where it would have another dtype."""
     if copy is False:
         array = _on_host(self, False).view()
         if dtype is not None and array.dtype != dtype:
