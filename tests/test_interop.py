@@ -281,3 +281,29 @@ def test_an_array_of_jax_is_no_index():
     with pytest.raises(RuntimeError, match="pass jax.numpy.asarray"):
         jnp.ones(3)[tj.tensor([0, 1])]
     assert tj.ones(3)[jnp.int32(1)].item() == 1
+
+
+# ---------------------------------------------------------------------- what has no value
+
+
+@pytest.mark.parametrize("call", [lambda t: t if t.sum() > 0 else -t, lambda t: t.sum().item(), lambda t: t.tolist(), lambda t: t.numpy()])
+def test_a_look_while_jax_traces_says_what_to_do(call):
+    with pytest.raises(RuntimeError, match=r"\(\) needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch"):
+        jax.jit(call)(tj.ones(3))
+    seen = []
+    jax.jit(lambda t: (seen.append(repr(t)), t)[1])(tj.ones(2))
+    assert seen == ["tensor(traced by JAX, size=(2,), dtype=torch.float32)"]
+
+
+def test_what_escaped_from_a_transformation_says_so():
+    outside, kept = tj.zeros(3), []
+
+    def writes(t):
+        outside.add_(t)
+        kept.append(t * 2)
+        return t + tj.zeros(3).add_(t)  # what it made itself may be written to
+
+    assert jax.jit(writes)(tj.ones(3)).tolist() == [2, 2, 2]
+    for escaped in (outside, *kept):
+        with pytest.raises(RuntimeError, match="^A Tensor has no value: it was made inside a function that JAX transforms"):
+            escaped + 1

@@ -19,6 +19,7 @@ from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.legacy import tensortype
 from torchgrad_jax.memory.formats import preserve_format
+from torchgrad_jax.memory.storage import maps
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
@@ -40,14 +41,22 @@ def _number(self: Tensor, name: str) -> Any:
 
 
 def _content(self: Tensor, name: str) -> Any:
-    """The content, for an operation that must know it now. RuntimeError with PyTorch's text inside a mapped function."""
+    """The content, for an operation that must know it now. RuntimeError inside of what is transformed: with PyTorch's text, or where JAX does it."""
     value = self._content()
     if isinstance(value.array, Lifted):
         return value.array.concrete(name)
     array = value.concrete()
-    if is_tracer(array):
+    if is_tracer(array) and maps:
         raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
+    if is_tracer(array):
+        raise RuntimeError(
+            f"{_ASKED.get(name, name)} needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch.where or "
+            "jax.lax.cond in place of `if`, and return what is to be looked at. (A Tensor from outside that was written to in there has none either.)"
+        )
     return array
+
+
+_ASKED = {"is_nonzero": "bool()", "item": "item()", "tolist": "tolist()", "numpy": "numpy()"}
 
 
 @public("torch.Tensor")
@@ -156,6 +165,8 @@ def __repr__(self: Tensor) -> str:
     held = self._content().array
     if isinstance(held, Lifted):
         return held.shown()
+    if is_tracer(held) and not maps:
+        return f"tensor(traced by JAX, size={tuple(self._aval.shape)}, dtype={self.dtype})"
     where = self.device
     try:
         node = self.grad_fn
