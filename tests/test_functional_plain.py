@@ -157,3 +157,9 @@ def test_third_derivatives_depend_on_what_they_are_made_of_alone():
     (second,) = torch.autograd.grad(product.sum(), x, create_graph=True)
     assert torch.autograd.grad(second.sum(), x, allow_unused=True, retain_graph=True) == (None,)
     np.testing.assert_allclose(torch.autograd.grad(second.sum(), y)[0].numpy(), [2.0] * 3)
+
+
+def test_a_vector_that_is_the_input_is_told_apart_from_one_that_is_not():
+    x, v = tensor(X), tensor([2.0, 1.0, 3.0])
+    for vector in (x, x, x, v, v, v):
+        np.testing.assert_allclose(functional.hvp(lambda x: (x**3).sum(), x, vector)[1].numpy(), 6 * X * vector.numpy())

@@ -64,7 +64,9 @@ def _described(kind: Hashable, outputs: Sequence[Tensor], inputs: Sequence[Tenso
     # Numbers become part of the operation: a graph in which they change is another one each time, and is never seen twice.
     numbers = [repr(o) for o in print_.operands if type(o) is not Value]
     tensors = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors]
-    return (kind, print_.key, *numbers, *map(tuple, tensors), len(reached)), values + [v._read() for v in vectors]
+    values += [v._read() for v in vectors]
+    first = {id(v): i for i, v in reversed([*enumerate(values)])}  # which are the same
+    return (kind, print_.key, *numbers, *map(tuple, tensors), len(reached), *[first[id(v)] for v in values]), values
 
 
 class Passes(NamedTuple):
