@@ -23,7 +23,7 @@ from torchgrad_jax.namespace import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
+from torchgrad_jax import _C, _vmap_internals, autograd, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
@@ -50,8 +50,8 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
+from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
-from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -63,7 +63,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "testing", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "xpu",
 )))  # fmt: skip
 _interop.register()
 _guard_methods()

@@ -10,6 +10,7 @@ from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import Edge, HookList, Nowhere
 from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
@@ -291,6 +292,7 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
+    meet(self, "read")
     extra = self._extra
     found = None if extra is None else extra.grad
     if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
@@ -306,6 +308,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
 
 def set_grad(self: Tensor, grad: Tensor | None) -> None:
     if grad is None:
+        meet(self, "written")
         if self._extra is not None:
             self._extra.grad = None
         return
@@ -328,6 +331,8 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
             f"attempting to assign a gradient of size '{list(b.shape)}' to a tensor of size '{list(a.shape)}'. Please ensure that the gradient and "
             "the tensor are the same size"
         )
+    meet(self, "written")
+    meet(grad)
     self._own_extra().grad = grad
 
 

@@ -343,6 +343,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         is_tensor = tuple([isinstance(a, Tensor) for a in args])
         tensors = args if False not in is_tensor else [a for a in args if isinstance(a, Tensor)]
         for t in tensors:
+            if rec.level is not None:
+                rec.level.meets(t)
             if t._storage is not None:
                 t._read()
         needs = tuple([recording and t._rg for t in tensors])

@@ -66,7 +66,7 @@ def _made(shape: tuple[int, ...], otherwise: np.dtype, options: Options, sample:
     """New numbers, or `out=` resized and filled with them."""
     out = options.out
     if out is None:
-        return drawn(sample(shape, options.dtype or otherwise, True), options.device, options.requires_grad)
+        return drawn(lambda: sample(shape, options.dtype or otherwise, True), options.device, options.requires_grad)
     if options.dtype not in (None, out._aval.dtype):
         raise RuntimeError(f"dtype {dtypes.of(options.dtype).title} does not match dtype of out parameter ({out.dtype.title})")
     return _filled(out, shape, sample)
@@ -79,7 +79,9 @@ def _resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _filled(out: Tensor, shape: tuple[int, ...], sample: Sample) -> Tensor:
-    return put(_resized(out, shape), sampled(sample, shape, out._aval.dtype, out._strides()))
+    target = _resized(out, shape)
+    dtype, strides = target._aval.dtype, target._strides()
+    return put(target, lambda: sampled(sample, shape, dtype, strides))
 
 
 def _size_of(name: str, size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -151,9 +153,9 @@ def _like(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
         raise _given(name, (input, *args), kwargs)
     order = memory_order(shape, input._strides()) if format in (None, preserve_format) else format.order(len(shape))
     dtype = options.dtype or input._aval.dtype
-    array = sampled(lambda s, dtype, blocks: sample(options.generator, s, dtype, blocks), shape, dtype, strides_in(shape, order))
+    strides = strides_in(shape, order)
     where = input.device if options.device is None else options.device
-    made = drawn(array, where)
+    made = drawn(lambda: sampled(lambda s, dtype, blocks: sample(options.generator, s, dtype, blocks), shape, dtype, strides), where)
     if format in (None, preserve_format) and dense_order(shape, input._strides()) is not None:
         keep_order(made, (input,))
     else:
@@ -246,7 +248,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if p is not None:
         if out is not None:
             raise _given("bernoulli", (input, p), {"out": out})
-        made = drawn(source.bernoulli(p, input._aval.shape, input._aval.dtype), input.device)
+        shape, dtype = input._aval.shape, input._aval.dtype
+        made = drawn(lambda: source.bernoulli(p, shape, dtype), input.device)
         return call("bernoulli_of_number", input, made) if followed(input) else made
     if out is not None:
         check_out("bernoulli", (input, out))

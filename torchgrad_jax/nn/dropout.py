@@ -14,7 +14,7 @@ from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.gathering import RunTime, call
-from torchgrad_jax.functions.random import default_generator
+from torchgrad_jax.functions.random import default_generator, drawn
 from torchgrad_jax.functions.views import squeeze, unsqueeze
 from torchgrad_jax.memory.formats import memory_order
 from torchgrad_jax.nn.activation import softmax
@@ -46,7 +46,13 @@ def _in_order_of(like: Tensor, shape: tuple[int, ...], sample: Any) -> np.ndarra
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """0 with probability p, else 1 / (1 - p), in the dtype of `like`."""
-    return _constant(_in_order_of(like, shape, lambda s: default_generator.dropout_mask(s, p, like._aval.dtype)), like)
+    own, dtype, strides = like._aval.shape, like._aval.dtype, like._strides()
+
+    def make() -> np.ndarray:
+        order = memory_order(shape, strides) if shape == own else None
+        return ordered(shape, order, lambda s: default_generator.dropout_mask(s, p, dtype))
+
+    return drawn(make, like.device)
 
 
 def _per_channel(input: Tensor) -> tuple[int, ...]:
@@ -160,11 +166,11 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if train is not False and not dtypes.is_float(dtype):
         raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(dtype).title}")
     if train is False or not input._aval.size:
-        kept, scale = np.ones(shape, np.bool_), 1.0
+        mask, scale = _constant(np.ones(shape, np.bool_), input), 1.0
     else:
-        kept = _in_order_of(input, shape, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
+        order = memory_order(shape, input._strides())
+        mask = drawn(lambda: ordered(shape, order, lambda s: default_generator.bernoulli(1 - p, s, np.bool_)), input.device)
         scale = 0.0 if p == 1 else 1 / (1 - p)
-    mask = _constant(kept, input)
     if input._storage is not None:
         keep_order(mask, (input,))
     return call("_native_dropout", input, mask, RunTime(scale)), mask
@@ -177,7 +183,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
     if not isinstance(logits, Tensor):
         raise not_a_tensor("empty_like", logits)
-    noise = _constant(default_generator.exponential(logits._aval.shape, logits._aval.dtype), logits)
+    shape, dtype = logits._aval.shape, logits._aval.dtype
+    noise = drawn(lambda: default_generator.exponential(shape, dtype), logits.device)
     soft: Any = softmax((logits + -noise.log()) / tau, dim)
     if not hard:
         return soft
