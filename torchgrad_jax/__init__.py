@@ -51,6 +51,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     use_deterministic_algorithms,
 )
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
+from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,

@@ -17,6 +17,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.memory.filled import constant_op
 from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval
 
@@ -242,6 +243,9 @@ def register_hook(self: Tensor, hook: Any) -> Any:
     """Call ``hook(grad)`` when this tensor's gradient is computed; what it returns replaces the gradient. Returns a handle."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    level = per_thread.recorder.level
+    if level is not None:
+        level.departs()
     node = self.grad_fn
     if node is not None:
         extra = self._extra

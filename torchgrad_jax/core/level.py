@@ -31,6 +31,12 @@ class Interpreter:
     def meets(self, t: Any, grad: str = "") -> None:
         """A tensor is about to be read or changed otherwise than by an operation. grad: "read" or "written", where it is its `.grad`."""
 
+    def applied(self, outs: Any, node: Any) -> None:
+        """An operation on tensors was recorded, with this node or None."""
+
+    def departs(self) -> None:
+        """Something is about to be done that makes gradients others than those of the operations: a Function of the user's, or a hook."""
+
     def twin_made(self, t: Any) -> None:
         """`t` was just made on the memory of another tensor."""
 

@@ -225,6 +225,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
+    if rec.rare and rec.level is not None:
+        rec.level.applied(out, node)
     if node is None:
         overwrite(target, out)
         return target

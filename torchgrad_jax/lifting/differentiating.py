@@ -18,7 +18,6 @@ from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, per_thread
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
-
 KEPT = "this tensor was made while the backward pass of a compiled function was traced: a hook has kept it, where it has no value"
 
 

@@ -115,6 +115,16 @@ class Meeting(Interpreter):
         self.recorder.meet(t)
         self.recorder.inside[id(out)] = out
 
+    def applied(self, outs: Any, node: Any) -> None:
+        """See Interpreter."""
+        first = outs[0] if type(outs) is tuple else outs
+        if first.epoch is self.recorder.epoch:
+            self.recorder.plans[first.slot] = None if node is None else node.plan
+
+    def departs(self) -> None:
+        """See Interpreter."""
+        self.recorder.departed = True
+
     def twin_made(self, t: Any) -> None:
         """See Interpreter."""
         self.recorder.inside[id(t)] = t
@@ -147,13 +157,15 @@ class TraceRecorder(Recorder, Watch):
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before",
+        "symbols", "before", "plans", "departed",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
         super().__init__()
         self.outer, self.strict, self.before = outer, strict, before
         self.symbols: set[Value] = set()
+        self.plans: dict[int, Any] = {}
+        self.departed = False
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0
         self.level = Meeting(self)
