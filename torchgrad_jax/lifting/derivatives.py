@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.forward import jvp_of
 from torchgrad_jax.runtime._jax_compat import has_x64
+from torchgrad_jax.runtime.compiling.masks import selecting_masks
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.structure import operands
 
@@ -49,8 +50,10 @@ def _differentiable(sig: Signature, plan: Plan, given: Sequence[Any]) -> Sequenc
     """The results of an operation, with the derivative that it is declared with, with respect to the inputs of the Plan."""
     places = [i for i, spec in enumerate(sig.specs) if not isinstance(spec, type)]
 
+    numbers = [g if isinstance(spec, type) else None for g, spec in zip(given, sig.specs, strict=True)]
+
     def filled(arrays: Sequence[Any]) -> list[Any]:
-        full = list(given)  # Python numbers stay what they are
+        full = list(numbers)  # they stay Python's
         for i, array in zip(places, arrays, strict=True):
             full[i] = array
         return full
@@ -67,13 +70,21 @@ def _differentiable(sig: Signature, plan: Plan, given: Sequence[Any]) -> Sequenc
         forward: Any = jvp_of(sig, plan)
         with catch_warnings():
             filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
-            found = forward.specialize(specs)(*saved, *[moved[i] for i in plan.inputs])
-        carried = iter(found if isinstance(found, (tuple, list)) else (found,))
+            push_forward = selecting_masks(_as_tuple(forward.specialize(specs)))
+            carried = iter(push_forward(*saved, *[moved[i] for i in plan.inputs]))
         return outs, tuple([_tangent(o, next(carried) if there else None) for o, there in zip(outs, plan.outputs, strict=True)])
 
     operation.defjvp(push)
     # What has no gradient in the graph has none of any order.
     return operation(*[given[i] if i in plan.inputs else jax.lax.stop_gradient(given[i]) for i in places])
+
+
+def _as_tuple(function: Any) -> Any:
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        found = function(*arrays)
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+    return call
 
 
 def _tangent(out: Any, tangent: Any) -> Any:

@@ -10,25 +10,14 @@ from torchgrad_jax.core.messages import FREED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
-from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError
+from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, discard
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.epoch import Failure
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import Recorder, Step, per_thread
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
 KEPT = "this tensor was made while the backward pass of a compiled function was traced: a hook has kept it, where it has no value"
-
-
-class _Gone(dict[int, Any]):
-    """The outcomes of a backward pass that was only traced: who kept one of its gradients is told so."""
-
-    def __contains__(self, slot: object) -> bool:
-        return True
-
-    def __missing__(self, slot: int) -> Failure:
-        return Failure(lambda: RuntimeError(KEPT))
 
 
 class Backward:
@@ -217,13 +206,8 @@ def backward_of(lifted: Lifted) -> Backward:
         watches.remove(rec)
         for extra, own in hooks:
             extra.hooks = own
-        rec.take_back()
-        rec.leave()
-        rec.epoch.outcomes, rec.epoch.ended = _Gone(), True
         outer.sequence = rec.sequence
-        ended, rec.given_up = rec.epoch, True
-        rec.begin()
-        ended.values, ended.leaves, ended.foreign = {}, {}, {}
+        discard(rec, KEPT)
 
 
 def _refuse_changes(rec: TraceRecorder) -> None:

@@ -15,25 +15,14 @@ from torchgrad_jax.core.tensor import Tensor, result, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.derivatives import carried_out
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
-from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError
+from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, discard
 from torchgrad_jax.runtime.device import for_user
-from torchgrad_jax.runtime.epoch import Failure
 from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.structure import calls_to
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
 ESCAPED = "this tensor was made while a function was traced for JAX, and has no value: return it from the function instead of keeping it"
-
-
-class _Gone(dict[int, Any]):
-    """The outcomes of a trace that was never run."""
-
-    def __contains__(self, slot: object) -> bool:
-        return True
-
-    def __missing__(self, slot: int) -> Failure:
-        return Failure(lambda: RuntimeError(ESCAPED))
 
 
 class Argument(Node):
@@ -81,7 +70,7 @@ class Pure:
         finally:
             per_thread.recorder = outer
             watches.remove(rec)
-            _end(rec)
+            discard(rec, ESCAPED)
         self.function = jax.jit(self._called)
 
     def _trace(self, rec: TraceRecorder, function: Any, given: list[Value], nodes: list[Any], tensors: list[Tensor]) -> None:
@@ -238,13 +227,3 @@ def _refuse_changes(rec: TraceRecorder) -> None:
                 "return the new value instead, take gradients by torch.autograd.grad, or hand the module that owns the tensor to to_jax"
             )
 
-
-def _end(rec: TraceRecorder) -> None:
-    """Take back what the trace has changed, and let those who kept a tensor of it be told that it has no value."""
-    rec.take_back()
-    rec.leave()
-    ended = rec.epoch
-    ended.outcomes, ended.ended = _Gone(), True
-    rec.given_up = True
-    rec.begin()
-    ended.values, ended.leaves, ended.foreign = {}, {}, {}

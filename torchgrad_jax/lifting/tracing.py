@@ -17,7 +17,7 @@ from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
-from torchgrad_jax.runtime.epoch import Epoch, running
+from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recorder import BEYOND, Recorder, Step, per_thread
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Value, Watch, is_tracer, watches
@@ -29,6 +29,23 @@ class TracingError(RuntimeError):
 
 class Refusal(Exception):
     """Why what was traced cannot be called again as a program."""
+
+
+class Gone(dict[int, Any]):
+    """The outcomes of a program that is never run: each look at one of its results is told `text`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, slot: object) -> bool:
+        return True
+
+    def __missing__(self, slot: int) -> Failure:
+        return Failure(lambda: RuntimeError(self.text))
 
 
 class Boundary(Node):
@@ -379,3 +396,14 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     outer.grad_enabled, outer.inference, outer.sequence, outer.turned = rec.grad_enabled, rec.inference, rec.sequence, outer.turned | rec.turned
     rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
     per_thread.recorder = outer
+
+
+def discard(rec: TraceRecorder, text: str) -> None:
+    """Take back what a trace has changed outside, and let those who kept a tensor of it be told `text`: it has no value."""
+    rec.take_back()
+    rec.leave()
+    ended = rec.epoch
+    ended.outcomes, ended.ended = Gone(text), True
+    rec.given_up = True
+    rec.begin()
+    ended.values, ended.leaves, ended.foreign = {}, {}, {}
