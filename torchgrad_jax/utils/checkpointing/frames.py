@@ -11,6 +11,7 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import enable_grad
 from torchgrad_jax.autograd.graph import graph_task
 from torchgrad_jax.autograd.saved_tensors import saved_tensors_hooks
+from torchgrad_jax.core.duals import hold, passes, seen_tangent
 from torchgrad_jax.core.saved import readable, save
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.runtime.recorder import per_thread
@@ -36,14 +37,19 @@ class Inputs:
 
 
 class _Kept:
-    __slots__ = ("saved", "hooked")
+    """A tensor, and the tangent that it had in an open dual level: nobody else may hold that."""
+
+    __slots__ = ("saved", "tangent", "level")
 
     def __init__(self, t: Tensor) -> None:
         rec = per_thread.recorder
-        self.saved = save(rec, t, None, False, False)
+        self.saved, self.tangent, self.level = save(rec, t, None, False, False), seen_tangent(t), rec.flags.dual_level
 
     def again(self) -> Tensor:
-        return self.saved.tensor_for(None)
+        found, rec = self.saved.tensor_for(None), per_thread.recorder
+        if self.tangent is not None and passes(rec) and rec.flags.dual_level is self.level and seen_tangent(found) is None:
+            hold(found, self.tangent)
+        return found
 
 
 # A tensor that was recomputed, if it has no gradient, and its content.
