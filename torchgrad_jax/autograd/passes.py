@@ -33,7 +33,8 @@ def as_one_operation(
     `vectors`. kind: tells it from other computations on the same graph. It is not called where the graph has come back.
     """
     rec = per_thread.recorder
-    key, values = _described(kind, outputs, inputs, vectors) if rec.level is None else (None, [])
+    plain = rec.level is None and not rec.flags.packing  # hooks of saved tensors would be called for those of the later graphs too
+    key, values = _described(kind, outputs, inputs, vectors) if plain else (None, [])
     if key is None:
         return compute()
     found = _kept.get(key, key)
@@ -120,8 +121,9 @@ class _Scratch(tape.ScratchRecorder):
 def _rehearsed(values: Sequence[Value], compute: Callable[[], Sequence[Tensor]]) -> Passes | None:
     """What `compute` does as one operation on `values`; None where it cannot be: it uses other values, checks or looks at some, or raises."""
     rec = per_thread.recorder
-    scratch = per_thread.recorder = _Scratch(rec)
+    scratch = _Scratch(rec)
     try:
+        per_thread.recorder = scratch
         found = [t._read() for t in compute()]
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for v in found]
         steps = tape.steps_to(scratch.epoch.step)
