@@ -1,6 +1,7 @@
 """Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``.
 
-``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like.
+``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like,
+``python -m compat_suite compositions --help`` about random transforms of random functions.
 """
 
 from __future__ import annotations
@@ -152,6 +153,14 @@ def main() -> None:
         from compat_suite.fuzz.command import main as fuzz
 
         return fuzz(sys.argv[2:])
+    if sys.argv[1:2] == ["transforms"]:
+        from compat_suite.transforms.command import main as transforms
+
+        return transforms(sys.argv[2:])
+    if sys.argv[1:2] == ["compositions"]:
+        from compat_suite.compositions import main as compositions
+
+        sys.exit(compositions(sys.argv[2:]))
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))

@@ -6,49 +6,18 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
 import torchgrad_jax as tj
+from compat_suite.counting import TOLERANCES, Count, Difference, NotApplicable
 from compat_suite.database import Entry, Sample
 from compat_suite.translate import array_of, call, named, ours, ours_alike, rebound
 
 # The sign, or the phase, of vectors is LAPACK's choice: compared is what the database differentiates, which does not depend on it.
 PHASE_FREE = {"linalg.eig", "linalg.eigh", "linalg.svd", "svd"}
-
-# Relative and absolute differences that rounding may make.
-TOLERANCES = {
-    "float16": (2e-3, 1e-4), "bfloat16": (1.6e-2, 1e-3), "float32": (1e-4, 2e-5), "complex64": (1e-4, 2e-5),
-    "float64": (1e-7, 1e-8), "complex128": (1e-7, 1e-8),
-}  # fmt: skip
-
-
-@dataclass
-class Count:
-    """How many of the samples agree, and what differed."""
-
-    agree: int = 0
-    samples: int = 0
-    differences: list[str] = field(default_factory=list)
-
-    def add(self, difference: str | None) -> None:
-        """One more sample."""
-        self.samples += 1
-        if difference is None:
-            self.agree += 1
-        elif len(self.differences) < 3:
-            self.differences.append(difference[:400])
-
-
-class Difference(Exception):
-    """What differs, in words."""
-
-
-class NotApplicable(Exception):
-    """PyTorch itself cannot do with this sample what is checked: it is not counted."""
 
 
 # ---------------------------------------------------------------------- comparing

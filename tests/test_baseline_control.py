@@ -45,6 +45,14 @@ def test_loops():
     agree(lambda x: lax.fori_loop(0, 6, lambda i, x: x.at[i].add(i), x), values(np.float32, 3))
 
 
+def test_each_loop_of_a_batch_ends_by_itself():
+    def steps(n, start):
+        return lax.while_loop(lambda state: state[0] > 0, lambda state: (state[0] - 1, state[1] * 2.0), (n, start))
+
+    agree(jax.vmap(steps), np.array([3, 0, 5]), np.ones(3))
+    agree(jax.vmap(jax.vmap(steps, (0, None)), (None, 0)), np.array([3, 0, 5]), np.ones((2, 4)))
+
+
 def test_functions_with_derivatives_of_their_own():
     @jax.custom_jvp
     def cube(x):

@@ -172,7 +172,7 @@ def test_arrays_go_over_in_64_bits(setting):
     with jax.enable_x64(True):
         theirs = jnp.array([1 / 3])
     assert tj.from_dlpack(theirs).tolist() == [1 / 3]
-    assert jnp.sin(x).dtype == ON[setting]
+    assert jnp.sin(x).dtype == ON[setting]  # by the pytree; asked for an array it is refused (test_interop.py)
 
 
 # ---------------------------------------------------------------------- inside the user's transformations

@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import nn, testing  # noqa: F401
+    from torchgrad_jax import func, nn, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -18,6 +18,7 @@ _compile_cache.use()
 from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
+func = _lazy.subpackage(__name__, "func")
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402
 
@@ -25,6 +26,7 @@ globals().update(_api.public())
 
 from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
+from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
     inference_mode,
@@ -50,7 +52,9 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
+from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
+from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401

@@ -120,7 +120,8 @@ class GraphTask:
     """One backward pass.
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
-    that run because they lead to a captured edge (None: all run). notes: what others keep for as long as the pass runs.
+    that run because they lead to a captured edge (None: all run). received: the gradients that the node which runs was given. notes: what others
+    keep for as long as the pass runs.
     """
 
     _ids = itertools.count()
@@ -130,6 +131,7 @@ class GraphTask:
         self.callbacks: list[Callable[[], Any]] = []
         self.undo: Undo = Undo()
         self.notes: dict[Any, Any] = {}
+        self.received: Sequence[Any] = ()
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
         if create_graph or rec.level is not None:
@@ -233,6 +235,7 @@ class GraphTask:
             if received[0] is None and received.count(None) == len(received) and not node.runs_without_gradient:
                 outs: tuple[Any, ...] = (None,) * len(node.next)
             else:
+                self.received = received
                 outs = node.run(calculus, received)
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
@@ -406,7 +409,7 @@ class _Rehearsal(GraphTask):
 
 
 def rehearsed(
-    scratch: tape.ScratchRecorder, roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge] | None, accumulate: bool,
+    scratch: tape.PassRecorder, roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge] | None, accumulate: bool,
     placed: dict[Node, Any] | None,
 ) -> _Rehearsal:  # fmt: skip
     """A pass whose operations are recorded on `scratch` alone. placed: see Calculus."""
@@ -421,7 +424,7 @@ def rehearse(
     print_: tape.Fingerprint, roots: Sequence[Edge], grads: Sequence[Value], captures: Sequence[Edge] | None, accumulate: bool = False
 ) -> tape.Tape:
     """The pass over a graph as one operation."""
-    scratch = tape.ScratchRecorder(per_thread.recorder)
+    scratch = tape.PassRecorder(per_thread.recorder)
     pass_ = rehearsed(scratch, roots, [wrap(g) for g in grads], captures, accumulate, tape.placed(print_, roots))
     assert isinstance(pass_.undo, _Ran)
     made = tape.Tape(scratch, pass_.reached, print_.operands, print_.index, pass_.undo.nodes, pass_.ran)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.basis import recognized, stand_in
 from torchgrad_jax.core.tensor import Tensor, fresh
 from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.composite import ScratchRecorder
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, Step, per_thread
@@ -60,15 +60,19 @@ def _described(kind: Hashable, outputs: Sequence[Tensor], inputs: Sequence[Tenso
     there = [o for o in outputs if o.requires_grad]
     if not there:
         return None, []
-    given = [stand_in(o._aval) for o in there]
-    print_, reached = recognized([o._edge() for o in there], given, [x._edge() for x in inputs])
+    units = [stand_in(o._aval) for o in there]
+    captures = [x._edge() for x in inputs]
+    print_, reached = recognized([o._edge() for o in there], units, captures)
     if print_ is None:
         return None, []
-    values = [o for o in print_.operands if type(o) is Value and o not in given]
+    values = [o for o in print_.operands if type(o) is Value and o not in units]
     # Numbers become part of the operation: a graph in which they change is another one each time, and is never seen twice.
     numbers = [repr(o) for o in print_.operands if type(o) is not Value]
-    tensors = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors]
-    return (kind, print_.key, *numbers, *map(tuple, tensors), len(reached)), values + [v._read() for v in vectors]
+    given = values + [v._read() for v in vectors]
+    first: dict[int, int] = {}
+    same = [first.setdefault(id(v), i) for i, v in enumerate(given)]  # a vector may be what was saved, or not
+    likes = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors], same
+    return (kind, print_.key, *numbers, *map(tuple, likes), *[target in reached for target in captures]), given
 
 
 class Passes:
@@ -104,7 +108,7 @@ class _Looked(Exception):
     """Somebody asked for a value that is not computed."""
 
 
-class _Scratch(tape.ScratchRecorder):
+class _Scratch(ScratchRecorder):
     """Records what is computed in this thread without running it."""
 
     __slots__ = ()
@@ -126,7 +130,7 @@ def _rehearsed(values: Sequence[Value], compute: Callable[[], Sequence[Tensor]])
         per_thread.recorder = scratch
         found = [t._read() for t in compute()]
         results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for v in found]
-        steps = tape.steps_to(scratch.epoch.step)
+        steps = scratch.steps
         place = {id(v): i for i, v in enumerate(values)}
         operands = {-1 - i: place.get(id(v)) for i, v in scratch.epoch.leaves.items()}
         if None in operands.values() or any(s.signature.check is not None for s in steps):

@@ -8,16 +8,16 @@ walked node by node; so is a pass that is itself differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.node import Edge, Node, Placed, Saved
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.runtime import keeping
-from torchgrad_jax.runtime.epoch import Epoch
-from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder, Step, record
+from torchgrad_jax.runtime.composite import Composite, ScratchRecorder
+from torchgrad_jax.runtime.operation import Signature
+from torchgrad_jax.runtime.recorder import Recorder, record
 from torchgrad_jax.runtime.value import Value
 
 MAX_TAPES = 1024
@@ -27,88 +27,30 @@ _SEEN_ONCE: Any = object()
 _tapes: dict[Any, Any] = {}
 
 
-class Tape:
-    """The operations of one backward pass: a BoundOp. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients
-    in `targets`, in the order in which the pass reaches them. runs: the nodes that the pass runs, by their index and in their order.
-    ran: how many of them before each target. checked: whether an operation of it has a check. nbytes: of the results of all its operations."""
+class Tape(Composite):
+    """The operations of one backward pass. Operands: what the nodes saved, in the fingerprint's order. Results: the gradients in `targets`, in the
+    order in which the pass reaches them. runs: the nodes that the pass runs, by their index and in their order. ran: how many of them before each
+    target."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "targets", "runs", "ran", "checked", "nbytes", "_expansion", "_specs")
+    __slots__ = ("targets", "runs", "ran")
 
     def __init__(
-        self, scratch: ScratchRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], order: list[Node],
+        self, scratch: PassRecorder, found: list[tuple[Any, Value]], operands: Sequence[Any], index: dict[Node, int], order: list[Node],
         ran: list[int],
     ) -> None:  # fmt: skip
-        self.name, self.device, self.differentiable = "backward", None, False
-        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        super().__init__("backward", scratch, [v for _, v in found], operands, scratch.number_places)
         self.targets = [(index[node], nr) for (node, nr), _ in found]
         self.runs, self.ran = [index[node] for node in order], ran
-        place = {id(o): i for i, o in enumerate(operands) if type(o) is Value}
-        results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for _, v in found]
-        steps = steps_to(scratch.epoch.step)
-        self.checked = any(s.signature is not None and s.signature.check is not None for s in steps)
-        self.nbytes = sum([s.signature.nbytes for s in steps])
-        # A check is counted where it is recorded, so a pass that holds one stays an operation of its own.
-        self._specs = None if self.checked else tuple([o.aval if type(o) is Value else type(o) for o in operands])
-        self._expansion = Expansion(
-            steps, [place[id(v)] for v in scratch.epoch.leaves.values()], scratch.number_places, results, tuple([v.aval for _, v in found])
-        )
-
-    def expand(self, specs: tuple[ArgSpec, ...]) -> Expansion | None:
-        """The operations that the pass is made of, for operands like those that it was rehearsed with."""
-        return self._expansion if specs == self._specs else None
-
-    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
-        """See the runtime's BoundOp."""
-        steps, operands, number_places, results, _ = self._expansion
-
-        def backward(*arrays: Any) -> tuple[Any, ...]:
-            env = {-1 - i: arrays[p] for i, p in enumerate(operands)}
-            numbers = iter(number_places)
-            for step in steps:
-                outs = step.signature.function(*[env[a] if type(a) is int else arrays[next(numbers)] for a in step.args])
-                for i, out in enumerate(outs):
-                    env[step.slot + i] = out
-            return tuple([env[slot] for slot in results])
-
-        return backward
-
-    def check(self, specs: Sequence[ArgSpec]) -> None:
-        """Backward operations check nothing of their own."""
 
 
-class ScratchRecorder(Recorder):
-    """Records a pass without running it: every Value that it has not made itself is an input, pending or not."""
+class PassRecorder(ScratchRecorder):
+    """Records a pass without running it. number_places: which operand of the pass each number is."""
 
     __slots__ = ("number_places",)
 
     def __init__(self, rec: Recorder) -> None:
-        super().__init__()
-        self.device = rec.device
-        self.epoch = Epoch(self, Step(None, None, (), None, 0, 0), 1 << 62)
+        super().__init__(rec)
         self.number_places: list[int] = []
-
-    def enter(self, value: Value) -> int:
-        """The input slot of a Value."""
-        epoch = self.epoch
-        slot = epoch.foreign.get(value)
-        if slot is None:
-            slot = epoch.foreign[value] = -1 - len(epoch.leaves)
-            epoch.leaves[-1 - slot] = value
-        return slot
-
-    def alias(self, value: Value) -> Value:
-        """See Recorder. Of what others have recorded the twin is the same input, and nothing is computed for it."""
-        if value.epoch is self.epoch:
-            return super().alias(value)
-        twin = Value()
-        twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
-        twin.counter, twin.version = None, 0
-        self.epoch.foreign[twin] = self.enter(value)
-        return twin
-
-    def close(self) -> None:
-        """Let go of the values of the pass that was rehearsed: recorders and their epochs refer to each other, so they would stay."""
-        self.begin()
 
     def call(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """`Calculus.call` on this recorder."""
@@ -119,15 +61,6 @@ class ScratchRecorder(Recorder):
                 o = o.number
             plain.append(o)
         return record(self, bound, tuple(plain))
-
-
-def steps_to(step: Step | None) -> list[Step]:
-    """The operations that end at `step`, first to last."""
-    found = []
-    while step is not None and step.signature is not None:
-        found.append(step)
-        step = step.parent
-    return found[::-1]
 
 
 class Fingerprint:

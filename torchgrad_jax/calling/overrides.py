@@ -460,7 +460,7 @@ _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d 
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid
     native_channel_shuffle one_hot pairwise_distance pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ scaled_dot_product_attention selu_ softplus
     softshrink threshold_""")
-_FACTORIES = _names("""tensor as_tensor from_numpy zeros ones empty full arange linspace logspace eye rand randn randint randperm normal
+_FACTORIES = _names("""tensor as_tensor asarray from_numpy zeros ones empty full arange linspace logspace eye rand randn randint randperm normal
     hann_window hamming_window bartlett_window blackman_window tril_indices triu_indices""")
 NEVER_ASKED = _names("""manual_seed seed initial_seed get_rng_state set_rng_state set_printoptions get_default_dtype set_default_dtype
     get_default_device set_default_device is_tensor""")

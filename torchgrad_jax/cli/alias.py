@@ -1,4 +1,4 @@
-"""Make ``torch`` and every ``torch.*`` name resolve to torchgrad_jax in this process.
+"""Make ``torch`` and every ``torch.*`` name, and ``functorch``, resolve to torchgrad_jax in this process.
 
 A finder at the front of ``sys.meta_path`` owns these names, so an installed PyTorch is never
 reached. What torchgrad_jax has is the very same object under both names. What it lacks fails at
@@ -23,6 +23,8 @@ from torchgrad_jax.runtime import lazy
 
 PACKAGE = "torchgrad_jax"
 ALIAS = "torch"
+# What each name at the top means; `functorch` is what `torch.func` was before.
+ALIASES = {ALIAS: PACKAGE, "functorch": f"{PACKAGE}.func.functorch"}
 
 # Namespaces of PyTorch, by the last part of their names. Modules of torchgrad_jax with other names are
 # its implementation and stay untouched: a module-level __getattr__ slows attribute access to its module.
@@ -59,11 +61,11 @@ def _rename_classes() -> None:
 
 
 class AliasFinder(MetaPathFinder, Loader):
-    """Finds and loads ``torch`` and ``torch.*``."""
+    """Finds and loads ``torch`` and ``torch.*``, and ``functorch``."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return a spec for every name under ``torch``, available or not."""
-        if fullname.partition(".")[0] != ALIAS:
+        """Return a spec for every name under them, available or not."""
+        if fullname.partition(".")[0] not in ALIASES:
             return None
         return ModuleSpec(fullname, self, is_package=True)
 
@@ -85,7 +87,7 @@ def _resolve(name: str) -> Any:
     try:
         return importlib.import_module(ours)
     except ModuleNotFoundError as error:
-        if error.name != ours or ours == PACKAGE:
+        if error.name != ours or not parent:
             raise  # the module exists and something that it imports does not
     # A namespace need not be a submodule of its parent.
     found = getattr(sys.modules[parent], child, None)
@@ -93,7 +95,8 @@ def _resolve(name: str) -> Any:
 
 
 def _our_name(name: str) -> str:
-    return PACKAGE + name.removeprefix(ALIAS)
+    top = name.partition(".")[0]
+    return ALIASES[top] + name.removeprefix(top)
 
 
 class _AliasedModule(ModuleType):

@@ -31,7 +31,7 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.runtime.value import constant, is_tracer
+from torchgrad_jax.runtime.value import Lifted, constant, is_tracer
 
 _CLONE, _COPY = registry["clone"].bind((ARRAY,)), registry["copy"].bind((ARRAY, ARRAY))
 
@@ -118,6 +118,14 @@ def seen_tangent(t: Tensor) -> Tensor | None:
 def passes(rec: Recorder) -> bool:
     """Whether operations pass tangents on: a level is open, and neither inference mode nor the user has turned it off."""
     return rec.level is not None and not rec.inference
+
+
+def followed(t: Tensor) -> bool:
+    """Whether a derivative of what is computed of `t` may be asked for: here, in either mode, or where what it stands for is computed."""
+    if (t.requires_grad and per_thread.recorder.grad_enabled) or seen_tangent(t) is not None:
+        return True
+    array = t._content().array
+    return is_tracer(array) and (not isinstance(array, Lifted) or array.followed())
 
 
 def tangents_of(operands: Sequence[Any]) -> dict[int, Tensor]:

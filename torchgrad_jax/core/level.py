@@ -42,6 +42,14 @@ class Interpreter:
         """What `draw` makes of tensors whose values tell how random numbers are distributed; NotImplemented if it may be called as it is."""
         return NotImplemented
 
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See the function `mapped_as`."""
+        return t
+
+    def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See the function `by_parts`."""
+        return function(*tensors)
+
     def detached(self, t: Any) -> Any:
         """`t` without history in this level and those outside, where the latter have one; NotImplemented where they have none."""
         return NotImplemented
@@ -55,3 +63,15 @@ def in_transform() -> bool:
     """Whether the function that is running is being transformed."""
     rec = per_thread.recorder
     return rec.rare > 0 and rec.level is not None and rec.level.transforms
+
+
+def by_parts(function: Callable[..., Any], *tensors: Any) -> Any:
+    """What a function that looks at values, and has no derivative, returns for tensors: for what stands for a batch it is called with each part."""
+    rec = per_thread.recorder
+    return function(*tensors) if not rec.rare or rec.level is None else rec.level.by_parts(function, tensors)
+
+
+def mapped_as(t: Any, like: Any) -> Any:
+    """`t`, just made: where `like` stands for a batch a batch of tensors like it, each to be written to by itself."""
+    rec = per_thread.recorder
+    return t if not rec.rare or rec.level is None else rec.level.mapped_as(t, like)

@@ -166,8 +166,10 @@ def zeros_of(plan: Plan) -> Any:
 
 def _refusing(plan: Plan, grad: Any, saved: Sequence[Any]) -> Any:
     """The only gradient of `plan`, whose own derivative is refused if what was saved makes it so."""
+    if not (grad.requires_grad and all([s._content().readable for s in saved])):  # inside vmap values do not tell: it has one
+        return grad
     text = plan.only_once(plan.inputs[0], [s._concrete() for s in saved])
-    return grad if text is None or not grad.requires_grad else DelayedError.outputs([grad], text)[0]
+    return grad if text is None else DelayedError.outputs([grad], text)[0]
 
 
 def saved_values(node: OpNode) -> tuple[Any, ...]:

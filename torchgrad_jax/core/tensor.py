@@ -60,9 +60,9 @@ def _size(content: tuple[int, ...]) -> Size:
 
 class Extra:
     """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
-    given another layout in place: later ones join them."""
+    given another layout in place: later ones join them. nested: of a Jacobian that JAX made, the same as a part of a pytree (`interop.py`)."""
 
-    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent", "hooked")
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent", "hooked", "nested")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
@@ -73,6 +73,7 @@ class Extra:
         self.name: str | None = None
         self.tangent: Tensor | None = None
         self.hooked: Edge | None = None
+        self.nested: Tensor | None = None
 
 
 class Tensor(_Base):

@@ -55,7 +55,7 @@ class Batched:
             found = function(*arrays)
             outs = list(found) if isinstance(found, (tuple, list)) else [found]
             if checks:
-                outs[-1] = outs[-1].any()
+                outs[-1] = _first_bad(outs[-1])
             made = [jnp.sum(o, 0, dtype=o.dtype) if there else o for o, there in zip(outs, summed, strict=False)]
             return single_of([*made, *outs[len(made) :]])
 
@@ -77,6 +77,11 @@ class Batched:
         """How it is differentiated: as the operation is, for each part of the batch."""
         one = plan(self.one, inputs)
         return None if one is None else BatchedPlan(sig, self, one)
+
+
+def _first_bad(pairs: jax.Array) -> jax.Array:
+    """Of the outcomes of a check for each part of the batch that of the first which is bad."""
+    return pairs[jnp.argmax(pairs[:, 0] != 0)] if len(pairs) else jnp.zeros(2, pairs.dtype)
 
 
 class BatchedPlan(Plan):

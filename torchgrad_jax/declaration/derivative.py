@@ -45,7 +45,7 @@ class Plan:
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
-        self.name: str = bound.node(sig.specs) if isinstance(bound, BoundOperator) else bound.name
+        self.name: str = bound.node(sig.specs) if isinstance(bound, BoundOperator) else getattr(bound, "node_name", bound.name)
         self.inputs = inputs
         self.avals = sig.avals
         self.single = sig.single
@@ -218,7 +218,7 @@ class Plan:
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
         its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
-        if not isinstance(bound, Vjp):
+        if not isinstance(bound, Vjp) or bound.setting is not None:
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
@@ -291,9 +291,23 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand.
-    results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node."""
+    results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
+    setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
 
-    __slots__ = ("again", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_given", "differentiable", "__weakref__")
+    __slots__ = (
+        "setting",
+        "again",
+        "results",
+        "name",
+        "signatures",
+        "device",
+        "_function",
+        "_numpy",
+        "_kindred",
+        "_given",
+        "differentiable",
+        "__weakref__",
+    )
     keeps_order, order = False, None
 
     def __init__(
@@ -303,6 +317,7 @@ class Vjp:
         self.name, self.device, self.differentiable = plan.name, None, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
+        self.setting = getattr(sig.bop, "setting", None)
         names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
         self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
@@ -318,7 +333,8 @@ class Vjp:
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
-        return self._function(specs)
+        function = self._function(specs)
+        return function if self.setting is None else self.setting(function)
 
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, where it has them."""

@@ -108,6 +108,11 @@ def of(array_type: np.dtype) -> dtype:
     return found
 
 
+def is_known(array_type: np.dtype) -> bool:
+    """Whether there is a torch dtype of this NumPy dtype."""
+    return array_type in _BY_NUMPY
+
+
 def category(array_type: np.dtype) -> int:
     """BOOL, INT, FLOAT or COMPLEX."""
     return _BY_NUMPY[array_type].category

@@ -82,10 +82,8 @@ def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callabl
 
     def push(*arrays: Any) -> Any:
         # What is not saved is what the function is linear in.
-        primals: list[Any] = [jnp.zeros((), NUMBER_DTYPES[s]) if isinstance(s, type) else jnp.zeros(s.shape, s.dtype) for s in sig.specs]
-        for i, x in zip(plan.saves, arrays[:count], strict=True):
-            if i >= 0:
-                primals[i] = x
+        saved = dict(zip(plan.saves, arrays[:count], strict=True))
+        primals = [saved[i] if i in saved else _zeros(spec) for i, spec in enumerate(sig.specs)]
 
         def pushed(inputs: Sequence[int], tangents: list[Any]) -> list[Any]:
             return jax.jvp(of_inputs(sig, inputs, primals), [primals[i] for i in inputs], tangents)[1]
@@ -96,6 +94,10 @@ def _by_jax(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSpec]], Callabl
         return _rounded_sum([pushed([i], [t]) for i, t in zip(plan.inputs, tangents, strict=True)])
 
     return lambda specs: _or_refused(sig, push)
+
+
+def _zeros(spec: ArgSpec) -> Any:
+    return jnp.zeros((), NUMBER_DTYPES[spec]) if isinstance(spec, type) else jnp.zeros(spec.shape, spec.dtype)
 
 
 def _or_refused(sig: Signature, push: Callable[..., Any]) -> Callable[..., Any]:

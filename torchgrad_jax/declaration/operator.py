@@ -365,7 +365,8 @@ def forget_signatures() -> None:
     recorder.recorder().flush("default dtype")
     for one in all_bound():
         one.signatures.clear()
-        one.kin(())[0].clear()
+        if hasattr(one, "kin"):
+            one.kin(())[0].clear()
     for root in list(recorder.roots.values()):
         root.next = {}
     keeping.steps = keeping.signatures = 0

@@ -2,6 +2,7 @@
 
 from torchgrad_jax.functions import (
     arithmetic,
+    arrays,
     conversion,
     copies,
     copying,
@@ -33,6 +34,7 @@ from torchgrad_jax.functions import (
 
 __all__ = [
     "arithmetic",
+    "arrays",
     "conversion",
     "copies",
     "copying",

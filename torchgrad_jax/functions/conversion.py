@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import seen_tangent
@@ -243,12 +242,3 @@ def cpu(self: Tensor) -> Tensor:
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
     """The tensor on a GPU, by default the current one. Every copy is asynchronous, whatever `non_blocking` says."""
     return move(self, settled(device_type("cuda" if device is None else device)))
-
-
-@public("torch")
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor: itself if it is one of that dtype and device already."""
-    check_memory("as_tensor", {"device": device})
-    if isinstance(data, Tensor):
-        return to(data, device or data._aval.device, dtype or dtypes.of(data._aval.dtype))
-    return created(from_data(data, dtype, device))

@@ -13,16 +13,18 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.factory_options import check_memory, check_options
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.order import keep_order, lay_out_as, plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
-from torchgrad_jax.runtime.value import Value, aval_of, constant
+from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
 
 
 def set_default_device(device: Any) -> None:
@@ -44,7 +46,9 @@ def as_device(where: Any) -> devices.device:
 
 
 def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
-    """A constant Value of Python or NumPy data, copied: later writes to `data` do not show."""
+    """A constant Value of Python or NumPy data, copied: later writes to `data` do not show. A tracer of JAX's is taken as it is."""
+    if is_tracer(data):
+        return constant(data if dtype is None else convert(data, checked_dtype("tensor", dtype).np))
     if isinstance(data, (list, tuple)):
         data, found = _without_tensors(data)
         if found and dtype is None:
@@ -56,7 +60,7 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
         array = array.astype(np.float64)
     if dtype is not None:
         array = _as_dtype(array, data, checked_dtype("tensor", dtype).np)
-    elif not isinstance(data, (np.ndarray, np.generic)):
+    elif not hasattr(data, "__array__"):  # arrays of any library keep their dtype
         with np.errstate(over="ignore"):  # 1e40 is infinite in float32
             array = array.astype(_python_dtype(array, data), copy=False)
     dtypes.of(array.dtype)
@@ -296,12 +300,12 @@ def _wrong_size(name: str, n: Any, i: int, alone: bool) -> str:
     return f"{name}(): argument 'size' failed to unpack the object at pos {i + 1} with error \"type must be tuple of ints,but got {kind}\""
 
 
-def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor | None = None) -> Tensor:
     if "size" in kwargs:
         size = (kwargs.pop("size"),)
     elif not size:
         raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
-    return _made(name, number, checked_sizes(size, name), kwargs)
+    return _made(name, number, checked_sizes(size, name), kwargs, like)
 
 
 def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.dtype:
@@ -315,14 +319,17 @@ def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.
     return target.np
 
 
-def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any]) -> Tensor:
-    """A tensor filled with a number; `options` are the keywords that the factory `name` was given."""
+def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any], like: Tensor | None = None) -> Tensor:
+    """A tensor filled with a number; `options` are the keywords that the factory `name` was given. like: the tensor, if any, that it was asked of."""
     check_options(name, options)
     target, out = _target(name, options, None), options.get("out")
     number = promotion.fitting(number, target)
     if out is not None:
         return write_out(name, out, created(full_value(size, number, target, out.device)))
-    made = lay_out_as(created(full_value(size, number, target, as_device(options.get("device")))), options.get("memory_format"))
+    made = created(full_value(size, number, target, as_device(options.get("device"))))
+    if like is not None:
+        made = mapped_as(made, like)
+    made = lay_out_as(made, options.get("memory_format"))
     return requiring(made, options.get("requires_grad", False))
 
 
@@ -369,7 +376,7 @@ def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tens
         raise not_a_tensor(name, input)
     kwargs["dtype"] = kwargs.get("dtype") or input.dtype
     kwargs["device"] = kwargs.get("device") or input.device
-    made = _made(name, number, input._aval.shape, kwargs)
+    made = _made(name, number, input._aval.shape, kwargs, input)
     if kwargs.get("memory_format") in (None, preserve_format) and not plain(input):
         keep_order(made, (input,))
     return made
@@ -402,25 +409,25 @@ def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
 @public("torch.Tensor")
 def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
     """`fill_value` in a new size, with this tensor's dtype and device."""
-    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), checked_sizes((size,), "new_full"), of_self(self, kwargs))
+    return _made("new_full", _number("new_full", "fill_value", 2, fill_value), checked_sizes((size,), "new_full"), of_self(self, kwargs), self)
 
 
 @public("torch.Tensor")
 def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Zeros of a new size, with this tensor's dtype and device."""
-    return _filled("new_zeros", 0, size, of_self(self, kwargs))
+    return _filled("new_zeros", 0, size, of_self(self, kwargs), self)
 
 
 @public("torch.Tensor")
 def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Ones of a new size, with this tensor's dtype and device."""
-    return _filled("new_ones", 1, size, of_self(self, kwargs))
+    return _filled("new_ones", 1, size, of_self(self, kwargs), self)
 
 
 @public("torch.Tensor")
 def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """A tensor of a new size whose content does not matter, with this tensor's dtype and device."""
-    return _filled("new_empty", 0, size, of_self(self, kwargs))
+    return _filled("new_empty", 0, size, of_self(self, kwargs), self)
 
 
 @public("torch.Tensor")
@@ -544,7 +551,15 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
 @public("torch")
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
     """`steps` evenly spaced numbers from start to end, both included. Keywords: dtype, device, requires_grad, out."""
-    return from_host("linspace", _spaced("linspace", start, end, steps, options), options)
+    limits = [x for x in (start, end) if isinstance(x, Tensor)]
+    if all([x._content().readable for x in limits]):
+        return from_host("linspace", _spaced("linspace", start, end, steps, options), options)
+
+    def spaced(*given: Tensor) -> Tensor:
+        rest = iter(given)
+        return linspace(*[next(rest) if isinstance(x, Tensor) else x for x in (start, end)], steps, **options)
+
+    return by_parts(spaced, *limits)
 
 
 @public("torch")

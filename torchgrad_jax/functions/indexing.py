@@ -230,8 +230,8 @@ def _is_truth(k: Any) -> bool:
 
 def _is_integer(k: Any) -> bool:
     if isinstance(k, Tensor):
-        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8
-    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray, np.bool_))
+        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8 and k._content().readable
+    return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray, np.bool_)) and not getattr(k, "ndim", 0)  # JAX's arrays have it
 
 
 def _outside(index: int, dim: int, n: int) -> Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.hot import MISSING, binary, fast_inplace, unary, write_plainly
+from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
@@ -300,22 +302,26 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     return arrange(made, (1, 0)) if out is None else write_out("nonzero", out, made)
 
 
+def _first_places(size: int, fill_value: int, input: Tensor) -> Tensor:
+    found = np.asarray(nonzero(input)._concrete())[:size]
+    matrix = np.full((size, input._aval.ndim), fill_value, np.int64)
+    matrix[: len(found)] = found
+    return created(from_data(matrix, None, input.device))
+
+
 @public("torch", "torch.Tensor")
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
     """The first `size` rows of `nonzero`, with rows of `fill_value` where there are fewer. Looks at the values."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    found = np.asarray(nonzero(input)._concrete())[:size]
-    matrix = np.full((size, input._aval.ndim), fill_value, np.int64)
-    matrix[: len(found)] = found
-    made = created(from_data(matrix, None, input.device))
+    made = by_parts(partial(_first_places, size, fill_value), input)
     return made if out is None else write_out("nonzero", out, made)
 
 
 @public("torch", "torch.Tensor")
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row for each. Looks at the values."""
-    return nonzero(input)
+    return by_parts(nonzero, input)
 
 
 @public("torch", "torch.Tensor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.hot import unary
+from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.replacing import static_op
 from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
@@ -352,6 +354,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    return by_parts(partial(_counted, minlength), *([input] if weights is None else [input, weights]))
+
+
+def _counted(minlength: int, input: Tensor, weights: Tensor | None = None) -> Tensor:
     values = np.asarray(input._concrete())
     if values.size and values.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")

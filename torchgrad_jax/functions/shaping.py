@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.core.writing import fill_
@@ -351,19 +353,15 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     RuntimeError for an `output_size` that is not the size of the result along `dim`, which is known without it.
     """
     if repeats is None:
-        counts = _repeat_counts(input, None)
-        _check_output_size(output_size, counts)
-        return _host(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts), input)
+        return by_parts(partial(_places, None, output_size), input)
     if dim is None:
         input, dim = views.flatten(input), 0
     dim = wrap_dim(dim, input._aval.ndim)
     shape = input._aval.shape or (1,)
     if isinstance(repeats, Tensor) and repeats._aval.shape in ((), (1,)):
-        repeats = int(repeats.item())
+        repeats = views.expand(repeats, (shape[dim],)) if not repeats._content().readable else int(repeats.item())
     if isinstance(repeats, Tensor):
-        counts = _repeat_counts(repeats, shape[dim])
-        _check_output_size(output_size, counts)
-        return index_select(input, dim, _host(np.repeat(np.arange(shape[dim]), counts), input))
+        return index_select(input, dim, by_parts(partial(_places, shape[dim], output_size), repeats))
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
     if output_size is not None and output_size != shape[dim] * repeats:
@@ -373,9 +371,12 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     return views.reshape(wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :]))
 
 
-def _check_output_size(given: int | None, counts: np.ndarray) -> None:
-    if given is not None and given != counts.sum():
+def _places(size: int | None, output_size: int | None, repeats: Tensor) -> Tensor:
+    """Each place as often as `repeats` says. size: that `repeats` must have, if any. RuntimeError where it has not, or they are not `output_size`."""
+    counts = _repeat_counts(repeats, size)
+    if output_size is not None and output_size != counts.sum():
         raise RuntimeError("allocated size does not match required size")
+    return _host(np.repeat(np.arange(counts.size, dtype=counts.dtype), counts), repeats)
 
 
 def _repeat_counts(repeats: Tensor, size: int | None) -> np.ndarray:

@@ -47,8 +47,8 @@ def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> Non
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
         if q._aval.dtype != input._aval.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        values = np.asarray(q._concrete())
-        if not ((values >= 0) & (values <= 1)).all():
+        values = q._read().everything()
+        if values is not None and not ((values >= 0) & (values <= 1)).all():
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     elif not 0 <= q <= 1:
         raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {float(q):g}")

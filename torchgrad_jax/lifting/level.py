@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.duals import followed
+from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.writing import apply_inplace, overwrite
@@ -70,6 +71,20 @@ class Held(Lifted):
     def _shown(self, name: str, more: str) -> str:
         number = self.level.depth if self.level.open else -2  # PyTorch's number of what is dead
         return f"{name}(lvl={number}, {more}value=\n{textwrap.indent(repr(self.tensor), '    ')}\n)"
+
+    @property
+    def readable(self) -> bool:
+        """See Lifted."""
+        return self.tensor._content().readable
+
+    def everything(self) -> Any:
+        """See Lifted."""
+        return self.tensor._content().everything()
+
+    def followed(self) -> bool:
+        """See Lifted."""
+        with self.level.outside:
+            return followed(self.tensor)
 
 
 def held(t: Tensor) -> Any:
@@ -225,6 +240,21 @@ class Level(Interpreter):
         with self.outside:
             outer = self.outside.level
             return draw(shape) if outer is None else outer.random(shape, draw)
+
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See Interpreter."""
+        if not self.owns(like):
+            return t
+        inner, model = self.unwrap(t), self.content(like)
+        with self.outside:
+            made = mapped_as(inner, model)
+        return t if made is inner else self.lift(made)
+
+    def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        given = [self.unwrap(t) for t in tensors]
+        with self.outside:
+            return self.lifted(by_parts(function, *given))
 
     def random_of(self, draw: Callable[..., Any], tensors: Sequence[Any]) -> Any:
         """See Interpreter."""

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.viewing import viewed
+from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.functions.shaping import stack
+from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
 from torchgrad_jax.memory.storage import MAPPED
@@ -45,6 +48,11 @@ class Mapped(Held):
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
         raise RuntimeError(LOOKED.get(asked, LOOKED[""]) if self.level.open else ESCAPED)
+
+    @property
+    def readable(self) -> bool:
+        """See Lifted."""
+        return False
 
     def shown(self) -> str:
         """See Lifted."""
@@ -142,6 +150,33 @@ class BatchLevel(Level):
         given = [self.unwrap(t) for t in tensors]
         with self.outside:
             return self.mapped(draw(*given))
+
+    def mapped_as(self, t: Any, like: Any) -> Any:
+        """See Interpreter."""
+        mapped, model = self.is_mapped(like), super().content(like) if self.owns(like) else like
+        with self.outside:
+            inner = mapped_as(t, model)
+            if not mapped:
+                return inner
+            whole = clone(viewed("expand", inner, (self.size, *inner._aval.shape)))
+        return self.mapped(whole)
+
+    def by_parts(self, function: Callable[..., Any], tensors: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        mapped = [self.is_mapped(t) for t in tensors]
+        given = [self.content(t) if there else t for t, there in zip(tensors, mapped, strict=True)]
+        with self.outside:
+            if True not in mapped:
+                return by_parts(function, *given)
+            found = [
+                by_parts(function, *[part_of("select", t, i, (0,)) if there else t for t, there in zip(given, mapped, strict=True)])
+                for i in range(self.size)
+            ]
+            if isinstance(found[0], tuple):
+                whole: Any = tuple([stack(list(row)) for row in zip(*found, strict=True)])
+            else:
+                whole = stack(found)
+        return tuple([self.mapped(t) for t in whole]) if isinstance(whole, tuple) else self.mapped(whole)
 
     def _refuse_randomness(self) -> None:
         if self.randomness == "error":

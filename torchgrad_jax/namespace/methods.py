@@ -18,8 +18,10 @@ from torchgrad_jax.core.writing import apply_inplace, fill_
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS
 from torchgrad_jax.functions import conversion, legacy, overloads, views
+from torchgrad_jax.functions.arrays import as_tensor
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
+from torchgrad_jax.runtime.value import is_tracer
 
 # torch.X for every declared operator that is public, by name.
 namespace: dict[str, Any] = {}
@@ -183,8 +185,8 @@ def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
                 return NotImplemented
             raise
         if numbers and hasattr(other, "dtype") and hasattr(other, "item") and getattr(other, "ndim", 1) == 0 and not is_tensor_of_pytorchs(kind):
-            return function(self, other.item())
-        return function(self, conversion.as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
+            return NotImplemented if is_tracer(other) else function(self, other.item())
+        return function(self, as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
 
     return dunder
 

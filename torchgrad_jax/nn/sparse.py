@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from torchgrad_jax.autograd.grad_mode import no_grad
@@ -12,10 +14,13 @@ from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.refusals import unsupported
 from torchgrad_jax.functions.conversion import cast
-from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.creation import arange, from_data
 from torchgrad_jax.functions.gathering import call
-from torchgrad_jax.functions.indexing import known_bounds, setitem
-from torchgrad_jax.functions.views import reshape
+from torchgrad_jax.functions.indexing import copy_, known_bounds, setitem
+from torchgrad_jax.functions.matrices.norms import vector_norm
+from torchgrad_jax.functions.overloads import where
+from torchgrad_jax.functions.reductions import isin
+from torchgrad_jax.functions.views import reshape, unsqueeze
 from torchgrad_jax.operators import embedding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.operators import registry
 
@@ -53,6 +58,12 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
     with no_grad():
+        if not (weight._content().readable and indices._content().readable):
+            rows: Any = weight.detach()
+            norms = vector_norm(rows, norm_type, 1, True)
+            used = unsqueeze(isin(arange(rows._aval.shape[0], device=weight.device), indices), 1)
+            copy_(weight, where(used & (norms > max_norm), rows * (max_norm / (norms + 1e-7)), rows))
+            return
         found = np.unique(np.asarray(indices._concrete()))
         rows = np.asarray(weight._concrete())[found]
         norms = np.linalg.norm(rows, norm_type, axis=1, keepdims=True)
@@ -151,15 +162,18 @@ def embedding_bag(
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 vectors with a 1 at each class. Looks at the values. RuntimeError for what is no class, or int64."""
+    """int64 vectors with a 1 at each class. Looks at the values. RuntimeError for what is no class, no int64, or traced without num_classes."""
+    if num_classes == -1 and not input._content().readable:
+        raise RuntimeError("When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes argument.")
     if input._aval.dtype != np.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if not input._aval.size:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         low, high = 0, -1
+    elif (values := input._read().everything()) is None:  # JAX transforms: there are no values yet
+        low, high = 0, num_classes - 1
     else:
-        values = np.asarray(input._concrete())
         low, high = int(values.min()), int(values.max())
     if low < 0:
         raise RuntimeError("Class values must be non-negative.")

@@ -66,6 +66,17 @@ def as_x64(function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
     return call_x64(function, *arrays)
 
 
+def traced_by_user(wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as it is traced where it calls the user's own JAX code: with 64-bit types or without, and with `jax.jit` and JAX's loops, which
+    `trace` turns off."""
+
+    def call(*arrays: Any) -> Any:
+        with jax.enable_x64(wide), jax.disable_jit(False):
+            return function(*arrays)
+
+    return call
+
+
 def _call_in_context(function: Callable[..., Any], *arguments: Any) -> Any:
     with jax.enable_x64(True):
         return _at_once(function, *arguments)
@@ -156,6 +167,16 @@ def _tracing() -> Any:
 def _try_tracing() -> None:
     closed = _traced(lambda x: (x,), "trial", [((2,), np.dtype(np.float32))])
     assert closed.out_avals[0].shape == (2,)
+
+
+def refuse_as_array(kind: type, refuse: Callable[[Any], Any]) -> None:
+    """Let `refuse` raise where JAX asks what array an object of class `kind` is. Without the private name JAX's own words stand, which recommend what
+    has been done: to register the class as a pytree."""
+    try:
+        from jax._src.core import pytype_aval_mappings
+    except ImportError:
+        return
+    pytype_aval_mappings[kind] = refuse
 
 
 def share_ir_contexts() -> None:

@@ -44,8 +44,8 @@ class BoundOp(Protocol):
         ...
 
     def check(self, specs: Sequence[ArgSpec]) -> Check | None:
-        """None, or what makes the exception from the failing inputs: then the function's last output is a boolean
-        scalar that is true where the inputs' values are not allowed."""
+        """None, or what makes the exception of what the function finds: its last output, an integer that is 0 where the inputs' values are
+        allowed."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Collection
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -14,6 +15,16 @@ def user_line() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def innermost_line(error: BaseException, others: Collection[str]) -> str:
+    """``file:line`` of the innermost frame that an exception passed outside the packages `others`."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in others:
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0) -> None:

@@ -61,6 +61,19 @@ class Lifted:
         """The array that it stands for, computed now. RuntimeError where it stands for several."""
         raise NotImplementedError
 
+    @property
+    def readable(self) -> bool:
+        """See Value."""
+        raise NotImplementedError
+
+    def everything(self) -> np.ndarray | None:
+        """See Value."""
+        raise NotImplementedError
+
+    def followed(self) -> bool:
+        """Whether a derivative of what is computed of it may be asked for below."""
+        raise NotImplementedError
+
     def shown(self) -> str:
         """How it is printed."""
         raise NotImplementedError
@@ -124,6 +137,19 @@ class Value:
         elif isinstance(array, Lifted):
             return array.concrete()
         return array
+
+    @property
+    def readable(self) -> bool:
+        """Whether it stands for one array, whose numbers can be computed now."""
+        array = self.array
+        return not is_tracer(array) or (isinstance(array, Lifted) and array.readable)
+
+    def everything(self) -> np.ndarray | None:
+        """All numbers that it stands for, computed now, in whatever shape: to be checked. None where JAX itself transforms, which has none yet."""
+        array = self.array
+        if is_tracer(array):
+            return array.everything() if isinstance(array, Lifted) else None
+        return np.asarray(self.concrete())
 
     def __repr__(self) -> str:
         return f"Value({self.aval}, {'pending' if self.array is None else 'concrete'})"

@@ -13,7 +13,7 @@ import numpy as np
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.promotion import promote_types
-from torchgrad_jax.functions.conversion import as_tensor
+from torchgrad_jax.functions.arrays import as_tensor
 
 Message = str | Callable[[str], str] | None
 

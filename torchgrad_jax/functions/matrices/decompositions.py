@@ -12,7 +12,7 @@ from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
-from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import overloads, views
@@ -25,7 +25,6 @@ from torchgrad_jax.operators import (
     spectral,  # noqa: F401 - declares the operators
 )
 from torchgrad_jax.operators.kernels.linalg_errors import check_float, check_square
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once
 
 # ---------------------------------------------------------------------- solving, inverting
@@ -171,11 +170,6 @@ _LU_FACTOR_EX, _UNPACKED = _named("linalg_lu_factor_ex", "LU", "pivots", "info")
 _LSTSQ = _named("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 
 
-def _wants_gradient(t: Tensor) -> bool:
-    """Whether a derivative of what is computed of `t` may be asked for, in either mode."""
-    return (t._rg and per_thread.recorder.grad_enabled) or seen_tangent(t) is not None
-
-
 def _upper(uplo: str) -> bool:
     if not uplo or uplo[0] not in "LUlu":
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
@@ -193,7 +187,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
     check_square("linalg.eigh", A._aval)
-    made = call("linalg_eigh", A, _upper(UPLO))[0] if _wants_gradient(A) else call("linalg_eigvalsh", A, _upper(UPLO))
+    made = call("linalg_eigh", A, _upper(UPLO))[0] if followed(A) else call("linalg_eigvalsh", A, _upper(UPLO))
     return with_out("linalg_eigvalsh", out, made)
 
 
@@ -247,7 +241,7 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
     """The singular values, descending. RuntimeError for a `driver`."""
     _check_driver(driver)
-    made = call("linalg_svd", A, False)[1] if _wants_gradient(A) else call("linalg_svdvals", A)
+    made = call("linalg_svd", A, False)[1] if followed(A) else call("linalg_svdvals", A)
     return with_out("linalg_svdvals", out, made)
 
 
@@ -366,7 +360,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
         raise RuntimeError("torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.")
     atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
     _check_tolerances("matrix_rank", atol=atol, rtol=rtol)
-    if any(isinstance(t, Tensor) and t._aval.size != 1 for t in (atol, rtol)):
+    if any(isinstance(t, Tensor) and (t._aval.size != 1 or not t._content().readable) for t in (atol, rtol)):
         return with_out("linalg_matrix_rank", out, _rank_by_tensors(A.detach(), hermitian, atol, rtol))
     return with_out("linalg_matrix_rank", out, call("linalg_matrix_rank", A, _number(atol), _number(rtol), bool(hermitian)))
 

@@ -44,7 +44,15 @@ def _while(eqn: Any) -> Any:
             state = body(*given, *state)
         return state
 
-    return Costed(run, _TURNS * (_TURN + goes_on.cost + body.cost))
+    def run_apart(*arrays: Any) -> Any:
+        """The loops of a batch, of which each ends by itself."""
+        asked, given, state = arrays[:first], arrays[first:second], list(arrays[second:])
+        while (going := goes_on(*asked, *state)[0]).any():
+            turned = body(*given, *state)
+            state = [np.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old) for new, old in zip(turned, state, strict=True)]
+        return state
+
+    return Costed(run_apart if p["cond_jaxpr"].out_avals[0].shape else run, _TURNS * (_TURN + goes_on.cost + body.cost))
 
 
 @rule("scan")

@@ -1,0 +1,142 @@
+"""Calls of pure functions under a transform that are recorded as one operation, and those that may not be."""
+
+import pytest
+
+import torchgrad_jax as torch
+from torchgrad_jax.func import grad, hessian, jacrev, vmap
+from torchgrad_jax.lifting import remembered
+from torchgrad_jax.lifting.purity import reached
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    remembered._known.clear()
+    yield
+    remembered._known.clear()
+
+
+def remembers():
+    return [type(v) for v in remembered._known.values()].count(remembered.Remembered)
+
+
+SCALE = 2.0
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
+
+
+def of_globals(x):
+    return (x.sin() * WEIGHTS * SCALE).sum()
+
+
+def expected(x):
+    return x.cos() * WEIGHTS * SCALE
+
+
+def test_a_pure_function_is_recorded_as_one_operation(monkeypatch):
+    x = torch.tensor([0.1, 0.2, 0.3])
+    for _ in range(4):
+        assert torch.allclose(grad(of_globals)(x), expected(x))
+    assert remembers() == 1
+    x = x * 3  # other contents
+    assert torch.allclose(grad(of_globals)(x), expected(x))
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert torch.allclose(grad(of_globals)(x), expected(x))
+    monkeypatch.setitem(globals(), "WEIGHTS", torch.tensor([3.0, 3.0, 3.0]))
+    assert torch.allclose(grad(of_globals)(x), expected(x))
+    WEIGHTS.mul_(2)
+    for _ in range(3):
+        assert torch.allclose(grad(of_globals)(x), expected(x))
+
+
+def test_results_keep_their_order_in_memory_and_their_structure():
+    x = torch.tensor([1.0, 2.0, 3.0])
+    first = hessian(lambda x: (x**3).sum())(x)
+    for _ in range(3):
+        found = hessian(lambda x: (x**3).sum())(x)
+        assert found.stride() == first.stride() and torch.equal(found, first)
+    for _ in range(4):
+        found = jacrev(lambda x: {"a": x.sum(), "b": (x, x * 2)})(x)
+        assert found["a"].tolist() == [1, 1, 1] and found["b"][1].tolist() == (2 * torch.eye(3)).tolist()
+
+
+def test_what_is_done_besides_is_done_every_time():
+    log = []
+
+    def appends(x):
+        log.append(1)
+        return x.sum()
+
+    def prints(x):
+        print("seen")
+        return x.sum()
+
+    x = torch.ones(2)
+    for _ in range(4):
+        grad(appends)(x)
+    assert len(log) == 4
+    assert reached(prints) is None
+
+
+def test_numbers_are_drawn_every_time():
+    x = torch.zeros(2)
+    found = [vmap(lambda x: x + torch.rand(()), randomness="different")(x).tolist() for _ in range(5)]
+    assert len(set(map(tuple, found))) == 5
+
+
+def test_values_are_looked_at_every_time():
+    for n in range(4):
+        assert grad(lambda x: x * x.item())(torch.tensor(float(n))).item() == n
+
+
+def test_indices_are_checked_every_time():
+    places = torch.tensor([0, 1])
+    for _ in range(4):
+        assert grad(lambda x: x[places].sum())(torch.ones(3)).tolist() == [1, 1, 0]
+    places = torch.tensor([0, 7])
+    with pytest.raises(IndexError):
+        grad(lambda x: x[places].sum())(torch.ones(3))
+
+
+def test_graphs_of_arguments_and_captured_tensors_are_made_every_time():
+    p = torch.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(4):
+        assert grad(lambda x: (x * x * p).sum())(torch.ones(2)).requires_grad
+    assert remembers() == 0
+
+
+def test_arguments_are_written_to_every_time():
+    x = torch.ones(2)
+    for _ in range(4):
+        vmap(lambda x: x.mul_(2))(x)
+    assert x.tolist() == [16, 16]
+
+
+def test_an_object_of_the_users_is_asked_every_time():
+    class Holder:
+        factor = 1.0
+
+    holder = Holder()
+    for n in range(4):
+        holder.factor = float(n)
+        assert grad(lambda x: (x * holder.factor).sum())(torch.ones(1)).item() == n
+
+
+def test_a_variable_that_two_functions_share_may_change():
+    count = 0
+
+    def f(x):
+        nonlocal count
+        count += 1
+        return (x * count).sum()
+
+    assert [grad(f)(torch.ones(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_shared_contents_are_told_apart_from_equal_ones():
+    a = torch.tensor([1.0, 2.0])
+    b = a.clone()
+    f = vmap(lambda x, y: x * 2 + y)
+    for _ in range(3):
+        assert f(a, a).tolist() == [3, 6]
+    b.mul_(10)
+    for _ in range(3):
+        assert f(a, b).tolist() == [12, 24]

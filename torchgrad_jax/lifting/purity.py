@@ -1,0 +1,174 @@
+"""Which functions do the same whenever they are called with the same: what they do is known from their first call, and need not be done again.
+
+Python says of no function that it is pure, so this is decided by what its code can reach, and in doubt against it. Pure is a function of the
+user's that names nothing but tensors, numbers, this package, a few of Python's own functions, and functions that are pure themselves; that assigns
+to nothing but its own variables and to elements of what it made; and that names no attribute by which something else would change. What it captures
+is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+import types
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.runtime.device import device
+
+_BUILTINS = frozenset(
+    map(
+        id,
+        (abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, map, max, min, pow, range, reversed, round, slice,
+         sorted, str, sum, tuple, zip),
+    )
+)  # fmt: skip
+_CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), dtypes.dtype, device, slice, range)
+# By these something changes that is no variable of the function's, or something is read that it was not given.
+_IMPURE_NAMES = frozenset((
+    "grad", "_grad", "grad_fn", "data", "_base", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_",
+    "manual_seed", "seed", "initial_seed", "get_rng_state", "default_generator", "fork_rng", "save", "load", "synchronize", "data_ptr",
+    "untyped_storage", "storage", "autograd", "overrides", "utils", "runtime", "compile", "jit", "random", "cuda", "is_grad_enabled", "enable_grad",
+    "no_grad", "inference_mode", "share_memory_", "resize_", "__dict__", "__class__", "_version", "globals", "locals",
+))  # fmt: skip
+_IMPURE_OPCODES = frozenset((
+    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "LOAD_BUILD_CLASS",
+    "YIELD_VALUE", "SETUP_WITH", "BEFORE_WITH", "LOAD_CLASSDEREF", "LOAD_NAME",
+))  # fmt: skip
+_MOST_FUNCTIONS = 64
+
+
+class Impure(Exception):
+    """A function may do something else the next time, or something besides."""
+
+
+class Reached:
+    """What a function reaches. key: all of it but tensors' contents. tensors: those, in the order in which they are met."""
+
+    __slots__ = ("key", "tensors", "_functions")
+
+    def __init__(self) -> None:
+        self.key: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self._functions: dict[int, int] = {}
+
+    def add(self, value: Any) -> None:
+        """Note a value that the function reaches. Impure if that may change, or change something."""
+        kind = type(value)
+        if kind in _CONSTANTS:
+            self.key += (kind, repr(value) if kind in (float, complex, slice) else value)
+        elif isinstance(value, Tensor):
+            self.key += (kind, len(self.tensors))
+            self.tensors.append(value)
+        elif kind is tuple:  # no lists or dicts: the function may write to them
+            self.key += (kind, len(value))
+            for v in value:
+                self.add(v)
+        else:
+            self._add_callable(value, kind)
+
+    def _add_callable(self, value: Any, kind: type) -> None:
+        transform = getattr(value, "transform_of", None)
+        if transform is not None and kind is types.FunctionType:
+            self.key.append("transform")
+            for part in transform:
+                self.add(part)
+        elif kind is types.ModuleType:
+            if value is not math and not _is_ours(value.__name__):
+                raise Impure
+            self.key.append(value.__name__)
+        elif id(value) in _BUILTINS:
+            self.key.append(value)
+        elif kind is partial:
+            self.key.append(kind)
+            for part in (value.func, value.args, tuple(value.keywords.items())):
+                self.add(part)
+        elif kind in (types.FunctionType, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
+            if "<locals>" in getattr(value, "__qualname__", "<locals>") or value.__name__ in _IMPURE_NAMES:
+                raise Impure  # what one call has made is another one at the next
+            self.key.append(value)
+        elif kind is types.FunctionType:
+            self._add_function(value)
+        else:
+            raise Impure
+
+    def _add_function(self, function: types.FunctionType) -> None:
+        known = self._functions.get(id(function))
+        if known is not None:
+            self.key += ("function", known)
+            return
+        if len(self._functions) >= _MOST_FUNCTIONS:
+            raise Impure
+        self._functions[id(function)] = len(self._functions)
+        code = function.__code__
+        names = _globals_of(code)
+        if names is None:
+            raise Impure
+        self.key.append(code)
+        self.add(function.__defaults__)
+        self.add(tuple((function.__kwdefaults__ or {}).items()))
+        for cell in function.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                raise Impure from None
+            self.add(content)
+        scope = function.__globals__
+        for name in names:
+            if name in scope:
+                self.add(scope[name])
+            else:
+                self.add(getattr(builtins, name, _MISSING))
+
+
+_MISSING = object()
+
+
+def _is_ours(name: str) -> bool:
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+@cache
+def _globals_of(code: types.CodeType) -> tuple[str, ...] | None:
+    """The names of the globals that code reads; None if it may be impure."""
+    if code.co_flags & 0x2A0:  # generators and coroutines
+        return None
+    found: dict[str, None] = {}
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name in _IMPURE_OPCODES:
+            return None
+        if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
+            return None
+        if name == "LOAD_GLOBAL":
+            found[instruction.argval] = None
+        elif name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR") and _is_impure_name(instruction.argval):
+            return None
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names = _globals_of(inner)
+            if names is None:
+                return None
+            found.update(dict.fromkeys(names))
+    return tuple(found)
+
+
+def _is_impure_name(name: Any) -> bool:
+    return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set"))
+
+
+def reached(function: Callable[..., Any]) -> Reached | None:
+    """What a function reaches if it is pure; None if it may not be."""
+    found = Reached()
+    try:
+        found.add(function)
+    except (Impure, RecursionError):
+        return None
+    return found

@@ -1,0 +1,241 @@
+"""The second call of a transformed function need not run its Python again: what it has recorded is recorded as one operation.
+
+That is done where it makes no difference, and where it is known that it makes none: the function is pure (see `purity`), nothing in it has looked at
+a value or drawn random numbers, nothing outside follows what it does (a graph, a level, a mode), and all that it is given and captures is as it was,
+but for the contents of tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.core.order import lay_out
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.memory_order import dense_order
+from torchgrad_jax.functions.random import default_generator
+from torchgrad_jax.lifting.purity import Impure, Reached, reached
+from torchgrad_jax.lifting.trees import TreeSpec, tree_flatten
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.composite import Composite, ScratchRecorder
+from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.recorder import Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.value import Value, is_tracer
+
+MOST_KEPT = 256
+# Of a call that was seen once, and of one that must be done anew each time.
+_ONCE, _NEVER = object(), object()
+_known: dict[Any, Any] = {}
+
+
+def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that `body` computes of `func`, under its name. options: what tells it from the same transform otherwise, with a `repr`."""
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        rec = per_thread.recorder
+        if rec.rare or modes.execution == "eager":
+            return body(*args, **kwargs)
+        return _call(rec, wrapper, body, args, kwargs)
+
+    wrapper.transform_of = (name, repr(options), func)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    found = reached(wrapper)
+    values = None if found is None else _contents(found, args, kwargs)
+    if found is None or values is None:
+        return body(*args, **kwargs)
+    places = {id(v): i for i, v in reversed([*enumerate(values)])}
+    key = (
+        tuple(found.key), tuple([(v.aval, places[id(v)]) for v in values]), rec.grad_enabled, dtypes.get_default_dtype(), modes.matmul_precision,
+    )  # fmt: skip
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= MOST_KEPT:
+            _known.clear()
+        _known[key] = _ONCE
+    elif known is _ONCE:
+        known = _known[key] = _rehearsed(rec, lambda: body(*args, **kwargs), found.tensors, values) or _NEVER
+    if type(known) is not Remembered:
+        return body(*args, **kwargs)
+    return known.again(rec, values)
+
+
+def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Value] | None:
+    """The Values of all tensors that are given or captured; None where something follows what becomes of them. The key gets what else is given."""
+    leaves, spec = tree_flatten((args, kwargs))
+    found.key.append(spec)
+    try:
+        for leaf in leaves:
+            found.add(leaf)
+    except Impure:
+        return None
+    values = []
+    for t in found.tensors:
+        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t._view is not None or t.is_inference():
+            return None
+        value = t._read()
+        if value.array is not None and is_tracer(value.array):
+            return None
+        values.append(value)
+    return values
+
+
+# ---------------------------------------------------------------------- a rehearsal
+
+
+class Looked(BaseException):
+    """A value was asked for while a call was rehearsed."""
+
+
+class _Unknown(Epoch):
+    """Where a Value stands that has no content."""
+
+    def force(self, value: Any) -> None:
+        """See Epoch."""
+        raise Looked
+
+
+class _Rehearsal(ScratchRecorder):
+    __slots__ = ()
+
+    def enter(self, value: Value) -> int:
+        """See ScratchRecorder."""
+        if value.array is not None and is_tracer(value.array):
+            raise TracedInput
+        return super().enter(value)
+
+    def flush(self, reason: str) -> None:
+        """See Recorder: nothing is run."""
+        raise Looked
+
+
+def _unknown(like: Value) -> Value:
+    value = Value()
+    value.aval, value.array, value.slot, value.epoch, value.counter, value.version = like.aval, None, 0, _Unknown(None), None, 0
+    return value
+
+
+@contextmanager
+def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> Iterator[None]:
+    """In this block the tensors hold, in place of `values`, those that stand for them in `unknown`. It leaves them as they were."""
+    before = [(t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors]
+    try:
+        for t, value in zip(tensors, values, strict=True):
+            stand_in = unknown[id(value)]
+            if t._storage is None:
+                t._value = stand_in
+            else:
+                stand_in.counter, stand_in.version = value.counter, value.version
+                t._storage.value = stand_in
+        yield
+    finally:
+        for t, value, storage, content in before:
+            t._value, t._storage = value, storage
+            if storage is not None and content is not None:
+                storage.value, storage.counter.version = content
+
+
+def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
+    """The call as one operation, found without computing anything; None where it must be done anew each time."""
+    unknown = {id(v): _unknown(v) for v in values}
+    scratch = _Rehearsal(rec)
+    scratch.grad_enabled, scratch.flags = rec.grad_enabled, rec.flags
+    drawn = default_generator.get_state()
+    shared = [(t._storage, t._version) for t in tensors]
+    try:
+        per_thread.recorder = scratch
+        with _without_content(tensors, values, unknown):
+            result = body()
+            if [(t._storage, t._version) for t in tensors] != shared or not _same_state(drawn):
+                return None
+        leaves, spec = tree_flatten(result)
+        results = [t for t in leaves if isinstance(t, Tensor)]
+        if not results or not all(map(_is_new, results)) or _share(results, tensors):
+            return None
+        return _as_one(scratch, leaves, spec, [t._read() for t in results], [unknown[id(v)] for v in values])
+    except (Exception, Looked):
+        return None
+    finally:
+        per_thread.recorder = rec
+        if not _same_state(drawn):
+            default_generator.set_state(drawn)
+        scratch.close()
+
+
+def _same_state(state: Tensor) -> bool:
+    return np.array_equal(np.asarray(default_generator.get_state()._concrete()), np.asarray(state._concrete()))
+
+
+def _is_new(t: Tensor) -> bool:
+    """Whether a result may be made anew of its content and its order in memory."""
+    return type(t) is Tensor and not t._rg and t._extra is None and not t.is_inference() and dense_order(t._aval.shape, t._strides()) is not None
+
+
+def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
+    """Whether one of the results lies in the memory of another, or of a tensor that was given."""
+    own = [t._storage for t in results if t._storage is not None]
+    return len(set(map(id, own))) < len(own) or not {id(s) for s in own}.isdisjoint([id(t._storage) for t in tensors])
+
+
+def _as_one(scratch: _Rehearsal, leaves: list[Any], spec: TreeSpec, outs: list[Value], given: list[Value]) -> Remembered | None:
+    numbers = [scratch.epoch.numbers[place] for step in scratch.steps for place in step.numbers]
+    if any([step.signature.check is not None for step in scratch.steps]):
+        return None
+    slots = [v for v in outs if v.epoch is not scratch.epoch]
+    if any([v.array is not None and is_tracer(v.array) for v in outs]):
+        return None
+    for v in slots:
+        scratch.enter(v)
+    places = {id(v) for v in given}
+    constants = [v for v in scratch.epoch.leaves.values() if id(v) not in places]
+    if any([v.array is None for v in constants]):
+        return None
+    distinct = list({id(v): v for v in given}.values())
+    operands = [*distinct, *constants, *numbers]
+    first = len(distinct) + len(constants)
+    whole = Composite("transform", scratch, outs, operands, range(first, len(operands)))
+    kept = [index for index, v in enumerate(given) if v not in given[:index]]
+    return Remembered(whole, kept, (*constants, *numbers), [_Order.of(t) if isinstance(t, Tensor) else t for t in leaves], spec)
+
+
+class _Order(tuple[int, ...]):
+    """In place of a tensor among results: the order of its dimensions in memory, () for row-major order."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, t: Tensor) -> _Order:
+        """The order of a tensor that is dense."""
+        return cls(() if t.is_contiguous() else dense_order(t._aval.shape, t._strides()) or ())
+
+
+class Remembered:
+    """A call as one operation.
+
+    kept: which of the Values that it is given are its operands. more: its further operands, constants and numbers. leaves: of its results, the order
+    of each that is a tensor; spec: their structure.
+    """
+
+    __slots__ = ("whole", "kept", "more", "leaves", "spec")
+
+    def __init__(self, whole: Composite, kept: list[int], more: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> None:
+        self.whole, self.kept, self.more, self.leaves, self.spec = whole, kept, more, leaves, spec
+
+    def again(self, rec: Recorder, values: list[Value]) -> Any:
+        """The results for tensors of these contents."""
+        outs: Any = record(rec, self.whole, (*[values[i] for i in self.kept], *self.more))
+        made = iter(outs if type(outs) is tuple else (outs,))
+        return self.spec.unflatten([_arranged(next(made), leaf) if type(leaf) is _Order else leaf for leaf in self.leaves])
+
+
+def _arranged(value: Value, order: _Order) -> Tensor:
+    return lay_out(wrap(value), order) if order else wrap(value)
