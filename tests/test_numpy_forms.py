@@ -87,6 +87,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "copy": [(S(3, 4), S(4)), (S(3, 4), S(3, 4)), (S(), S()), (S(0, 4), S(4)), (S(2, 3), S())],
     "fill": [(S(3, 4), 2), (S(3, 4), 1.75), (S(3, 4), True), (S(3, 4), S()), (S(), 3), (S(0, 2), 1.5), (S(2), -7)],
     "fill_number": [(S(3, 4), 2), (S(3, 4), 1.75), (S(3, 4), True), (S(), -3), (S(0, 2), 1.5)],
+    "behind": [(S(3, 4), S(2), False), (S(), S(1, 1), False), (S(0, 2), S(), False)],
     "fill_tensor": [(S(3, 4), S()), (S(), S()), (S(0, 2), S())],
     "full_": [((3, 4), 2.5, torch.float32), ((), 7, torch.int64), ((0, 2), True, torch.bool),
               ((2,), 3 - 1j, torch.complex64), ((2,), 1e6, torch.float16)],

@@ -120,7 +120,8 @@ class GraphTask:
     """One backward pass.
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
-    that run because they lead to a captured edge (None: all run). notes: what others keep for as long as the pass runs.
+    that run because they lead to a captured edge (None: all run). received: the gradients that the node which runs was given. notes: what others
+    keep for as long as the pass runs.
     """
 
     _ids = itertools.count()
@@ -130,6 +131,7 @@ class GraphTask:
         self.callbacks: list[Callable[[], Any]] = []
         self.undo: Undo = Undo()
         self.notes: dict[Any, Any] = {}
+        self.received: Sequence[Any] = ()
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
         if create_graph or rec.level is not None:
@@ -233,6 +235,7 @@ class GraphTask:
             if received[0] is None and received.count(None) == len(received) and not node.runs_without_gradient:
                 outs: tuple[Any, ...] = (None,) * len(node.next)
             else:
+                self.received = received
                 outs = node.run(calculus, received)
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)

@@ -1,15 +1,17 @@
-"""Operators that fill memory: with a number, with what else is to be there, and what is left where several elements are one place."""
+"""Operators for the sake of memory: filled with a number, with what else is to be there, with what is left where several elements are one place; and
+not needed before its time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms
 from torchgrad_jax.declaration.converting import broadcast_to, convert, zeros_like_grad
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 
 
 @op("full_(int[] size, Scalar fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False, numpy=numpy_forms.full)
@@ -56,3 +58,16 @@ def _refuse_set(grad: Any) -> Any:
 def _set_memory_to(x: Any, source: Any) -> Any:
     """`source`: what is in the memory that a tensor took over."""
     return source
+
+
+@op("behind(Tensor self, Tensor arriving, Scalar never)", method=False, toplevel=False, out=False, grads={"self": SAME},
+    keeps_order=False, numpy=numpy_forms.like)  # fmt: skip
+def behind(x: Any, arriving: Any, never: Any) -> Any:
+    """`x`, which nothing can be computed of before `arriving` is there. `arriving` has elements; `never` is False.
+
+    An optimization barrier says just this, but XLA's CPU compiler takes barriers away before it orders computations, and merges what stood behind
+    them with what stood before. A choice by a number that is not known before the program runs stays.
+    """
+    x, arriving = lax.optimization_barrier((x, arriving))
+    first = arriving[(0,) * arriving.ndim]
+    return jnp.where(never != 0, convert(first, x.dtype), x)

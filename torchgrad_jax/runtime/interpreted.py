@@ -12,7 +12,7 @@ from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.structure import last_uses, operands, store
 
-# Up to this many bytes of results, running a program operation by operation does not work out when each can be dropped.
+# Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
 
 
@@ -41,8 +41,7 @@ class Interpreted:
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
         if self._dying is None:
-            big = sum([a.nbytes for c in self.calls for a in c.signature.avals]) > KEEP_BYTES
-            self._dying = last_uses(self.calls, self.outputs) if big else [()] * len(self.calls)
+            self._dying = last_uses(self.calls, self.outputs) if self._is_big() else [()] * len(self.calls)
         env = {-1 - index: read(array) for index, array in zip(self.inputs, arrays, strict=True)}
         arrays.clear()
         flags: list[Any] = []
@@ -57,6 +56,9 @@ class Interpreted:
         results = [own(env[slot]) for slot in self.outputs]
         return [*results, _first_failure(flags)] if flags else results
 
+    def _is_big(self) -> bool:
+        return sum([a.nbytes for c in self.calls for a in c.signature.avals]) > KEEP_BYTES
+
     def _merge(self) -> None:
         """Make one list of calls of it. Slots are named as in the program, numbers by their kind and place."""
         parts, checks, numbers = [], [], []
@@ -70,7 +72,7 @@ class Interpreted:
             numbers += call.numbers
             parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
         self._numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
-        self._merged = Merged(parts, [*[-1 - index for index in self.inputs], *self._numbers], [*self.outputs, *checks])
+        self._merged = Merged(parts, [*[-1 - index for index in self.inputs], *self._numbers], [*self.outputs, *checks], self._is_big())
 
     def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         assert self._merged is not None

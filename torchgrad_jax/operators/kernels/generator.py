@@ -7,6 +7,7 @@ engine with the same seeding, so its raw draws are PyTorch's; the recipes that t
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import struct
@@ -48,6 +49,9 @@ def _size(shape: tuple[int, ...]) -> int:
     return n
 
 
+_positions = itertools.count()
+
+
 class Generator:
     """Counterpart of a CPU `torch.Generator`: an MT19937 stream that yields PyTorch's samples as NumPy arrays.
 
@@ -58,6 +62,7 @@ class Generator:
         device: left to the caller, `"cpu"` by default.
         bernoulli_method: `"mt19937"`, `"mkl"` or None (the `TORCHGRAD_JAX_BERNOULLI` environment variable, else
             `"mt19937"`); see `bernoulli`.
+        position: a number that stands for the state: it is another one as soon as the state may be.
     """
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -81,6 +86,7 @@ class Generator:
         if not -(2**63) <= seed < 2**64:
             raise ValueError("Overflow when unpacking long long")
         self._seed = seed % 2**64
+        self.position = next(_positions)
         # The engine itself is seeded from the low word only.
         self._engine.seed(self._seed & 0xFFFFFFFF)
         self._fresh = True
@@ -131,6 +137,7 @@ class Generator:
         key = np.frombuffer(data, "<u8", _MT_WORDS, _STATE_HEAD.size).astype(np.uint32)
         _, cached, _, valid, float_normal, float_valid = _STATE_TAIL.unpack_from(data, _STATE_SIZE - _STATE_TAIL.size)
         self._seed = seed
+        self.position = next(_positions)
         self._fresh = following == 0
         self._engine.set_state(("MT19937", key, _MT_WORDS if left == 1 else following, 0, 0.0))
         self._next_normal = cached if valid else None
@@ -149,13 +156,13 @@ class Generator:
     def random32(self, n: int) -> np.ndarray:
         """The next `n` 32-bit draws, uint32 of shape (n,)."""
         if n:
-            self._fresh = False
+            self._fresh, self.position = False, next(_positions)
         return self._engine.randint(0, 2**32, n, dtype=np.uint32)
 
     def random64(self, n: int) -> np.ndarray:
         """The next `n` pairs of draws, first draw in the high word, uint64 of shape (n,)."""
         if n:
-            self._fresh = False
+            self._fresh, self.position = False, next(_positions)
         return self._engine.randint(0, 2**64, n, dtype=np.uint64)
 
     @contextmanager

@@ -28,14 +28,14 @@ class _Call(NamedTuple):
 
 
 class Merged:
-    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names.
+    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
     __slots__ = ("_inputs", "_calls", "_template", "_outputs")
 
-    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable]) -> None:
+    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
         steps: list[_Call] = []
         constants: dict[int, Any] = {}
@@ -53,7 +53,8 @@ class Merged:
                 steps.append(_Call(part.plan if len(made) != 1 else _only(part.plan), reads, made))
             slots.update(zip(part.results, made, strict=True))
         self._inputs = len(inputs)
-        self._calls, self._template, self._outputs = assigned(steps, range(len(inputs)), constants, [slots[name] for name in outputs])
+        places = assigned(steps, range(len(inputs)), constants, [slots[name] for name in outputs], drops)
+        self._calls, self._template, self._outputs = places
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
         """Empties `arrays`, so that each can be dropped after its last use."""

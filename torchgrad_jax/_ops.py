@@ -1,0 +1,149 @@
+"""`torch.ops`: operators by the names that they have in ATen, for policies of selective checkpoints.
+
+Names are told by the nodes of the graph, which PyTorch has named after its operators. Overloads of one operator are equal to each other: which of
+them a call is differs between this library and PyTorch.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, BoundOperator, Operator
+from torchgrad_jax.namespace import methods
+from torchgrad_jax.operators import registry
+
+# ATen's names of overloads, without those that write into `out`.
+_OVERLOADS = frozenset(
+    """default Tensor Scalar int bool str float complex dtype dim dims dim_IntList dim_int dim_values values stable values_stable correction vec two
+    self other Tensor_Scalar Scalar_Tensor Scalar_Scalar Tensor_Tensor Tensor_mode Scalar_mode int_Scalar int_Tensor int_list src value reduce
+    value_reduce padding_idx decimals sizes inverse sublist memory_format""".split()  # noqa: SIM905 - a list of words is read as one
+)
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _of_node(name: str) -> str:
+    """The operator's name in a node's: ``NativeLayerNormBackward0`` is native_layer_norm."""
+    name = re.sub(r"Backward\d+$", "", name)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _name_of(operator: Operator) -> str:
+    """What ATen calls an operator; that of its declaration where no node tells it."""
+    if operator.name in _known_names() or not isinstance(operator.node, str) or operator.node == NOT_IMPLEMENTED:
+        return operator.name
+    return _of_node(operator.node)
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    """The operators that have ATen's name already."""
+    return frozenset(n for n, operator in registry.items() if operator.toplevel and not n.startswith("_"))
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(_key(_name_of(operator)) for operator in registry.values())
+
+
+class OpOverload:
+    """One overload of an operator, ``torch.ops.aten.mm.default``. Called, it is the function of `torch`."""
+
+    def __init__(self, packet: OpOverloadPacket, overload: str) -> None:
+        self.packet, self._overloadname = packet, overload
+        self.__name__ = f"{packet.__name__}.{overload}"
+
+    @property
+    def overloadpacket(self) -> OpOverloadPacket:
+        """The operator."""
+        return self.packet
+
+    def name(self) -> str:
+        """``aten::mm``; with the overload's name where it is not ``default``."""
+        name = f"aten::{self.packet.__name__}"
+        return name if self._overloadname == "default" else f"{name}.{self._overloadname}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator's function in `torch` gives. NotImplementedError where there is none."""
+        return self.packet(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpOverload) and other.packet.key == self.packet.key
+
+    def __hash__(self) -> int:
+        return hash(self.packet.key)
+
+    def __str__(self) -> str:
+        return f"{self.packet}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.packet}', overload='{self._overloadname}')>"
+
+
+class OpOverloadPacket:
+    """An operator, ``torch.ops.aten.mm``: its overloads are attributes."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__, self.key = name, _key(name)
+
+    def __getattr__(self, overload: str) -> OpOverload:
+        if overload not in _OVERLOADS:
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{overload}'")
+        made = OpOverload(self, overload)
+        self.__dict__[overload] = made
+        return made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator's function in `torch` gives. NotImplementedError where there is none."""
+        function = methods.namespace.get(self.__name__)
+        if function is None:
+            raise NotImplementedError(f"torch.ops.{self} cannot be called: there is no torch.{self.__name__}; it only names operators for policies")
+        return function(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+
+class _OpNamespace:
+    """``torch.ops.aten``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        if self._name != "aten" or name.startswith("__") or _key(name) not in _known():
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        made = OpOverloadPacket(name)
+        self.__dict__[name] = made
+        return made
+
+
+class _Ops:
+    """``torch.ops``: namespaces of operators, of which there is `aten` alone."""
+
+    def __getattr__(self, name: str) -> _OpNamespace:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = self.__dict__[name] = _OpNamespace(name)
+        return made
+
+
+ops = _Ops()
+_overloads: dict[Operator, OpOverload] = {}
+
+
+def overload_of(bound: Any) -> OpOverload | None:
+    """The operator of an operation; None of what is no declared one."""
+    if not isinstance(bound, BoundOperator):
+        return None
+    found = _overloads.get(bound.operator)
+    if found is None:
+        found = _overloads[bound.operator] = getattr(getattr(ops.aten, _name_of(bound.operator)), "default")  # noqa: B009
+    return found
