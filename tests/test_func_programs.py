@@ -325,3 +325,14 @@ def test_hooks_of_saved_tensors_around_transforms_like_pytorch(transform):
             return (m.vmap if transform == "vmap" else m.func.grad)(m.sin)(m.tensor([1.0]) if transform == "vmap" else m.tensor(1.0))
 
     like_pytorch(of)()
+
+
+@program
+def transforms_inside_of_inference_mode(m):
+    x = vector(m)
+    with m.inference_mode():
+        made = vector(m) * 2
+        found = [m.func.grad(lambda x: (x**2).sum())(x), m.func.grad(lambda x: (x**3).sum())(made), m.vmap(m.func.grad(lambda x: x**2))(made)]
+        found += [*m.func.vjp(m.sin, x)[1](made), m.func.jacrev(m.sin)(x), *m.func.jvp(m.sin, (x,), (made,))]
+        found.append(m.func.hessian(lambda x: x.prod())(made))
+    return [t.clone() for t in found]
