@@ -148,7 +148,7 @@ def _asked(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: d
 
         mapped: Any = one
         for dim in reversed(list(dims)):
-            mapped = torch.func.vmap(mapped, tuple(dim))
+            mapped = torch.func.vmap(mapped, tuple(dim), randomness="same")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return mapped(*given)
