@@ -355,8 +355,10 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "second": check_second,
     "vmap_of_vjp": check_vmap_of_vjp,
     "grad_of_vmap": check_grad_of_vmap,
+    "jit": check_jit,
+    "grad_of_jit": check_grad_of_jit,
+    "to_jax": check_to_jax,
+    "grad_of_to_jax": check_grad_of_to_jax,
 }
-if hasattr(tj, "to_jax"):
-    CHECKS |= {"jit": check_jit, "grad_of_jit": check_grad_of_jit, "to_jax": check_to_jax, "grad_of_to_jax": check_grad_of_to_jax}
 VALUES = frozenset({"vmap", "inplace", "jit", "to_jax"})
 DERIVATIVES = frozenset(CHECKS) - VALUES
