@@ -123,7 +123,6 @@ def _zeros_for(t: Target, requires_grad: bool) -> Tensor:
     return zeros_like(t, requires_grad=requires_grad)
 
 
-@cache
 def _refuse_in_transform() -> None:
     if in_transform():
         raise RuntimeError(
@@ -132,6 +131,7 @@ def _refuse_in_transform() -> None:
         )
 
 
+@cache
 def _warn_of_cycle() -> None:
     """Warn once that `.grad` and its tensor will hold each other."""
     warn_user(CYCLE, UserWarning)

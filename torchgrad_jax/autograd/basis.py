@@ -158,7 +158,7 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     rec, given = per_thread.recorder, stand_in(output)
     if rec.level is not None or not output.size:
         return None
-    print_, reached = _recognized(edge, given, captures)
+    print_, reached = recognized((edge,), (given,), captures)
     if print_ is None:
         return None
     if not reached:
@@ -185,22 +185,22 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     return [None if (g := arrived.get(edge)) is None else fresh(rec, g) for edge in captures]
 
 
-def _recognized(edge: Edge, given: Value, captures: Sequence[Edge]) -> tuple[tape.Fingerprint | None, Sequence[Edge]]:
-    """The fingerprint of the graph from `edge` to those captures that it reaches, and these. None where Python of the user's runs in it."""
-    print_ = tape.fingerprint((edge,), (given,), captures, False) if without_hooks(captures) else None
+def recognized(roots: Sequence[Edge], given: Sequence[Value], captures: Sequence[Edge]) -> tuple[tape.Fingerprint | None, Sequence[Edge]]:
+    """The fingerprint of the graph from `roots` to those captures that it reaches, and these. None where Python of the user's runs in it."""
+    print_ = tape.fingerprint(roots, given, captures, False) if without_hooks(captures) else None
     if print_ is not None:
         return print_, captures
-    nodes = reachable(edge[0])
+    nodes = reachable([node for node, _ in roots])
     reached = [target for target in captures if target[0] in nodes]
     if len(reached) == len(captures) or not without_hooks(reached):
         return None, reached
-    return tape.fingerprint((edge,), (given,), reached, False), reached
+    return tape.fingerprint(roots, given, reached, False), reached
 
 
 def _by_levels(output: Tensor, inputs: Sequence[Tensor], edge: Edge, captures: Sequence[Edge]) -> list[Tensor | None] | None:
     """The gradients of all elements, which can be differentiated, by one pass on a batch; None where they must be computed one by one."""
     aval = output._aval
-    if aval.size <= 1 or _recognized(edge, stand_in(aval), captures)[0] is None:
+    if aval.size <= 1 or recognized((edge,), (stand_in(aval),), captures)[0] is None:
         return None
     units = eye(aval.size, dtype=output.dtype, device=output.device).view((aval.size, *aval.shape))
     found = levels.pull((edge,), (units,), aval.size, retain_graph=True, captures=captures, accumulate=False)
@@ -223,9 +223,9 @@ def without_hooks(captures: Sequence[Edge]) -> bool:
     return True
 
 
-def reachable(start: Node) -> set[Node]:
-    """The nodes that can be reached."""
-    seen, stack = {start}, [start]
+def reachable(starts: Sequence[Node]) -> set[Node]:
+    """The nodes that can be reached from these, and they."""
+    seen, stack = set(starts), list(starts)
     while stack:
         node = stack.pop()
         if type(node) is not AccumulateGrad:

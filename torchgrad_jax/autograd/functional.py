@@ -29,7 +29,7 @@ from torchgrad_jax.autograd.functional_checks import (
     filled,
 )  # fmt: skip
 from torchgrad_jax.autograd.grad_mode import enable_grad
-from torchgrad_jax.autograd.hessian_tape import second_derivatives
+from torchgrad_jax.autograd.passes import as_one_operation
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import zeros, zeros_like
 from torchgrad_jax.functions.shaping import stack
@@ -72,9 +72,13 @@ def jvp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
         vector = _vector(v, xs, several, create_graph, "jvp", "the input to the user-provided function is")
         several_outputs, outputs = as_tensors(func(*xs), OUTPUTS, "jvp")
         check_requires_grad(outputs, strict)
-        units = tuple([zeros_like(o, requires_grad=True) for o in outputs])
-        gradients = filled(_grad(outputs, xs, units, True), xs, strict, OF_OUTPUTS)
-        products = filled(_grad(gradients, units, vector, create_graph), outputs, strict, OF_GRADIENTS, "jacobian" if create_graph else "")
+
+        def compute() -> tuple[Tensor, ...]:
+            units = tuple([zeros_like(o, requires_grad=True) for o in outputs])
+            gradients = filled(_grad(outputs, xs, units, True), xs, strict, OF_OUTPUTS)
+            return filled(_grad(gradients, units, vector, create_graph), outputs, strict, OF_GRADIENTS, "jacobian" if create_graph else "")
+
+        products = compute() if create_graph else as_one_operation(("jvp", strict), outputs, xs, vector or (), compute)
         return _results(outputs, several_outputs, create_graph), _results(products, several_outputs, create_graph)
 
 
@@ -87,8 +91,13 @@ def vhp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
     RuntimeError for another number of elements, for a `v` that does not fit, and in strict mode.
     """
     with enable_grad():
-        several, xs, vector, outputs, gradients = _differentiated_once(func, inputs, v, create_graph, strict, "vhp")
-        products = filled(_grad(gradients, xs, vector, create_graph), xs, strict, OF_JACOBIAN, "hessian" if create_graph else "")
+        several, xs, vector, outputs = _called(func, inputs, v, create_graph, strict, "vhp")
+
+        def compute() -> tuple[Tensor, ...]:
+            found = _grad(_gradients(outputs, xs, strict), xs, vector, create_graph)
+            return filled(found, xs, strict, OF_JACOBIAN, "hessian" if create_graph else "")
+
+        products = compute() if create_graph else as_one_operation(("vhp", strict), outputs, xs, vector or (), compute)
         return _results(outputs, False, create_graph), _results(products, several, create_graph)
 
 
@@ -98,30 +107,39 @@ def hvp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
     The arguments, results and errors of `vhp`, which takes one backward pass less: the two differ where the Hessian is not symmetric.
     """
     with enable_grad():
-        several, xs, vector, outputs, gradients = _differentiated_once(func, inputs, v, create_graph, strict, "hvp")
-        units = tuple([zeros_like(x, requires_grad=True) for x in xs])
-        twice = filled(_grad(gradients, xs, units, True), xs, False, "")
-        found = _grad(twice, units, vector, create_graph)
-        products = filled(found, xs, strict, OF_GRADIENTS_OF_JACOBIAN, "hessian" if create_graph else "")
+        several, xs, vector, outputs = _called(func, inputs, v, create_graph, strict, "hvp")
+
+        def compute() -> tuple[Tensor, ...]:
+            units = tuple([zeros_like(x, requires_grad=True) for x in xs])
+            twice = filled(_grad(_gradients(outputs, xs, strict), xs, units, True), xs, False, "")
+            found = _grad(twice, units, vector, create_graph)
+            return filled(found, xs, strict, OF_GRADIENTS_OF_JACOBIAN, "hessian" if create_graph else "")
+
+        products = compute() if create_graph else as_one_operation(("hvp", strict), outputs, xs, vector or (), compute)
         return _results(outputs, False, create_graph), _results(products, several, create_graph)
 
 
-def _differentiated_once(
+def _called(
     func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
-) -> tuple[bool, tuple[Tensor, ...], tuple[Tensor, ...] | None, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Whether the inputs are a tuple, what stands for them, the vector, the function's output and its gradients, which can be differentiated."""
+) -> tuple[bool, tuple[Tensor, ...], tuple[Tensor, ...] | None, tuple[Tensor, ...]]:
+    """Whether the inputs are a tuple, what stands for them, the vector, and the function's output, which is one number."""
     several, xs = as_tensors(inputs, "inputs", name)
     xs = _prepared(xs, create_graph)
     vector = _vector(v, xs, several, create_graph, name, "the input to the user-provided function is")
     several_outputs, outputs = as_tensors(func(*xs), OUTPUTS, name)
     check_requires_grad(outputs, strict)
     check_scalar(outputs, several_outputs, name)
+    return several, xs, vector, outputs
+
+
+def _gradients(outputs: Sequence[Tensor], xs: Sequence[Tensor], strict: bool) -> tuple[Tensor, ...]:
+    """The gradients of a number, which can be differentiated."""
     found = _grad(outputs, xs, None, True)
     if strict:
         for i, g in enumerate(found):
             if g is None or not g.requires_grad:
                 raise RuntimeError((OF_OUTPUTS if g is None else LINEAR_IN_HESSIAN).format(i))
-    return several, xs, vector, outputs, filled(found, xs, False, "")
+    return filled(found, xs, False, "")
 
 
 # ---------------------------------------------------------------------- whole matrices
@@ -198,14 +216,16 @@ def _hessian_rows(
     output: Tensor, given: tuple[Tensor, ...], xs: tuple[Tensor, ...], create_graph: bool, strict: bool, vectorize: bool
 ) -> list[tuple[Tensor, ...]]:
     """For each input the Jacobians of its gradient with respect to all of them. given: what the function was called with, views of `xs`."""
-    at_once = None if create_graph or strict else second_derivatives(output, xs)
-    if at_once is not None:
-        return [_with_zeros(x, row, xs) for x, row in zip(xs, at_once, strict=True)]
-    gradients = _row(0, output, given, True, False)
-    if not gradients:
-        raise IndexError("tuple index out of range")
-    check_requires_grad(gradients, strict, LINEAR_IN_HESSIAN)
-    return _rows(gradients, xs, create_graph, strict, vectorize)
+
+    def compute() -> list[Tensor]:
+        gradients = _row(0, output, given, True, False)
+        if not gradients:
+            raise IndexError("tuple index out of range")
+        check_requires_grad(gradients, strict, LINEAR_IN_HESSIAN)
+        return [g for row in _rows(gradients, xs, create_graph, strict, vectorize) for g in row]
+
+    blocks = compute() if create_graph else as_one_operation(("hessian", strict, vectorize), (output,), xs, (), compute)
+    return [tuple(blocks[i : i + len(xs)]) for i in range(0, len(blocks), len(xs))]
 
 
 def _requiring_grad(t: Tensor) -> Tensor:
