@@ -226,4 +226,3 @@ def _refuse_changes(rec: TraceRecorder) -> None:
                 f"to_jax: it changes a tensor from outside (of shape {list(met.tensor._aval.shape)}) or its .grad, which a pure function cannot: "
                 "return the new value instead, take gradients by torch.autograd.grad, or hand the module that owns the tensor to to_jax"
             )
-
