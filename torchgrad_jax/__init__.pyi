@@ -33,6 +33,7 @@ from torchgrad_jax import fft as fft
 from torchgrad_jax import functions as functions
 from torchgrad_jax import interop as interop
 from torchgrad_jax import jit as jit
+from torchgrad_jax import lifting as lifting
 from torchgrad_jax import linalg as linalg
 from torchgrad_jax import memory as memory
 from torchgrad_jax import mps as mps
@@ -55,7 +56,7 @@ from torchgrad_jax.functions.storages import TypedStorage as TypedStorage
 from torchgrad_jax.functions.storages import UntypedStorage as UntypedStorage
 from torchgrad_jax.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from torchgrad_jax.autograd.mixed_precision import autocast as autocast
-from torchgrad_jax.runtime.passing_through import compile as compile
+from torchgrad_jax.lifting.jitting import compile as compile
 from torchgrad_jax.runtime.device import device as device
 from torchgrad_jax.autograd.grad_mode import enable_grad as enable_grad
 from torchgrad_jax.functions.limits import finfo as finfo
@@ -93,6 +94,7 @@ from torchgrad_jax.runtime.settings import set_num_interop_threads as set_num_in
 from torchgrad_jax.runtime.settings import set_num_threads as set_num_threads
 from torchgrad_jax.functions.formatting import set_printoptions as set_printoptions
 from torchgrad_jax.functions.random import set_rng_state as set_rng_state
+from torchgrad_jax.lifting.to_jax import to_jax as to_jax
 from torchgrad_jax.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 
 __version__: str
