@@ -285,6 +285,18 @@ def test_the_same_tensor_twice():
         assert compiled(x, x).tolist() == f(z, z).tolist() and x.tolist() == z.tolist()
 
 
+def test_tensors_on_one_memory():
+    w = torch.ones(2)
+
+    def f(x):
+        w.add_(1)
+        return x * 2
+
+    compiled = torch.jit(f, fullgraph=True)
+    assert [compiled(torch.ones(2)).tolist() for _ in range(2)] == [[2, 2]] * 2
+    assert compiled(w.detach()).tolist() == [8, 8] and compiled(w.view(2)).tolist() == [10, 10] and compiled(w).tolist() == [12, 12]
+
+
 def test_arguments_are_written_to_and_keep_their_views():
     x = torch.zeros(2, 2)
     row = x[0]

@@ -96,6 +96,8 @@ class Compiled:
             extra = tensors[i]._extra
             if extra is not None and extra.grad is not None:
                 return MISS
+        if lifted.writes and len({id(t._storage or t) for t in tensors}) != lifted.memories:
+            return MISS  # what is written to is part of another one, or was and is not
         if self.function is None:
             self._compile()
         arrays = [values[i].array for i in self.contents]
