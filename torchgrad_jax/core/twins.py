@@ -13,6 +13,8 @@ def detached(t: Tensor) -> Tensor:
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
     meet(t)
+    if hasattr(t._content(), "leaf"):
+        _renew(t)
     value = t._content()
     storage: Storage = t._shared()
     if storage.inference:
@@ -20,6 +22,21 @@ def detached(t: Tensor) -> Tensor:
     twin = wrap(value)
     share(twin, storage, t._view)
     return twin
+
+
+def _renew(t: Tensor) -> None:
+    """Let a leaf go on with another Value of its content: what is saved from now on may be its twin's, what was saved before is its own."""
+    storage = t._shared()
+    old = t._content()
+    new = per_thread.recorder.alias(old)
+    new.counter, new.version = old.counter, old.version
+    for name in ("signature", "part", "made_in"):
+        if hasattr(old, name):
+            setattr(new, name, getattr(old, name))
+    if t._view is None:
+        storage.value = new
+    else:
+        t._value = new
 
 
 def data_of(t: Tensor) -> Tensor:
