@@ -405,3 +405,75 @@ def test_graphs_go_when_nobody_holds_them():
         assert reference() is None
     finally:
         gc.enable()
+
+
+# ---------------------------------------------------------------------- inside transforms
+
+
+def scaled(x, scale, i):
+    return jnp.sin(x).sum() * scale + x[i] ** 3, jnp.argmax(x)
+
+
+def test_inside_of_transforms_it_is_what_jax_makes_of_the_function():
+    operator = from_jax(scaled)
+    rows = tj.tensor([X, [1.0, 0.25, -0.5], [3.0, 2.0, 1.0]])
+    places = tj.tensor([0, 2, 1])
+    theirs, where = jnp.asarray(rows), jnp.asarray(places)
+    func = tj.func
+
+    def first(x, scale, i):
+        return operator(x, scale, i)[0]
+
+    def its_first(x, scale, i):
+        return scaled(x, scale, i)[0]
+
+    for ours, jaxs in (
+        (func.vmap(operator, in_dims=(0, None, 0)), jax.vmap(scaled, (0, None, 0))),
+        (func.vmap(func.grad(first), in_dims=(0, None, 0)), jax.vmap(jax.grad(its_first), (0, None, 0))),
+        (func.vmap(func.hessian(first), in_dims=(0, None, 0)), jax.vmap(jax.hessian(its_first), (0, None, 0))),
+        (func.vmap(func.jacrev(func.jacrev(first)), in_dims=(0, None, 0)), jax.vmap(jax.hessian(its_first), (0, None, 0))),
+    ):
+        for _ in range(3):
+            found, expected = ours(rows, 2.0, places), jaxs(theirs, 2.0, where)
+            for a, b in zip(jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(expected), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    pushed = func.jvp(lambda x: first(x, 2.0, 1), (rows[0],), (tj.ones(3),))[1]
+    np.testing.assert_allclose(pushed.item(), jax.jvp(lambda x: its_first(x, 2.0, 1), (theirs[0],), (jnp.ones(3),))[1], rtol=1e-6)
+
+
+def test_transforms_differentiate_to_what_is_outside():
+    w = leaf()
+    found = tj.func.vmap(lambda x: wave(x * w).sum())(tj.ones(4, 3))
+    found.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), 4 * np.cos(X) * np.arange(3.0), rtol=1e-5)
+
+
+def hundredfold(g):
+    return jax.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, c[1] * 100), (0, g))[1]
+
+
+def test_transforms_heed_custom_vjp_and_the_check_of_integers():
+    square = custom(lambda x, g: (hundredfold(g) * x * jnp.arange(3.0),))
+    rows = tj.tensor([X, X])
+    assert tj.func.vmap(tj.func.grad(lambda x: square(x).sum()))(rows).tolist() == [[0, -100, 400]] * 2
+    pick = from_jax(lambda x, i: x[i])
+    assert tj.func.vmap(pick)(rows, tj.tensor([0, 2])).tolist() == [0.5, 2]
+    if not jax.config.read("jax_enable_x64"):
+        far = tj.tensor([0, 0, 2**40, 0])
+        with pytest.raises(OverflowError, match="1099511627776 does not fit"):
+            tj.func.vmap(pick, in_dims=(None, 0))(rows[0], far).tolist()
+
+
+def test_checks_inside_of_vmap_tell_the_first_that_failed():
+    matrices = tj.eye(2).repeat(5, 1, 1)
+    matrices[1] = 0
+    with pytest.raises(RuntimeError, match="singular"):
+        tj.func.vmap(tj.linalg.inv)(matrices).tolist()
+    matrices[1] = tj.eye(2)
+    assert tj.func.vmap(tj.linalg.inv)(matrices).tolist() == matrices.tolist()
+
+
+def test_jax_is_given_no_tensor_of_a_transform():
+    for transform in (tj.func.vmap, tj.func.grad):
+        with pytest.raises(RuntimeError, match="^Can't give JAX a Tensor of a function that is being transformed"):
+            transform(lambda x: tj.as_tensor(jnp.sin(x)).sum())(tj.ones(3))

@@ -304,3 +304,27 @@ def hessian_vector_products_of_each(m):
         m.vmap(hvp, (None, 0))(x[0], m.eye(3, dtype=m.float64)),
         m.vmap(lambda x: m.vmap(lambda v: hvp(x, v))(x * m.eye(3, dtype=m.float64)))(x),
     ]
+
+
+@program
+def tensors_made_in_the_likeness_of_mapped_ones(m):
+    def f(x):
+        made = [
+            m.zeros_like(x),
+            m.ones_like(x),
+            m.empty_like(x),
+            m.full_like(x, 2.0),
+            x.new_zeros(3),
+            x.new_ones(3),
+            x.new_full((3,), 3.0),
+            x.new_empty(3),
+        ]
+        for t in made:
+            t[0] = x.sum()
+            t[1:].add_(x[1:])
+        return tuple(t if i not in (2, 7) else t[0] for i, t in enumerate(made))
+
+    x = matrix(m, 2, 3)
+    nested = m.vmap(lambda a: m.vmap(lambda b: a.new_zeros(3).add_(a).mul_(2) + b.new_zeros(()).add_(b))(x[0]))(x)
+    inside = [m.func.grad(lambda x: m.vmap(f)(x)[0].sum())(x), m.vmap(m.func.grad(lambda x: f(x)[1].pow(2).sum()))(x)]
+    return shown([m.vmap(f)(x), nested, inside, m.func.jvp(lambda x: m.vmap(f)(x)[0], (x,), (x,)), m.vmap(lambda x: m.zeros_like(y := x * 2) + y)(x)])

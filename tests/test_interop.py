@@ -215,6 +215,23 @@ def test_what_the_owner_may_write_to_is_copied():
     assert all(t.tolist() == [0, 0, 0] for t in taken + pending)
 
 
+def test_numpy_without_a_copy_cannot_be_written_to_and_keeps_its_content():
+    for computed in (False, True):
+        with baseline_tier(False):
+            t = tj.ones(1 << 21) * 2 if computed else tj.tensor([2.0, 2.0])
+            array = np.asarray(t, copy=False)
+            assert np.shares_memory(array, np.asarray(t, copy=False)) and not array.flags.writeable
+            for _ in range(3):
+                t.add_(1)
+                t = t * 2
+                assert t[0].item() != 2
+            assert (array == 2).all() and np.asarray(t)[0] == 30
+    with pytest.raises(ValueError, match="Unable to avoid copy"):
+        np.array(t, dtype=np.int32, copy=False)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.asarray(leaf(), copy=False)
+
+
 def test_tensors_taken_by_dlpack_share_their_memory():
     t = tj.zeros(3)
     shared, copied = tj.from_dlpack(t), tj.from_dlpack(t, copy=True)
@@ -264,3 +281,29 @@ def test_an_array_of_jax_is_no_index():
     with pytest.raises(RuntimeError, match="pass jax.numpy.asarray"):
         jnp.ones(3)[tj.tensor([0, 1])]
     assert tj.ones(3)[jnp.int32(1)].item() == 1
+
+
+# ---------------------------------------------------------------------- what has no value
+
+
+@pytest.mark.parametrize("call", [lambda t: t if t.sum() > 0 else -t, lambda t: t.sum().item(), lambda t: t.tolist(), lambda t: t.numpy()])
+def test_a_look_while_jax_traces_says_what_to_do(call):
+    with pytest.raises(RuntimeError, match=r"\(\) needs the value of a Tensor, which has none while JAX traces the function that it is in"):
+        jax.jit(call)(tj.ones(3))
+    seen = []
+    jax.jit(lambda t: (seen.append(repr(t)), t)[1])(tj.ones(2))
+    assert seen == ["tensor(traced by JAX, size=(2,), dtype=torch.float32)"]
+
+
+def test_what_escaped_from_a_transformation_says_so():
+    outside, kept = tj.zeros(3), []
+
+    def writes(t):
+        outside.add_(t)
+        kept.append(t * 2)
+        return t + tj.zeros(3).add_(t)  # what it made itself may be written to
+
+    assert jax.jit(writes)(tj.ones(3)).tolist() == [2, 2, 2]
+    for escaped in (outside, *kept):
+        with pytest.raises(RuntimeError, match="^A Tensor has no value: it was made inside a function that JAX transforms"):
+            escaped + 1

@@ -8,17 +8,14 @@ any more: a Hessian of 40 variables took 600 us, and takes 300.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.basis import recognized, stand_in
 from torchgrad_jax.core.tensor import Tensor, fresh
 from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.composite import ScratchRecorder
+from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
-from torchgrad_jax.runtime.recorder import TURNED, Recorder, Step, per_thread
+from torchgrad_jax.runtime.recorder import TURNED, per_thread
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256
@@ -49,7 +46,7 @@ def as_one_operation(
         return compute()
     if rec.device is not found.device:
         rec.switch_device(found.device)
-    outs = call_values(found, tuple(values))
+    outs = call_values(found.whole, (*values, *found.numbers))
     if rec.flags.task is None:
         rec.turned |= TURNED
     return [fresh(rec, g) for g in (outs if type(outs) is tuple else (outs,))]
@@ -60,84 +57,38 @@ def _described(kind: Hashable, outputs: Sequence[Tensor], inputs: Sequence[Tenso
     there = [o for o in outputs if o.requires_grad]
     if not there:
         return None, []
-    units = [stand_in(o._aval) for o in there]
+    given = [stand_in(o._aval) for o in there]
     captures = [x._edge() for x in inputs]
-    print_, reached = recognized([o._edge() for o in there], units, captures)
+    print_, reached = recognized([o._edge() for o in there], given, captures)
     if print_ is None:
         return None, []
-    values = [o for o in print_.operands if type(o) is Value and o not in units]
+    values = [o for o in print_.operands if type(o) is Value and o not in given]
     # Numbers become part of the operation: a graph in which they change is another one each time, and is never seen twice.
     numbers = [repr(o) for o in print_.operands if type(o) is not Value]
-    given = values + [v._read() for v in vectors]
-    first: dict[int, int] = {}
-    same = [first.setdefault(id(v), i) for i, v in enumerate(given)]  # a vector may be what was saved, or not
-    likes = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors], same
-    return (kind, print_.key, *numbers, *map(tuple, likes), *[target in reached for target in captures]), given
+    tensors = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors]
+    values += [v._read() for v in vectors]
+    first = {id(v): i for i, v in reversed([*enumerate(values)])}  # which are the same
+    which = [target in reached for target in captures]
+    return (kind, print_.key, *numbers, *map(tuple, tensors), *which, *[first[id(v)] for v in values]), values
 
 
-class Passes:
-    """The operations of all passes: a BoundOp. operands: the slots of what it is made from; numbers: Python's, by their places among the steps."""
+class Passes(NamedTuple):
+    """The operations of all passes as one. numbers: its operands behind the Values."""
 
-    __slots__ = ("name", "device", "signatures", "differentiable", "operands", "numbers", "steps", "results")
-
-    def __init__(self, where: device, operands: dict[int, int], numbers: dict[Any, np.ndarray], steps: list[Step], results: list[int]) -> None:
-        self.name, self.differentiable = "backward_passes", False
-        self.device: device | None = where
-        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
-        self.operands, self.numbers, self.steps, self.results = operands, numbers, steps, results
-
-    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
-        """See the runtime's BoundOp."""
-
-        def passes(*arrays: Any) -> list[Any]:
-            found = {slot: arrays[i] for slot, i in self.operands.items()}
-            for step in self.steps:
-                numbers = iter(step.numbers)
-                outs = step.signature.function(*[found[a] if type(a) is int else self.numbers[next(numbers)] for a in step.args])
-                for i, out in enumerate(outs):
-                    found[step.slot + i] = out
-            return [found[slot] for slot in self.results]
-
-        return passes
-
-    def check(self, specs: Sequence[ArgSpec]) -> None:
-        """Backward operations check nothing of their own."""
-
-
-class _Looked(Exception):
-    """Somebody asked for a value that is not computed."""
-
-
-class _Scratch(ScratchRecorder):
-    """Records what is computed in this thread without running it."""
-
-    __slots__ = ()
-
-    def __init__(self, rec: Recorder) -> None:
-        super().__init__(rec)
-        self.sequence, self.grad_enabled = rec.sequence, rec.grad_enabled
-
-    def flush(self, reason: str) -> None:
-        """See Recorder."""
-        raise _Looked
+    whole: Composite
+    numbers: tuple[Any, ...]
+    device: device
 
 
 def _rehearsed(values: Sequence[Value], compute: Callable[[], Sequence[Tensor]]) -> Passes | None:
     """What `compute` does as one operation on `values`; None where it cannot be: it uses other values, checks or looks at some, or raises."""
     rec = per_thread.recorder
-    scratch = _Scratch(rec)
+    scratch = Rehearsal(rec)
     try:
         per_thread.recorder = scratch
-        found = [t._read() for t in compute()]
-        results = [v.slot if v.epoch is scratch.epoch else scratch.enter(v) for v in found]
-        steps = scratch.steps
-        place = {id(v): i for i, v in enumerate(values)}
-        operands = {-1 - i: place.get(id(v)) for i, v in scratch.epoch.leaves.items()}
-        if None in operands.values() or any(s.signature.check is not None for s in steps):
-            return None
-        numbers = {at: np.asarray(number, NUMBER_DTYPES[type(number)]) for at, number in scratch.epoch.numbers.items()}
-        return Passes(scratch.device, operands, numbers, steps, results)
-    except Exception:  # the user is told by the same computation on his values
+        found = composed("backward_passes", scratch, [t._read() for t in compute()], values)
+        return None if found is None or found.constants else Passes(found.whole, found.numbers, scratch.device)
+    except (Exception, Looked):  # the user is told by the same computation on his values
         return None
     finally:
         per_thread.recorder = rec

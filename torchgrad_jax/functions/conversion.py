@@ -19,6 +19,7 @@ from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.legacy import tensortype
 from torchgrad_jax.memory.formats import preserve_format
+from torchgrad_jax.memory.storage import maps
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
@@ -40,14 +41,22 @@ def _number(self: Tensor, name: str) -> Any:
 
 
 def _content(self: Tensor, name: str) -> Any:
-    """The content, for an operation that must know it now. RuntimeError with PyTorch's text inside a mapped function."""
+    """The content, for an operation that must know it now. RuntimeError inside of what is transformed: with PyTorch's text, or where JAX does it."""
     value = self._content()
     if isinstance(value.array, Lifted):
         return value.array.concrete(name)
     array = value.concrete()
-    if is_tracer(array):
+    if is_tracer(array) and maps:
         raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
+    if is_tracer(array):
+        raise RuntimeError(
+            f"{_ASKED.get(name, name)} needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch.where or "
+            "jax.lax.cond in place of `if`, and return what is to be looked at. (A Tensor from outside that was written to in there has none either.)"
+        )
     return array
+
+
+_ASKED = {"is_nonzero": "bool()", "item": "item()", "tolist": "tolist()", "numpy": "numpy()"}
 
 
 @public("torch.Tensor")
@@ -59,13 +68,18 @@ def tolist(self: Tensor) -> Any:
 @public("torch.Tensor")
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
+    return np.array(_on_host(self, force))
+
+
+def _on_host(self: Tensor, force: bool) -> np.ndarray:
+    """The content as a NumPy array, which must not be written to."""
     if self.requires_grad and not force and per_thread.recorder.grad_enabled:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.device.type != "cpu" and not force:
         raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
     if self._view is not None and not force:
         _refuse_turned(self)
-    return np.array(_content(self, "numpy"))
+    return np.asarray(_content(self, "numpy"))
 
 
 def _refuse_turned(t: Tensor) -> None:
@@ -76,8 +90,14 @@ def _refuse_turned(t: Tensor) -> None:
 
 @public("torch.Tensor")
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """A NumPy array of the content: a copy that can be written to; with ``copy=False`` one without a copy, which cannot, and which later writes to
+    the tensor do not change. ValueError where it would have another dtype."""
     if copy is False:
-        raise ValueError("Unable to avoid copy while creating an array as requested: a tensor's NumPy array is always a copy.")
+        array = _on_host(self, False).view()
+        if dtype is not None and array.dtype != dtype:
+            raise ValueError("Unable to avoid copy while creating an array as requested: it is to have another dtype.")
+        array.flags.writeable = False
+        return array
     array = numpy(self)
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -145,6 +165,8 @@ def __repr__(self: Tensor) -> str:
     held = self._content().array
     if isinstance(held, Lifted):
         return held.shown()
+    if is_tracer(held) and not maps:
+        return f"tensor(traced by JAX, size={tuple(self._aval.shape)}, dtype={self.dtype})"
     where = self.device
     try:
         node = self.grad_fn

@@ -23,9 +23,9 @@ from torchgrad_jax.functions.random import default_generator
 from torchgrad_jax.lifting.purity import Impure, Reached, reached
 from torchgrad_jax.lifting.trees import TreeSpec, tree_flatten
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.composite import Composite, ScratchRecorder
+from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.epoch import Epoch
-from torchgrad_jax.runtime.recorder import Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 MOST_KEPT = 256
@@ -92,29 +92,11 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 # ---------------------------------------------------------------------- a rehearsal
 
 
-class Looked(BaseException):
-    """A value was asked for while a call was rehearsed."""
-
-
 class _Unknown(Epoch):
     """Where a Value stands that has no content."""
 
     def force(self, value: Any) -> None:
         """See Epoch."""
-        raise Looked
-
-
-class _Rehearsal(ScratchRecorder):
-    __slots__ = ()
-
-    def enter(self, value: Value) -> int:
-        """See ScratchRecorder."""
-        if value.array is not None and is_tracer(value.array):
-            raise TracedInput
-        return super().enter(value)
-
-    def flush(self, reason: str) -> None:
-        """See Recorder: nothing is run."""
         raise Looked
 
 
@@ -147,8 +129,7 @@ def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown
 def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
     """The call as one operation, found without computing anything; None where it must be done anew each time."""
     unknown = {id(v): _unknown(v) for v in values}
-    scratch = _Rehearsal(rec)
-    scratch.grad_enabled, scratch.flags = rec.grad_enabled, rec.flags
+    scratch = Rehearsal(rec)
     drawn = default_generator.get_state()
     shared = [(t._storage, t._version) for t in tensors]
     try:
@@ -186,25 +167,15 @@ def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
     return len(set(map(id, own))) < len(own) or not {id(s) for s in own}.isdisjoint([id(t._storage) for t in tensors])
 
 
-def _as_one(scratch: _Rehearsal, leaves: list[Any], spec: TreeSpec, outs: list[Value], given: list[Value]) -> Remembered | None:
-    numbers = [scratch.epoch.numbers[place] for step in scratch.steps for place in step.numbers]
-    if any([step.signature.check is not None for step in scratch.steps]):
-        return None
-    slots = [v for v in outs if v.epoch is not scratch.epoch]
+def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, outs: list[Value], given: list[Value]) -> Remembered | None:
     if any([v.array is not None and is_tracer(v.array) for v in outs]):
         return None
-    for v in slots:
-        scratch.enter(v)
-    places = {id(v) for v in given}
-    constants = [v for v in scratch.epoch.leaves.values() if id(v) not in places]
-    if any([v.array is None for v in constants]):
+    found = composed("transform", scratch, outs, list({id(v): v for v in given}.values()))
+    if found is None:
         return None
-    distinct = list({id(v): v for v in given}.values())
-    operands = [*distinct, *constants, *numbers]
-    first = len(distinct) + len(constants)
-    whole = Composite("transform", scratch, outs, operands, range(first, len(operands)))
     kept = [index for index, v in enumerate(given) if v not in given[:index]]
-    return Remembered(whole, kept, (*constants, *numbers), [_Order.of(t) if isinstance(t, Tensor) else t for t in leaves], spec)
+    orders = [_Order.of(t) if isinstance(t, Tensor) else t for t in leaves]
+    return Remembered(found.whole, kept, (*found.constants, *found.numbers), orders, spec)
 
 
 class _Order(tuple[int, ...]):

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Lifted, Value, constant
+
+ESCAPED = (
+    "A Tensor has no value: it was made inside a function that JAX transforms (jit, grad, vmap ...), or written to in there, and is used outside. "
+    "Let the function return it."
+)
 
 
 def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
@@ -33,7 +40,10 @@ def _call_traced(bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
     arrays = [v.concrete() if type(v) is Value else v for v in values]
     if not has_x64():
         arrays = [for_user(a) if type(v) is Value else a for v, a in zip(values, arrays, strict=True)]
-    outs = sig.traced(*arrays) if has_x64() else sig.in_32_bits(arrays)
+    try:
+        outs = sig.traced(*arrays) if has_x64() else sig.in_32_bits(arrays)
+    except jax.errors.UnexpectedTracerError:
+        raise RuntimeError(ESCAPED) from None
     made = tuple(constant(o, aval) for o, aval in zip(outs, sig.avals, strict=False))
     return (made[0] if sig.single else made), sig
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder, Step
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.recorder import Recorder, Step, TracedInput
+from torchgrad_jax.runtime.value import Value, is_tracer
 
 
 class ScratchRecorder(Recorder):
@@ -49,6 +49,30 @@ class ScratchRecorder(Recorder):
     def close(self) -> None:
         """Let go of the Values of what was recorded: recorders and their epochs refer to each other, so they would stay."""
         self.begin()
+
+
+class Looked(BaseException):
+    """A value was asked for while what computes it was rehearsed."""
+
+
+class Rehearsal(ScratchRecorder):
+    """Stands in for a thread's recorder while what the user's Python does is found out, without computing anything: a look raises Looked."""
+
+    __slots__ = ()
+
+    def __init__(self, rec: Recorder) -> None:
+        super().__init__(rec)
+        self.sequence, self.grad_enabled, self.flags = rec.sequence, rec.grad_enabled, rec.flags
+
+    def enter(self, value: Value) -> int:
+        """See ScratchRecorder."""
+        if value.array is not None and is_tracer(value.array):
+            raise TracedInput
+        return super().enter(value)
+
+    def flush(self, reason: str) -> None:
+        """See Recorder: nothing is run."""
+        raise Looked
 
 
 def steps_to(step: Step | None) -> list[Step]:
@@ -105,3 +129,25 @@ class Composite:
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """What it is made of checks nothing."""
+
+
+class Composed(NamedTuple):
+    """What was rehearsed, as one operation. constants, numbers: its operands behind the Values that it was asked to be made from."""
+
+    whole: Composite
+    constants: tuple[Value, ...]
+    numbers: tuple[Any, ...]
+
+
+def composed(name: str, scratch: ScratchRecorder, results: Sequence[Value], given: Sequence[Value]) -> Composed | None:
+    """All that `scratch` has recorded as one operation on `given`; None where some of it checks values, or is made from what is pending elsewhere."""
+    for v in results:
+        if v.epoch is not scratch.epoch:
+            scratch.enter(v)
+    steps, known = scratch.steps, {id(v) for v in given}
+    constants = tuple([v for v in scratch.epoch.leaves.values() if id(v) not in known])
+    if any([v.array is None for v in constants]) or any([s.signature.check is not None for s in steps]):
+        return None
+    numbers = tuple([scratch.epoch.numbers[place] for s in steps for place in s.numbers])
+    operands = [*given, *constants, *numbers]
+    return Composed(Composite(name, scratch, results, operands, range(len(given) + len(constants), len(operands))), constants, numbers)
