@@ -82,13 +82,6 @@ def test_passes_do_not_keep_values_alive():
     assert found.shape == (3, 3)
 
 
-def test_a_vector_that_is_the_input_is_told_from_one_that_is_not():
-    x, v = tensor(X), tensor(V)
-    hessian = jax.hessian(energy(jnp))(X)
-    for given in (x, x, x, v, v, x, v):
-        np.testing.assert_allclose(functional.vhp(energy(torch), x, given)[1].numpy(), given.numpy() @ hessian, rtol=1e-9)
-
-
 def test_graphs_that_are_alike_but_for_the_input_that_they_come_from():
     x, v = tensor(X), (tensor(V), tensor(V))
     for i in (0, 0, 0, 1, 1, 1, 0):

@@ -57,19 +57,19 @@ def _described(kind: Hashable, outputs: Sequence[Tensor], inputs: Sequence[Tenso
     there = [o for o in outputs if o.requires_grad]
     if not there:
         return None, []
-    units = [stand_in(o._aval) for o in there]
+    given = [stand_in(o._aval) for o in there]
     captures = [x._edge() for x in inputs]
-    print_, reached = recognized([o._edge() for o in there], units, captures)
+    print_, reached = recognized([o._edge() for o in there], given, captures)
     if print_ is None:
         return None, []
-    values = [o for o in print_.operands if type(o) is Value and o not in units]
+    values = [o for o in print_.operands if type(o) is Value and o not in given]
     # Numbers become part of the operation: a graph in which they change is another one each time, and is never seen twice.
     numbers = [repr(o) for o in print_.operands if type(o) is not Value]
-    given = values + [v._read() for v in vectors]
-    first: dict[int, int] = {}
-    same = [first.setdefault(id(v), i) for i, v in enumerate(given)]  # a vector may be what was saved, or not
-    likes = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors], same
-    return (kind, print_.key, *numbers, *map(tuple, likes), *[target in reached for target in captures]), given
+    tensors = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors]
+    values += [v._read() for v in vectors]
+    first = {id(v): i for i, v in reversed([*enumerate(values)])}  # which are the same
+    which = [target in reached for target in captures]
+    return (kind, print_.key, *numbers, *map(tuple, tensors), *which, *[first[id(v)] for v in values]), values
 
 
 class Passes(NamedTuple):
@@ -83,8 +83,9 @@ class Passes(NamedTuple):
 def _rehearsed(values: Sequence[Value], compute: Callable[[], Sequence[Tensor]]) -> Passes | None:
     """What `compute` does as one operation on `values`; None where it cannot be: it uses other values, checks or looks at some, or raises."""
     rec = per_thread.recorder
-    scratch = per_thread.recorder = Rehearsal(rec)
+    scratch = Rehearsal(rec)
     try:
+        per_thread.recorder = scratch
         found = composed("backward_passes", scratch, [t._read() for t in compute()], values)
         return None if found is None or found.constants else Passes(found.whole, found.numbers, scratch.device)
     except (Exception, Looked):  # the user is told by the same computation on his values
