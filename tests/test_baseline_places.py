@@ -68,6 +68,21 @@ def run(inputs, steps, outputs, arrays):
     return [values[i] for i in where], calls
 
 
+@given(programs())
+def test_what_is_dropped_at_once_was_needed_no_more(program):
+    inputs, steps, outputs = program
+    kept, _ = run(inputs, steps, outputs, arrays_of(inputs))
+    calls, template, where = places.assigned(steps, range(inputs), {}, outputs, drops=True)
+    values = template.copy()
+    values[:inputs] = arrays_of(inputs)
+    places.carry_out(calls, values)
+    for a, b in zip([values[i] for i in where], kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+    read = {slot for step in steps for slot in step.operands}
+    unread = {i for i in range(inputs) if i not in read}
+    assert {i for i, value in enumerate(values) if value is not None} <= {*where, *unread}
+
+
 def arrays_of(count):
     return [np.arange(16.0).reshape(4, 4) % 5 - k for k in range(count)]
 

@@ -6,6 +6,7 @@ import functools
 import gc
 import weakref
 
+import jax
 import numpy as np
 import pytest
 
@@ -216,6 +217,18 @@ def test_sequential_in_segments():
         same(run(segments), run(None))
 
 
+def test_arguments_lie_in_memory_as_they_did():
+    seen = []
+
+    def f(x, w):
+        h = x * 2
+        seen.append((x.stride(), h.stride()))
+        return (h @ w).exp()
+
+    same(gradients(lambda x, w: checkpoint(f, x.t().contiguous().t(), w, use_reentrant=False)), gradients(f))
+    assert seen[0] == seen[1] == ((1, 4), (1, 4))
+
+
 # ---------------------------------------------------------------------- how often it runs
 
 
@@ -382,6 +395,21 @@ def test_the_program_takes_less_memory(monkeypatch, reentrant, looks):
     np.testing.assert_allclose(again, losses, rtol=1e-4)
     # A forward pass by itself returns what is saved: two tensors a layer, or one.
     assert saved <= (0.55 if looks else 0.5) * plain, (saved, plain)
+
+
+def test_inside_the_users_jit():
+    """There JAX's own barriers stand between forward and recomputation, as in `jax.checkpoint`."""
+
+    def gradient(x, how):
+        h = x = x.detach().requires_grad_()
+        for _ in range(3):
+            h = block(h, w) if how == "plain" else checkpoint(lambda a: block(a, w), h, use_reentrant=False)
+        return torch.autograd.grad(h.sum(), x)[0]
+
+    x, w = data(4, 3, requires_grad=False), data(3, 3, seed=1)
+    plain, saved = [functools.partial(gradient, how=how) for how in ("plain", "checkpointed")]
+    same([jax.jit(saved)(x).numpy()], [plain(x).numpy()])
+    assert [str(jax.make_jaxpr(f)(x)).count("optimization_barrier") for f in (plain, saved)] == [0, 3]
 
 
 def test_only_what_carries_data_waits():

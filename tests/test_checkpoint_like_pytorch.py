@@ -206,6 +206,22 @@ def test_hooks_outside_take_the_arguments():
     like_pytorch(program)()
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_gradients_of_dual_tensors(gone):
+    def program(m):
+        forward_ad = m.autograd.forward_ad
+        with forward_ad.dual_level():
+            x = leaf(m, 0.5, 2.0)
+            dual = forward_ad.make_dual(x, m.ones_like(x)) * 1
+            out = m.utils.checkpoint.checkpoint(f, dual, use_reentrant=False)
+            if gone:
+                del dual
+            (g,) = m.autograd.grad(out.sum(), x)
+            return list(forward_ad.unpack_dual(g))
+
+    like_pytorch(program)()
+
+
 def test_nothing_of_the_graph_is_hidden():
     def program(m):
         out = m.utils.checkpoint.checkpoint(f, leaf(m, 0.5), use_reentrant=False)

@@ -221,13 +221,13 @@ def test_autocast_that_is_off_does_nothing_and_one_that_would_be_on_says_what_to
 # ---------------------------------------------------------------------- decorators that hand on
 
 
-def test_compile_gives_back_what_it_is_given():
+def test_compile_takes_the_arguments_of_pytorch():
     def f(x):
         return x + 1
 
     model = tj.nn.Linear(2, 2)
-    assert tj.compile(f) is f and tj.compile(model, mode="max-autotune", fullgraph=True, dynamic=True) is model
-    assert tj.compile(fullgraph=True)(f) is f and tj.compile(backend="eager")(f) is f
+    assert tj.compile(f, disable=True) is f and tj.compile(model, mode="max-autotune", fullgraph=True, dynamic=True)._orig_mod is model
+    assert tj.compile(fullgraph=True)(f).__wrapped__ is f and tj.compile(backend="eager")(f) is f
     with pytest.raises(NotImplementedError, match="no FX graphs"):
         tj.compile(f, backend=lambda graph, inputs: graph)
     with pytest.raises(RuntimeError, match="Invalid backend: 'nonsense'"):
@@ -261,12 +261,12 @@ def test_modules_are_loaded_when_something_of_theirs_is_asked_for():
         import json, sys
         import torchgrad_jax as torch
         loaded = lambda name: type(sys.modules[name]).__name__ == "module"
-        names = ["torchgrad_jax.cuda", "torchgrad_jax.backends", "torchgrad_jax.jit"]
+        names = ["torchgrad_jax.cuda", "torchgrad_jax.backends", "torchgrad_jax.compiler"]
         before = [loaded(name) for name in names] + ["torchgrad_jax.cuda.amp" in sys.modules]
-        hasattr(torch.jit, "__wrapped__")  # tools ask every module such things
+        hasattr(torch.compiler, "__wrapped__")  # tools ask every module such things
         read = [torch.cuda.is_available(), *map(loaded, names)]
         import torchgrad_jax.backends.cudnn as cudnn
-        from torchgrad_jax.jit import script
+        from torchgrad_jax.compiler import disable
         torch.types.mine = 1
         print(json.dumps([before, read, [cudnn.enabled, *map(loaded, names)], ["is_available" in dir(torch.mps), torch.types.mine]]))
     """)

@@ -22,6 +22,7 @@ KNOWN = {
     "physics_informed": (["matplotlib"], [], r"conductivity ([\d.]+), true 0.1", (0.095, 0.115)),
     "per_sample_gradients": (["matplotlib", "sklearn"], ["--epochs", "4"], r"noise 0.0  epoch 3  test accuracy ([\d.]+)%", (75, 100)),
     "jax_kernel": (["matplotlib"], [], r"off by ([\d.]+) of a side", (0, 0.01)),
+    "optax_training": (["matplotlib", "optax", "sklearn"], [], r"backward\(\), .* last loss ([\d.]+)", (0, 0.2)),
     "laplace": (["matplotlib", "sklearn"], [], r"of (\d+)% with all that are likely", (30, 75)),
 }
 

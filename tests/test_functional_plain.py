@@ -82,6 +82,21 @@ def test_passes_do_not_keep_values_alive():
     assert found.shape == (3, 3)
 
 
+def test_a_vector_that_is_the_input_is_told_from_one_that_is_not():
+    x, v = tensor(X), tensor(V)
+    hessian = jax.hessian(energy(jnp))(X)
+    for given in (x, x, x, v, v, x, v):
+        np.testing.assert_allclose(functional.vhp(energy(torch), x, given)[1].numpy(), given.numpy() @ hessian, rtol=1e-9)
+
+
+def test_graphs_that_are_alike_but_for_the_input_that_they_come_from():
+    x, v = tensor(X), (tensor(V), tensor(V))
+    for i in (0, 0, 0, 1, 1, 1, 0):
+        found = functional.vhp(lambda *given, i=i: (given[i] ** 3).sum(), (x, x), v)[1]
+        np.testing.assert_allclose(found[i].numpy(), 6 * X * V)
+        assert not found[1 - i].numpy().any()
+
+
 def test_numbers_that_change_make_another_graph():
     for n in (2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 4.0):
         found = functional.hessian(lambda x, n=n: (x**3 * n).sum(), tensor(X))
@@ -157,3 +172,9 @@ def test_third_derivatives_depend_on_what_they_are_made_of_alone():
     (second,) = torch.autograd.grad(product.sum(), x, create_graph=True)
     assert torch.autograd.grad(second.sum(), x, allow_unused=True, retain_graph=True) == (None,)
     np.testing.assert_allclose(torch.autograd.grad(second.sum(), y)[0].numpy(), [2.0] * 3)
+
+
+def test_a_vector_that_is_the_input_is_told_apart_from_one_that_is_not():
+    x, v = tensor(X), tensor([2.0, 1.0, 3.0])
+    for vector in (x, x, x, v, v, v):
+        np.testing.assert_allclose(functional.hvp(lambda x: (x**3).sum(), x, vector)[1].numpy(), 6 * X * vector.numpy())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import torchgrad_jax as tj
+
 pytest.importorskip("torch")
 
 from side_by_side import error_of, leaf, like_pytorch  # noqa: E402 - needs torch
@@ -188,3 +190,12 @@ def test_accumulating_over_many_iterations(m):
     for _ in range(5):
         (w * w).sum().backward()
     return w.grad
+
+
+def test_gradients_of_leaves_themselves_are_told_apart_by_shape_and_dtype():
+    for shape in ((3,), (), (3, 1)):
+        for dtype in (tj.float64, tj.float32):
+            for _ in range(3):
+                x = tj.ones(shape, dtype=dtype, requires_grad=True)
+                (found,) = tj.autograd.grad([x, x], [x], [tj.full(shape, 2.0, dtype=dtype), tj.full(shape, 3.0, dtype=dtype)])
+                assert found.shape == shape and found.dtype == dtype and bool((found == 5).all())

@@ -24,7 +24,7 @@ from torchgrad_jax.namespace import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, _vmap_internals, autograd, fft, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
+from torchgrad_jax import _C, _vmap_internals, autograd, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
@@ -55,8 +55,9 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
+from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
+from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
-from torchgrad_jax.runtime.passing_through import compile  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -68,7 +69,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "jit", "mps", "return_types", "testing", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "xpu",
 )))  # fmt: skip
 _interop.register()
 _guard_methods()

@@ -57,7 +57,7 @@ from torchgrad_jax.functions.storages import TypedStorage as TypedStorage
 from torchgrad_jax.functions.storages import UntypedStorage as UntypedStorage
 from torchgrad_jax.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from torchgrad_jax.autograd.mixed_precision import autocast as autocast
-from torchgrad_jax.runtime.passing_through import compile as compile
+from torchgrad_jax.lifting.jitting import compile as compile
 from torchgrad_jax.runtime.device import device as device
 from torchgrad_jax.autograd.grad_mode import enable_grad as enable_grad
 from torchgrad_jax.functions.limits import finfo as finfo
@@ -96,6 +96,7 @@ from torchgrad_jax.runtime.settings import set_num_interop_threads as set_num_in
 from torchgrad_jax.runtime.settings import set_num_threads as set_num_threads
 from torchgrad_jax.functions.formatting import set_printoptions as set_printoptions
 from torchgrad_jax.functions.random import set_rng_state as set_rng_state
+from torchgrad_jax.lifting.to_jax import to_jax as to_jax
 from torchgrad_jax.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from torchgrad_jax.func.vmapping import vmap as vmap
 

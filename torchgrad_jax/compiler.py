@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.lifting.jitting import compile
 from torchgrad_jax.runtime import passing_through
-from torchgrad_jax.runtime.passing_through import compile
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling", "is_dynamo_compiling",

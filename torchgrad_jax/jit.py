@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Annotated, Any, Final, TypeVar
 
+from torchgrad_jax.lifting.jitting import jit
 from torchgrad_jax.runtime import passing_through
 
 __all__ = [
@@ -89,3 +92,13 @@ class _Done:
 
     def wait(self) -> Any:
         return self._value
+
+
+class _Callable(ModuleType):
+    """The module as the function that `torchgrad_jax.jit` is too."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return jit(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

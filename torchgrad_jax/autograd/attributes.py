@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgrad_jax.autograd.backward import set_grad
 from torchgrad_jax.autograd.engine import call_node
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import HookList, Node
 from torchgrad_jax.core.tensor import Tensor
 
@@ -22,6 +23,7 @@ def _get_grad_fn(self: Tensor) -> Any:
 def _set_grad_fn(self: Tensor, node: Any) -> None:
     if node is not None:
         raise RuntimeError("_grad_fn can be only set to None")
+    meet(self)
     self._node, self._nr, self._rg = None, 0, False
 
 

@@ -10,13 +10,14 @@ from torchgrad_jax.autograd.batched import run_batched
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.core.duals import seen_tangent
-from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.node import Edge, HookList, Nowhere
 from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.memory.filled import constant_op
 from torchgrad_jax.runtime.call import call_values
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval
 
@@ -252,6 +253,9 @@ def register_hook(self: Tensor, hook: Any) -> Any:
     """Call ``hook(grad)`` when this tensor's gradient is computed; what it returns replaces the gradient. Returns a handle."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    level = per_thread.recorder.level
+    if level is not None:
+        level.departs()
     node = self.grad_fn
     if node is not None:
         extra = self._extra
@@ -302,6 +306,7 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
+    meet(self, "read")
     extra = self._extra
     found = None if extra is None else extra.grad
     if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
@@ -317,6 +322,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
 
 def set_grad(self: Tensor, grad: Tensor | None) -> None:
     if grad is None:
+        meet(self, "written")
         if self._extra is not None:
             self._extra.grad = None
         return
@@ -339,6 +345,8 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
             f"attempting to assign a gradient of size '{list(b.shape)}' to a tensor of size '{list(a.shape)}'. Please ensure that the gradient and "
             "the tensor are the same size"
         )
+    meet(self, "written")
+    meet(grad)
     self._own_extra().grad = grad
 
 

@@ -200,7 +200,7 @@ def recognized(roots: Sequence[Edge], given: Sequence[Value], captures: Sequence
 def _by_levels(output: Tensor, inputs: Sequence[Tensor], edge: Edge, captures: Sequence[Edge]) -> list[Tensor | None] | None:
     """The gradients of all elements, which can be differentiated, by one pass on a batch; None where they must be computed one by one."""
     aval = output._aval
-    if aval.size <= 1 or recognized((edge,), (stand_in(aval),), captures)[0] is None:
+    if aval.size <= 1 or per_thread.recorder.flags.packing or recognized((edge,), (stand_in(aval),), captures)[0] is None:
         return None
     units = eye(aval.size, dtype=output.dtype, device=output.device).view((aval.size, *aval.shape))
     found = levels.pull((edge,), (units,), aval.size, retain_graph=True, captures=captures, accumulate=False)

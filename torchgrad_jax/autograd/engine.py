@@ -20,6 +20,7 @@ from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
 from torchgrad_jax.core.hot import record2
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.op_node import unpack_all
 from torchgrad_jax.core.order import lay_out
@@ -455,6 +456,7 @@ def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo 
 
 
 def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
+    meet(variable, "read")
     extra = variable._own_extra()
     old = extra.grad
     if undo is not None:

@@ -33,6 +33,8 @@ def enter_dual_level() -> int:
     if _current_level >= 0:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     rec = per_thread.recorder
+    if rec.level is not None:
+        rec.level.refuses("forward mode")
     rec.flags.dual_level = Level()
     rec.rare += 1
     _current_level = 0

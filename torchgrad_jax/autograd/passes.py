@@ -30,7 +30,8 @@ def as_one_operation(
     `vectors`. kind: tells it from other computations on the same graph. It is not called where the graph has come back.
     """
     rec = per_thread.recorder
-    key, values = _described(kind, outputs, inputs, vectors) if rec.level is None else (None, [])
+    plain = rec.level is None and not rec.flags.packing  # hooks of saved tensors would be called for those of the later graphs too
+    key, values = _described(kind, outputs, inputs, vectors) if plain else (None, [])
     if key is None:
         return compute()
     found = _kept.get(key, key)
@@ -56,15 +57,19 @@ def _described(kind: Hashable, outputs: Sequence[Tensor], inputs: Sequence[Tenso
     there = [o for o in outputs if o.requires_grad]
     if not there:
         return None, []
-    given = [stand_in(o._aval) for o in there]
-    print_, reached = recognized([o._edge() for o in there], given, [x._edge() for x in inputs])
+    units = [stand_in(o._aval) for o in there]
+    captures = [x._edge() for x in inputs]
+    print_, reached = recognized([o._edge() for o in there], units, captures)
     if print_ is None:
         return None, []
-    values = [o for o in print_.operands if type(o) is Value and o not in given]
+    values = [o for o in print_.operands if type(o) is Value and o not in units]
     # Numbers become part of the operation: a graph in which they change is another one each time, and is never seen twice.
     numbers = [repr(o) for o in print_.operands if type(o) is not Value]
-    tensors = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors]
-    return (kind, print_.key, *numbers, *map(tuple, tensors), len(reached)), values + [v._read() for v in vectors]
+    given = values + [v._read() for v in vectors]
+    first: dict[int, int] = {}
+    same = [first.setdefault(id(v), i) for i, v in enumerate(given)]  # a vector may be what was saved, or not
+    likes = [(o._aval, o.requires_grad) for o in outputs], [x._aval for x in inputs], [v._aval for v in vectors], same
+    return (kind, print_.key, *numbers, *map(tuple, likes), *[target in reached for target in captures]), given
 
 
 class Passes(NamedTuple):

@@ -85,7 +85,7 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
             index[node] = len(index)
             if type(node) is not AccumulateGrad:
                 stack.append(node)
-        parts += (index[node], nr, _place(place, operands, grad))
+        parts += (index[node], nr, _place(place, operands, grad), grad.aval)  # which nothing else tells where the graph is a leaf
     while stack:
         node = stack.pop()
         if node.hooks is not None:

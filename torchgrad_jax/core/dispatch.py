@@ -82,6 +82,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
+    if rec.rare and rec.level is not None:
+        rec.level.applied(outs, node)
     if rec.inference:
         made = fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
     elif type(outs) is Value:

@@ -58,6 +58,28 @@ class Interpreter:
         """What a call of the autograd Function `cls` returns, where this is a level of a transform."""
         raise NotImplementedError
 
+    def meets(self, t: Any, grad: str = "") -> None:
+        """A tensor is about to be read or changed otherwise than by an operation. grad: "read" or "written", where it is its `.grad`."""
+
+    def applied(self, outs: Any, node: Any) -> None:
+        """An operation on tensors was recorded, with this node or None."""
+
+    def departs(self) -> None:
+        """Something is about to be done that makes gradients others than those of the operations: a Function of the user's, or a hook."""
+
+    def twin_made(self, t: Any) -> None:
+        """`t` was just made on the memory of another tensor."""
+
+    def refuses(self, what: str) -> None:
+        """`what` is about to begin, of which an interpreter may say that it cannot go together with it."""
+
+    def draws(self, make: Callable[[], Any]) -> Any:
+        """What `make` draws at random on the host."""
+        return make()
+
+    def drew(self, value: Any, make: Callable[[], Any]) -> None:
+        """`value` holds what `draws` gave for `make`."""
+
 
 def in_transform() -> bool:
     """Whether the function that is running is being transformed."""
@@ -75,3 +97,10 @@ def mapped_as(t: Any, like: Any) -> Any:
     """`t`, just made: where `like` stands for a batch a batch of tensors like it, each to be written to by itself."""
     rec = per_thread.recorder
     return t if not rec.rare or rec.level is None else rec.level.mapped_as(t, like)
+
+
+def meet(t: Any, grad: str = "") -> None:
+    """Tell what carries out operations of a tensor that is about to be read or changed otherwise; see `Interpreter.meets`."""
+    level = per_thread.recorder.level
+    if level is not None:
+        level.meets(t, grad)

@@ -430,7 +430,11 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
 def _later_leaf(value: Value) -> Tensor | None:
     """The tensor that was saved when it required no gradient, if it is a leaf that does now: PyTorch has saved the tensor itself."""
     t: Tensor | None = value.leaf() if hasattr(value, "leaf") else None
-    return t if t is not None and t.requires_grad and t._node is None and t._content() is value else None
+    if t is None or not t.requires_grad or t._node is not None:
+        return None
+    counter = value.counter
+    same = t._content() is value or (counter is not None and counter is t._content().counter and counter.version == value.version)
+    return t if same else None
 
 
 def _with_constants(node: OpNode, found: list[Any]) -> tuple[Any, ...]:

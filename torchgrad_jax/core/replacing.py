@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.tracked_view import TrackedView
@@ -28,6 +29,7 @@ def static_op(name: str, *statics: Any) -> BoundOperator:
 
 def place(rec: Recorder, t: Tensor, content: Value, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
     """Make `t` the part of its own memory that `links` lead to from what it was. That counts as a write."""
+    meet(t)
     storage, old = t._shared(), t._view
     storage.write(rec.alias(storage.value))
     made = TrackedView(None, links, 0, storage, strides, offset, "default")
@@ -76,6 +78,8 @@ def set_data(t: Tensor, new: Any) -> None:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     if new is t:
         return
+    meet(t)
+    meet(new)
     # Of what was computed its node may have kept the content, whose version the tensor goes on to count.
     former, source = t._storage if t._node is None else t._shared(), new._shared()
     edge, old = t._edge() if t._rg else None, t._content()

@@ -194,8 +194,9 @@ def blank() -> SavedTensor:
     return made
 
 
-def save(rec: Recorder, t: Tensor | None, node: Node, own: bool, holds: bool) -> SavedTensor:
-    """What `node` keeps of `t`. own: `t` is an output of the node. holds: `t` refers to the node in some way, so the node must not refer to it."""
+def save(rec: Recorder, t: Tensor | None, node: Node | None, own: bool, holds: bool) -> SavedTensor:
+    """What `node` (None: something else) keeps of `t`. own: `t` is an output of the node. holds: `t` refers to the node in some way, so the node
+    must not refer to it."""
     made = blank()
     if t is None:
         return made

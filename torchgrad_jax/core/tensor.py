@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
@@ -288,6 +288,7 @@ class Tensor(_Base):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if flag and self.is_inference() and not per_thread.recorder.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        meet(self)
         self._rg = bool(flag)
         if self._view is not None:
             self._view.asked = self._rg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.recorder import per_thread
@@ -12,6 +12,9 @@ def detached(t: Tensor) -> Tensor:
     """A tensor without history on the same memory."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
+    meet(t)
+    if hasattr(t._content(), "leaf"):
+        _renew(t)
     value = t._content()
     storage: Storage = t._shared()
     if storage.inference:
@@ -21,10 +24,26 @@ def detached(t: Tensor) -> Tensor:
     return twin
 
 
+def _renew(t: Tensor) -> None:
+    """Let a leaf go on with another Value of its content: what is saved from now on may be its twin's, what was saved before is its own."""
+    storage = t._shared()
+    old = t._content()
+    new = per_thread.recorder.alias(old)
+    new.counter, new.version = old.counter, old.version
+    for name in ("signature", "part", "made_in"):
+        if hasattr(old, name):
+            setattr(new, name, getattr(old, name))
+    if t._view is None:
+        storage.value = new
+    else:
+        t._value = new
+
+
 def data_of(t: Tensor) -> Tensor:
     """A tensor without history on the same memory that counts its versions for itself."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
+    meet(t)
     storage = t._shared().sibling()
     if t._view is None:
         twin = wrap(storage.value)
@@ -43,4 +62,7 @@ def share(t: Tensor, storage: Storage, view: View | None) -> None:
     """Make `t` the part of a storage that `view` describes, without a base."""
     t._storage = storage
     storage.twinned = True
+    level = per_thread.recorder.level
+    if level is not None:
+        level.twin_made(t)
     t._view = None if view is None else View(None, view.links, 0, storage, view.strides, view.offset, "default")

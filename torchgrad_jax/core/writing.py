@@ -9,6 +9,7 @@ from typing import Any
 from torchgrad_jax.core.before_write import before_write, unwrite
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, turn
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.op_node import pack_operands, pack_results
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
@@ -30,6 +31,7 @@ VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an
 
 def overwrite(t: Tensor, value: Value) -> None:
     """Put a new content into a tensor's memory; its views and its base see it."""
+    meet(t)
     storage = t._storage
     if storage is None:
         storage = t._shared()
@@ -223,6 +225,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
+    if rec.rare and rec.level is not None:
+        rec.level.applied(out, node)
     if node is None:
         overwrite(target, out)
         return target

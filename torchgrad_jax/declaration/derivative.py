@@ -218,7 +218,7 @@ class Plan:
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
         its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
-        if not isinstance(bound, Vjp):
+        if not isinstance(bound, Vjp) or bound.setting is not None:
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]

@@ -61,7 +61,7 @@ def _with_scale(name: str, input: Any, other: Any, legacy: tuple[Any, ...], alph
     if type(alpha) is int and alpha == 1:
         return input, other, None
     promotion.check_factor("alpha", alpha, [x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)])
-    return input, other, None if alpha == 1 else alpha
+    return input, other, alpha
 
 
 def _with_alpha(name: str, namespace: str) -> Any:
@@ -179,7 +179,7 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     _check_tensors("rsub", input=input)
     other = _tensor_or_number("rsub", other)
     promotion.check_factor("alpha", alpha, [x._aval if isinstance(x, Tensor) else type(x) for x in (input, other)])
-    if alpha == 1:
+    if type(alpha) is int and alpha == 1:
         return _of_second(apply(registry["rsub"].bind((ARRAY, ARRAY)), (input, other)), other, input)
     return apply(registry["rsub_scaled"].bind((ARRAY, ARRAY, ARRAY)), (input, other, alpha))
 

@@ -111,18 +111,35 @@ def source_of(name: str, generator: Any) -> host.Generator:
     return generator
 
 
-def drawn(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of numbers drawn on the host."""
+def state_of_random() -> np.ndarray:
+    """The default generator's state as an array."""
+    return host.Generator.get_state(default_generator)
+
+
+def set_state_of_random(state: np.ndarray) -> None:
+    """Set the default generator's state to what `state_of_random` gave."""
+    host.Generator.set_state(default_generator, state)
+
+
+def drawn(make: np.ndarray | Callable[[], np.ndarray], device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of numbers that `make` draws on the host, or that were drawn."""
+    level = per_thread.recorder.level
+    array: Any = make
+    if callable(make):
+        array = make() if level is None else level.draws(make)
     array = np.ascontiguousarray(array) if array.ndim else array
-    return requiring(created(constant(array, aval_of(array.shape, array.dtype, as_device(device)))), requires_grad)
+    value = constant(array, aval_of(array.shape, array.dtype, as_device(device)))
+    if level is not None and callable(make):
+        level.drew(value, make)
+    return requiring(created(value), requires_grad)
 
 
 def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray], device: Any = None, into: Tensor | None = None) -> Tensor:
     """A tensor of numbers that `sample` draws for a shape: inside of a transform perhaps for a batch of it. into: what they will be written to."""
     rec = per_thread.recorder
     if rec.rare and rec.level is not None:
-        return rec.level.random(shape, lambda s: drawn(sample(s), device), into)
-    return drawn(sample(shape), device)
+        return rec.level.random(shape, lambda s: drawn(lambda: sample(s), device), into)
+    return drawn(lambda: sample(shape), device)
 
 
 def at_levels(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -168,7 +185,7 @@ def sampled(sample: Sample, shape: tuple[int, ...], dtype: np.dtype, strides: tu
 # ---------------------------------------------------------------------- in place
 
 
-def put(t: Tensor, array: np.ndarray) -> Tensor:
+def put(t: Tensor, array: np.ndarray | Callable[[], np.ndarray]) -> Tensor:
     """Write drawn numbers into `t`, without a graph."""
     check_writable(per_thread.recorder, t)
     overwrite(t, drawn(array, t.device)._value)
@@ -186,10 +203,14 @@ def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
     if in_transform():
         made = draw(t._aval.shape, lambda shape: sample(shape, t._aval.dtype, True), t.device, t)
         return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))
-    array = sampled(sample, t._aval.shape, t._aval.dtype, t._strides())
+    shape, dtype, strides = t._aval.shape, t._aval.dtype, t._strides()
+
+    def make() -> np.ndarray:
+        return sampled(sample, shape, dtype, strides)
+
     if followed(t):
-        return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, drawn(array, t.device)))
-    return put(t, array)
+        return apply_inplace(registry[f"{name}_drawn"].bind((ARRAY, ARRAY)), (t, drawn(make, t.device)))
+    return put(t, make)
 
 
 def _real(name: str, what: str, position: int, value: Any) -> float:

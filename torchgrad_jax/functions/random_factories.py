@@ -81,7 +81,9 @@ def _resized(out: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _filled(out: Tensor, shape: tuple[int, ...], sample: Sample) -> Tensor:
-    return put(_resized(out, shape), sampled(sample, shape, out._aval.dtype, out._strides()))
+    target = _resized(out, shape)
+    dtype, strides = target._aval.dtype, target._strides()
+    return put(target, lambda: sampled(sample, shape, dtype, strides))
 
 
 def _size_of(name: str, size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -260,7 +262,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if p is not None:
         if out is not None:
             raise _given("bernoulli", (input, p), {"out": out})
-        made = drawn(source.bernoulli(p, input._aval.shape, input._aval.dtype), input.device)
+        shape, dtype = input._aval.shape, input._aval.dtype
+        made = drawn(lambda: source.bernoulli(p, shape, dtype), input.device)
         return call("bernoulli_of_number", input, made) if followed(input) else made
     if out is not None:
         check_out("bernoulli", (input, out))

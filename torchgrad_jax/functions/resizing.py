@@ -12,6 +12,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import make_node, plan_of, turn
 from torchgrad_jax.core.duals import tangent_of, without_duals
 from torchgrad_jax.core.history import writer
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import HookList
 from torchgrad_jax.core.op_node import node_class
 from torchgrad_jax.core.replacing import give_memory, place, resize_strided, set_data, static_op
@@ -253,6 +254,7 @@ def detach_(self: Tensor) -> Tensor:
             "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To "
             "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
         )
+    meet(self)
     if self._node is not None:
         forget_history(self)
     self._node, self._nr, self._rg = None, 0, False

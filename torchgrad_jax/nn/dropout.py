@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,18 +40,16 @@ def _constant(array: np.ndarray, like: Tensor) -> Tensor:
     return created(from_data(array, None, like.device))
 
 
-def _in_order_of(like: Tensor, shape: tuple[int, ...], sample: Any) -> np.ndarray:
-    """What `sample` draws for a shape; for that of `like` in the order of its elements in memory."""
-    return ordered(shape, memory_order(shape, like._strides()) if shape == like._aval.shape else None, sample)
+def _in_order_of(like: Tensor, sample: Callable[[tuple[int, ...]], np.ndarray]) -> Callable[[tuple[int, ...]], np.ndarray]:
+    """What `sample` draws for a shape; for that of `like`, which is not kept, in the order of its elements in memory."""
+    own, strides = like._aval.shape, like._strides()
+    return lambda shape: ordered(shape, memory_order(shape, strides) if shape == own else None, sample)
 
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """0 with probability p, else 1 / (1 - p), in the dtype of `like`."""
-    return draw(
-        shape,
-        lambda size: _in_order_of(like, size, lambda s: default_generator.dropout_mask(s, p, like._aval.dtype)),
-        like.device,
-    )
+    dtype = like._aval.dtype
+    return draw(shape, _in_order_of(like, lambda s: default_generator.dropout_mask(s, p, dtype)), like.device)
 
 
 def _per_channel(input: Tensor) -> tuple[int, ...]:
@@ -79,9 +78,10 @@ def _dropout(name: str, input: Tensor, p: float, train: bool, inplace: bool, cha
     if not alpha:
         return _product(input, draw_mask(input, shape, p), inplace)
     a = 1 / math.sqrt((ALPHA * ALPHA * p + 1) * (1 - p))
+    keep = _in_order_of(input, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
 
     def factor_and_shift(size: tuple[int, ...]) -> np.ndarray:
-        kept = _in_order_of(input, size, lambda s: default_generator.bernoulli(1 - p, s, np.bool_))
+        kept = keep(size)
         return np.stack([np.where(kept, a, 0.0), np.where(kept, ALPHA * a * p, ALPHA * a * (p - 1))], -1).astype(dtype)
 
     factor, shift = [t.contiguous() for t in unbind(draw(shape, factor_and_shift, input.device), -1)]
@@ -170,7 +170,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     if train is False or not input._aval.size:
         mask, scale = _constant(np.ones(shape, np.bool_), input), 1.0
     else:
-        mask = draw(shape, lambda size: _in_order_of(input, size, lambda s: default_generator.bernoulli(1 - p, s, np.bool_)), input.device)
+        mask = draw(shape, _in_order_of(input, lambda s: default_generator.bernoulli(1 - p, s, np.bool_)), input.device)
         scale = 0.0 if p == 1 else 1 / (1 - p)
     if input._storage is not None:
         keep_order(mask, (input,))
@@ -184,7 +184,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         warn_user("`eps` parameter is deprecated and has no effect.", UserWarning)
     if not isinstance(logits, Tensor):
         raise not_a_tensor("empty_like", logits)
-    noise = draw(logits._aval.shape, lambda size: default_generator.exponential(size, logits._aval.dtype), logits.device)
+    dtype = logits._aval.dtype
+    noise = draw(logits._aval.shape, lambda size: default_generator.exponential(size, dtype), logits.device)
     soft: Any = softmax((logits + -noise.log()) / tau, dim)
     if not hard:
         return soft

@@ -82,6 +82,28 @@ class Lifted:
 _STANDING = (Tracer, Lifted)
 
 
+class Watch:
+    """What a function that is being traced may not know: contents of tensors that come from outside of it, or are computed in it."""
+
+    __slots__ = ()
+
+    def hides(self, value: Value) -> bool:
+        """Whether `value` stands for other ones where this is asked."""
+        raise NotImplementedError
+
+    def looked(self, value: Value) -> None:
+        """A Value's content is asked for that is hidden. Raises, or computes it."""
+        raise NotImplementedError
+
+    def made(self, value: Value) -> None:
+        """A Value was made of an array: within the function, it is a constant of it."""
+        raise NotImplementedError
+
+
+# Of the functions that are being traced, in all threads.
+watches: list[Watch] = []
+
+
 class Value:
     """One immutable array: concrete (`array` is set) or pending (the record that will make it is known by `slot`
     in the program that `epoch` stands for).
@@ -109,6 +131,8 @@ class Value:
 
     def at_hand(self) -> np.ndarray | None:
         """The content as a NumPy array where it can be had without computing or waiting: host data, or computed on the CPU."""
+        if watches and any(w.hides(self) for w in watches):
+            return None
         array = self.array
         if array is None or isinstance(array, np.ndarray):
             return array
@@ -119,6 +143,8 @@ class Value:
     def known_bounds(self) -> tuple[int, int] | None:
         """The smallest and largest element of integers that are at hand; None for others."""
         found = getattr(self, "bounds", None)
+        if watches and any(w.hides(self) for w in watches):
+            return None
         if found is None:
             array = self.at_hand()
             if array is not None and array.size:
@@ -127,6 +153,10 @@ class Value:
 
     def concrete(self) -> Any:
         """The array, computed now if it is pending. Errors of the program that makes it are raised here."""
+        if watches:
+            for watch in tuple(watches):
+                if watch.hides(self):
+                    watch.looked(self)
         array = self.array
         if array is None:
             assert self.epoch is not None
@@ -170,6 +200,8 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
     value.epoch = None
     value.counter = None
     value.version = 0
+    for watch in watches:
+        watch.made(value)
     return value
 
 

@@ -9,6 +9,7 @@ from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.lifting.jitting import compile
 from torchgrad_jax.nn.modules.calling import (
     Called,
     register_module_forward_hook,
@@ -18,7 +19,6 @@ from torchgrad_jax.nn.modules.calling import (
 )
 from torchgrad_jax.nn.modules.registry import Registry
 from torchgrad_jax.nn.modules.state import Stateful
-from torchgrad_jax.runtime import passing_through
 from torchgrad_jax.runtime.device import device
 
 __all__ = [
@@ -161,8 +161,9 @@ class Module(Registry, Called, Stateful):
         return self._apply(lambda t: t.cuda(device))
 
     def compile(self, **options: Any) -> None:
-        """Does nothing but look at the options of `torch.compile`: what a module does is compiled in any case."""
-        passing_through.compile(self, **options)
+        """Does nothing but look at the options of `torch.compile`: what a module does is compiled in any case. `torch.compile(module)` makes one
+        program of it."""
+        compile(self, **options)
 
     # ------------------------------------------------------------------ text
 

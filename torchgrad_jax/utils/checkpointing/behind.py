@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torchgrad_jax.core.node import Node
+from torchgrad_jax.core.order import keep_order, plain
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.saved import with_history
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration.operator import ARRAY
@@ -32,17 +34,17 @@ def behind(gradients: Iterable[Any], given: Iterable[Any]) -> AbstractContextMan
         return nullcontext()
     for grad in gradients:
         value = grad._read() if isinstance(grad, Tensor) else grad
-        if type(value) is Value and value.aval.size and not is_tracer(value.array):
+        if type(value) is Value and value.aval.size:
             return _Behind(value, given)
     return nullcontext()
 
 
 class _Behind(Through):
-    """Puts operands behind `arriving`: those that carry what is computed. Weights (leaves that require a gradient and are no arguments) and their
-    views stay as they are beside others. What is computed of an operand that waits does wait, so that it is done where operations read from outside
-    alone."""
+    """Puts operands behind `arriving`: those that carry what is computed. Weights (Parameters, and leaves that require a gradient and are no
+    arguments) and their views stay as they are beside others. What is computed of an operand that waits does wait, so that it is done where
+    operations read from outside alone."""
 
-    __slots__ = ("arriving", "given", "twins", "sources", "epoch", "waiting")
+    __slots__ = ("arriving", "given", "twins", "sources", "epoch", "waiting", "traced")
 
     def __init__(self, arriving: Value, given: Iterable[Any]) -> None:
         self.arriving = arriving
@@ -52,7 +54,9 @@ class _Behind(Through):
         # Where gradients of operands go: leaves do not hold the nodes that take theirs.
         self.sources: set[Node] = set()
         self.epoch: Any = None
+        # What waits: slots of the epoch's; and what is traced, by id.
         self.waiting: set[int] = set()
+        self.traced: dict[int, Value] = {}
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
@@ -78,10 +82,14 @@ class _Behind(Through):
         return made
 
     def _waits(self, rec: Recorder, value: Value) -> bool:
-        return value.array is None and value.epoch is rec.epoch is self.epoch and value.slot in self.waiting
+        if value.array is not None:
+            return id(value) in self.traced
+        return value.epoch is rec.epoch is self.epoch and value.slot in self.waiting
 
     def _note(self, rec: Recorder, value: Value) -> None:
-        if value.array is None and value.epoch is rec.epoch:
+        if is_tracer(value.array):
+            self.traced[id(value)] = value
+        elif value.array is None and value.epoch is rec.epoch:
             if rec.epoch is not self.epoch:
                 self.epoch = rec.epoch
                 self.waiting.clear()
@@ -98,18 +106,26 @@ class _Behind(Through):
         for i in data:
             t, value = operands[i], values[i]
             assert value is not None
-            if value.aval.device is self.arriving.aval.device and not is_tracer(value.array):
-                twin = wrap(self._twin(rec, value))
-                if t._rg:
-                    edge = t._edge()
-                    self.sources.add(edge[0])
-                    with_history(twin, *edge)
-                found[i] = twin
+            # What a batch of gradients is traced for does not become one.
+            mapped = is_tracer(self.arriving.array) and not is_tracer(value.array)
+            if value.aval.device is self.arriving.aval.device and not mapped:
+                found[i] = self._alike(t, self._twin(rec, value))
         return found
+
+    def _alike(self, t: Tensor, value: Value) -> Tensor:
+        """`value` as a tensor with the history of `t`, that lies in memory as it does."""
+        made = wrap(value)
+        if t._rg:
+            edge = t._edge()
+            self.sources.add(edge[0])
+            with_history(made, *edge)
+        if not plain(t):
+            keep_order(made, (t,))
+        return made
 
     def _is_weight(self, t: Tensor) -> bool:
         source = t if t._view is None else t._view.base
-        return source is not None and t._rg and source._node is None and id(source) not in self.given
+        return source is not None and t._rg and source._node is None and (type(source) is Parameter or id(source) not in self.given)
 
     def _twin(self, rec: Recorder, value: Value) -> Value:
         found = self.twins.get(id(value))

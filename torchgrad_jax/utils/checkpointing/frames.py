@@ -11,8 +11,11 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import enable_grad
 from torchgrad_jax.autograd.graph import graph_task
 from torchgrad_jax.autograd.saved_tensors import saved_tensors_hooks
+from torchgrad_jax.core.duals import hold, passes, seen_tangent
+from torchgrad_jax.core.order import arrange, plain
 from torchgrad_jax.core.saved import readable, save
 from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.declaration.memory_order import result_layout
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.utils.checkpointing import errors
@@ -36,14 +39,23 @@ class Inputs:
 
 
 class _Kept:
-    __slots__ = ("saved", "hooked")
+    """A tensor. level: the dual level that was open; tangent: what it had there, which nobody else may hold. layout: how it lies in memory, where not
+    row by row."""
+
+    __slots__ = ("saved", "level", "tangent", "layout")
 
     def __init__(self, t: Tensor) -> None:
         rec = per_thread.recorder
-        self.saved = save(rec, t, None, False, False)
+        self.saved, self.level, self.tangent = save(rec, t, None, False, False), rec.flags.dual_level, seen_tangent(t)
+        self.layout = None if plain(t) else result_layout(t._aval.shape, ((t._aval.shape, t._strides()),), True)
 
     def again(self) -> Tensor:
-        return self.saved.tensor_for(None)
+        found, rec = self.saved.tensor_for(None), per_thread.recorder
+        if self.tangent is not None and passes(rec) and rec.flags.dual_level is self.level and seen_tangent(found) is None:
+            hold(found, self.tangent)
+        if self.layout is not None and found._storage is None:
+            arrange(found, *self.layout)
+        return found
 
 
 # A tensor that was recomputed, if it has no gradient, and its content.

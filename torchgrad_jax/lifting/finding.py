@@ -1,0 +1,255 @@
+"""What a trace has found: a program, what it reads, and what becomes of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
+from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
+from torchgrad_jax.memory.storage import Storage, View
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.epoch import Epoch
+from torchgrad_jax.runtime.program import numbers_of
+from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.value import Aval, Value
+
+# What an input of the program is: the content of a tensor, or all of the memory that it is a part of; a constant; numbers drawn anew.
+CONTENT, MEMORY, CONSTANT, DRAWN = "content", "memory", "constant", "drawn"
+
+
+class Place(NamedTuple):
+    """A tensor that the program reads or changes. kind: "argument", "captured", or "grad": the `.grad` of another. at: which argument, the tensor,
+    or the place of the one whose gradient it is."""
+
+    kind: str
+    at: Any
+    aval: Aval
+    requires_grad: bool
+    leaf: bool
+
+
+class Made(NamedTuple):
+    """A tensor that each call makes. content, memory: results of the program; view: how it lies in memory, None where it is row-major and has it for
+    itself. leaf: whether it requires a gradient without being computed from anything; root: which of the outputs with a gradient it is, else -1."""
+
+    content: int
+    memory: int
+    aval: Aval
+    view: View | None
+    leaf: bool
+    root: int
+
+
+class Write(NamedTuple):
+    """A result that becomes the content of a tensor's memory, whose version grows."""
+
+    place: int
+    result: int
+    aval: Aval
+    versions: int
+
+
+class Lifted:
+    """A function as a program.
+
+    places: the tensors, arguments first. memories: how many they lie in. inputs: what each of the program's inputs is (CONTENT ...), and which
+    place, or the array or draw; leaf_avals: theirs. draws: what draws random numbers on the host, in order. step, numbers, lines: the program,
+    Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
+    tensors, as places (-1, -2, ...) or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad:
+    places whose `.grad` has to be None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have
+    a gradient; targets: places that may get one, with the nodes that stand for them.
+    """
+
+    __slots__ = (
+        "places", "inputs", "leaf_avals", "memories", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
+        "without_grad", "device", "epoch", "slots", "roots", "targets",
+    )  # fmt: skip
+
+    def __init__(self, finding: Finding, layout: Layout, returned: list[int]) -> None:
+        rec = finding.rec
+        epoch = rec.epoch
+        self.layout, self.returned = layout, returned
+        self.grads, self.without_grad = finding.grads(), finding.without_grad()
+        self.writes = finding.writes()
+        self.roots: list[Tensor] = finding.roots
+        self.targets = [(finding.place(m), m.boundary or m.tensor._edge()[0]) for m in rec.mets.values() if m.rg] if self.roots else []
+        self.inputs: list[tuple[str, Any]] = [finding.input(v) for v in epoch.leaves.values()]
+        self.leaf_avals: list[Aval] = [v.aval for v in epoch.leaves.values()]
+        self.draws: list[Callable[[], Any]] = list(rec.draws.values())
+        self.places: list[Place] = finding.places
+        self.made: list[Made] = finding.made
+        self.memories = len({rec.mets[t].storage for t in finding.met})
+        self.wanted: list[int] = list(finding.results)
+        self.step: Step = epoch.step
+        self.numbers: list[np.ndarray] = numbers_of(epoch)
+        self.lines: dict[int, str] = dict(epoch.lines)
+        self.device: device = rec.device
+        self.epoch: Epoch | None = epoch
+        self.slots: dict[Value, int] = epoch.foreign
+
+    def differs(self, arguments: Sequence[Tensor]) -> str:
+        """In what the tensors from outside are not like those that were traced, in words."""
+        tensors: list[Any] = []
+        for i, place in enumerate(self.places):
+            t = arguments[place.at] if place.kind == "argument" else place.at
+            if place.kind == "grad":
+                extra = tensors[place.at]._extra
+                t = None if extra is None else extra.grad
+                if t is None:
+                    return "the .grad of a tensor is None and was not"
+            tensors.append(t)
+            if t._aval is not place.aval:
+                return f"a tensor that it reaches was {place.aval} and is {t._aval}"
+            if t.requires_grad is not place.requires_grad or (t.grad_fn is None) is not place.leaf:
+                return f"requires_grad or grad_fn of a tensor of shape {list(place.aval.shape)} is not what it was"
+            if i in self.without_grad and t._extra is not None and t._extra.grad is not None:
+                return f"the .grad of a tensor of shape {list(place.aval.shape)} was None and is not"
+        return "a tensor that it reaches is not what it was"
+
+    def let_go(self) -> None:
+        """Forget the first run."""
+        self.epoch, self.slots, self.roots = None, {}, []
+        self.targets = [(place, None) for place, _ in self.targets]
+
+
+def find(rec: TraceRecorder, result: Any, arguments: Sequence[Tensor]) -> Lifted:
+    """What a trace that came to its end has found. Refusal where it cannot be called again."""
+    rec.check_random()
+    if rec.grad_enabled != rec.outer.grad_enabled or rec.inference != rec.outer.inference or rec.rare != rec.outer.rare + 1:
+        raise Refusal("it leaves another mode behind than it found: use the modes as context managers")
+    finding = Finding(rec, arguments)
+    tensors: list[Tensor] = []
+    try:
+        layout = layout_of(result, tensors)
+    except Refused as refused:
+        raise Refusal(str(refused)) from None
+    return Lifted(finding, layout, [finding.returned(t) for t in tensors])
+
+
+class Finding:
+    """A trace, while a Lifted is made of it. Refusal where it cannot be called again."""
+
+    def __init__(self, rec: TraceRecorder, arguments: Sequence[Tensor]) -> None:
+        self.rec = rec
+        self.places: list[Place] = []
+        self.results: dict[int, int] = {}
+        self.made: list[Made] = []
+        self.roots: list[Tensor] = []
+        self._places: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+        self._kept: list[Tensor] = []
+        self._memories: set[Storage] = {met.storage for met in rec.mets.values()}
+        self._arguments = {id(t): i for i, t in enumerate(arguments)}
+        for t in arguments:
+            self.place(rec.mets[id(t)])
+
+    def place(self, met: Met) -> int:
+        """Which place a tensor from outside is."""
+        t = met.tensor
+        found = self._places.get(id(t))
+        if found is None:
+            if id(t) in self._arguments:
+                kind, at = "argument", self._arguments[id(t)]
+            elif met.owner is not None:
+                kind, at = "grad", self.place(met.owner)
+            else:
+                kind, at = "captured", t
+            found = self._places[id(t)] = len(self.places)
+            self.places.append(Place(kind, at, t._aval, met.rg, met.node is None))
+        return found
+
+    @property
+    def met(self) -> list[int]:
+        """The ids of the tensors that are places."""
+        return list(self._places)
+
+    def _result(self, value: Value) -> int:
+        slot = value.slot if value.epoch is self.rec.epoch else self.rec.enter(value)
+        return self.results.setdefault(slot, len(self.results))
+
+    def input(self, value: Value) -> tuple[str, Any]:
+        """What an input of the program is."""
+        rec = self.rec
+        met = rec.owners.get(value)
+        if met is not None:
+            return MEMORY if met.view is not None and value is met.value else CONTENT, self.place(met)
+        if value in rec.draws:
+            return DRAWN, list(rec.draws).index(value)
+        if value in rec.constants:
+            return CONSTANT, value.array
+        raise Refusal("it reads a tensor from outside in a way that cannot be followed (what a graph from outside has saved, for example)")
+
+    def returned(self, t: Tensor) -> int:
+        """A tensor that the function returns: a place or one of `made`."""
+        self.rec.meet(t)
+        met = self.rec.mets.get(id(t))
+        return self.make(t) if met is None else -1 - self.place(met)
+
+    def make(self, t: Tensor) -> int:
+        """Which of `made` a tensor is that the function made."""
+        found = self._made.get(id(t))
+        if found is not None:
+            return found
+        if type(t) is not Tensor:
+            raise Refusal(f"it returns a new {type(t).__name__}")
+        storage = t._storage
+        if storage is not None:
+            if storage in self._memories or (storage.siblings is not None and any(r() in self._memories for r in storage.siblings)):
+                raise Refusal("it returns (or leaves as a gradient) a tensor on memory of another one: clone() it")
+            self._memories.add(storage)
+        value, view, memory = t._content(), None, -1
+        if storage is not None and t._view is not None and not t.is_contiguous():
+            view, memory = t._view, self._result(storage.peek())
+        root = -1
+        if t.grad_fn is not None:
+            root = len(self.roots)
+            self.roots.append(t)
+        self._made[id(t)] = found = len(self.made)
+        self._kept.append(t)
+        self.made.append(Made(self._result(value), memory, value.aval, view, t._rg and root < 0, root))
+        return found
+
+    def grads(self) -> list[tuple[int, int | None]]:
+        """The places whose `.grad` has become another tensor."""
+        found: list[tuple[int, int | None]] = []
+        for met in list(self.rec.mets.values()):
+            now = None if met.tensor._extra is None else met.tensor._extra.grad
+            if now is met.grad:
+                continue
+            if now is None:
+                found.append((self.place(met), None))
+                continue
+            if id(now) in self.rec.mets or now.grad_fn is not None:
+                raise Refusal("it makes a tensor from outside, or one with a graph, the .grad of another")
+            found.append((self.place(met), self.make(now)))
+        return found
+
+    def without_grad(self) -> list[int]:
+        """The places whose `.grad` had to be None when it began."""
+        return [self.place(met) for met in self.rec.mets.values() if met.reads_grad and met.grad is None]
+
+    def writes(self) -> list[Write]:
+        """What is written to the memory of tensors from outside."""
+        found = []
+        seen: set[Storage] = set()
+        for met in list(self.rec.mets.values()):
+            t, storage = met.tensor, met.storage
+            if t._storage is not storage or t._view is not met.view:
+                raise Refusal("it gives a tensor from outside other memory or another layout (.data = ..., set_, resize_, transpose_): use copy_()")
+            if t.requires_grad != met.rg or t._node is not (met.boundary or met.node):
+                raise Refusal("it changes the graph of a tensor from outside (by requires_grad_(), detach_(), or a write that autograd follows)")
+            if storage in seen:
+                continue
+            seen.add(storage)
+            versions, now = storage.counter.version - met.version, storage.peek()
+            if now is met.value and not versions:
+                continue
+            slot = now.slot if now.epoch is self.rec.epoch else self.rec.enter(now)
+            if slot == self.rec.epoch.foreign.get(met.value) and not versions:
+                continue
+            found.append(Write(self.place(met), self._result(now), now.aval, versions))
+        return found

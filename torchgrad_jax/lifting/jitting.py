@@ -1,0 +1,271 @@
+"""`jit`: a function that runs as one XLA program, found by its arguments and by what it reaches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
+from torchgrad_jax.lifting.differentiating import backward_of, node_maker
+from torchgrad_jax.lifting.finding import Lifted, find
+from torchgrad_jax.lifting.reach import Reach
+from torchgrad_jax.lifting.structures import Refused, key_of
+from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import is_tracer
+
+# So many programs are kept of one kind of call, and after so many traces in a row of which none was called again no more are made.
+MOST_PROGRAMS = 16
+MOST_IN_VAIN = 8
+
+
+MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+
+
+class Kind:
+    """The calls whose arguments have the same key. entries: what was traced, the latest first, each with what it reached. in_vain: how many traces in
+    a row were not called again. plainly: why it is no longer traced, "" while it is."""
+
+    __slots__ = ("entries", "in_vain", "plainly")
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Reach, Compiled]] = []
+        self.in_vain = 0
+        self.plainly = ""
+
+
+class Jitted:
+    """A function that is recorded at its first call with arguments of a kind and runs as one XLA program from the second on."""
+
+    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._fullgraph = function, fullgraph
+        self._kinds: dict[Any, Kind] = {}
+        self._record: list[str] = []
+        self._warned = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rec = per_thread.recorder
+        if rec.rare != rec.inference or modes.execution == "eager":
+            return self._as_it_is(rec, args, kwargs)
+        tensors: list[Tensor] = []
+        objects: list[Any] = []
+        try:
+            key: Any = (
+                rec.grad_enabled, rec.inference, dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
+                key_of(kwargs, tensors, objects) if kwargs else None,
+            )  # fmt: skip
+        except Refused as refused:
+            return self._refuse(str(refused), args, kwargs)
+        if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+            tensors, key = _told_apart(tensors, key)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind()
+        elif kind.plainly:
+            return self._function(*args, **kwargs)
+        try:
+            for reach, entry in kind.entries:
+                if reach.holds():
+                    found = entry.call(rec, tensors)
+                    if found is not MISS:
+                        kind.in_vain = 0
+                        return found
+            if any(is_tracer(t._content().array) for t in tensors):
+                return self._function(*args, **kwargs)
+        except Traced:
+            return self._function(*args, **kwargs)
+        return self._trace(kind, tensors, objects, args, kwargs)
+
+    def _as_it_is(self, rec: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(rec, TraceRecorder):
+            self._note(MODE)
+        return self._function(*args, **kwargs)
+
+    def _refuse(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._fullgraph:
+            raise TracingError(f"this function cannot be compiled whole: {reason}")
+        self._warn(reason)
+        return self._function(*args, **kwargs)
+
+    def _trace(self, kind: Kind, tensors: list[Tensor], objects: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kind.entries:
+            self._note(f"traced again: {_why(kind, tensors)}")
+        kind.in_vain += 1
+        if kind.in_vain > MOST_IN_VAIN:
+            kind.plainly = f"traced {MOST_IN_VAIN} times in a row without one trace being of use: {_why(kind, tensors)}"
+            kind.entries.clear()
+            return self._refuse(kind.plainly, args, kwargs)
+        reach = Reach(self._function, objects)
+        result, found = traced(lambda: self._function(*args, **kwargs), self._fullgraph, tensors, lambda rec, result: find(rec, result, tensors))
+        if isinstance(found, Lifted):
+            try:
+                entry = _with_backward(found)
+            except Refusal as refusal:
+                found = str(refusal)
+            else:
+                self._note(f"traced: {_shown(tensors)}")
+                kind.entries.insert(0, (reach, entry))
+                del kind.entries[MOST_PROGRAMS:]
+        if isinstance(found, str):
+            kind.plainly = found
+            self._warn(found)
+        return result
+
+    def _warn(self, reason: str) -> None:
+        self._note(f"not compiled: {reason}")
+        if not self._warned:
+            self._warned = True
+            name = getattr(self._function, "__name__", type(self._function).__name__)
+            warn_user(f"{name} is not compiled whole, and runs as it would without jit: {reason}")
+
+    def _note(self, text: str) -> None:
+        if text not in self._record:
+            self._record.append(text)
+
+    @property
+    def recompilations(self) -> list[str]:
+        """What was traced, what was traced again and why, and what was not compiled and why; each said once, in order."""
+        return list(self._record)
+
+    def explain(self) -> str:
+        """`recompilations` as lines of text, after how many programs there are."""
+        programs = sum([len(kind.entries) for kind in self._kinds.values()])
+        compiled = sum([entry.function is not None for kind in self._kinds.values() for _, entry in kind.entries])
+        return "\n".join([f"{programs} traced, {compiled} of them compiled", *self._record])
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+def _with_backward(lifted: Lifted) -> Compiled:
+    """What calls a Lifted, whose outputs have a gradient where they had one."""
+    try:
+        if not lifted.roots:
+            return Compiled(lifted)
+        backward, living = backward_of(lifted)
+        residuals, node = ([], None) if backward is None else node_maker(lifted, backward)
+        return Compiled(lifted, residuals, node, living)
+    finally:
+        lifted.let_go()
+
+
+def _told_apart(tensors: list[Tensor], key: Any) -> tuple[list[Tensor], Any]:
+    """The tensors without those that were given twice, and a key that says which are the same."""
+    places: dict[int, int] = {}
+    pattern = tuple([places.setdefault(id(t), len(places)) for t in tensors])
+    return list({id(t): t for t in tensors}.values()), (key, pattern)
+
+
+def _why(kind: Kind, tensors: list[Tensor]) -> str:
+    reach, entry = kind.entries[0] if kind.entries else (None, None)
+    if reach is None or entry is None:
+        return "nothing could be kept"
+    if not reach.holds():
+        return reach.changed()
+    return entry.lifted.differs(tensors)
+
+
+def _shown(tensors: list[Tensor]) -> str:
+    return ", ".join([f"{t.dtype.word}{list(t._aval.shape)}" for t in tensors]) or "without tensors among its arguments"
+
+
+class JittedModule(Jitted):
+    """A module whose calls run as one XLA program: in all else it is the module itself, under `_orig_mod` too."""
+
+    def __init__(self, module: Any, fullgraph: bool) -> None:
+        super().__init__(module, fullgraph)
+        self.__dict__["_orig_mod"] = module
+
+    @property
+    def __class__(self) -> Any:
+        """The module's, for `isinstance`."""
+        return type(self._orig_mod)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or "_orig_mod" not in self.__dict__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __repr__(self) -> str:
+        return f"jit({self._orig_mod!r})"
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __iter__(self) -> Any:
+        return iter(self._orig_mod)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._orig_mod[at]
+
+
+_OWN = frozenset(("_function", "_fullgraph", "_kinds", "_record", "_warned"))
+
+
+def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
+    """`function` (or a module) as one XLA program: forward, backward, and updates of whatever tensors it reaches.
+
+    The first call with arguments of a kind runs as it would without, while what it reads and changes is noted; from the second on a compiled program
+    runs in its place. fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as
+    without. Without a function, a decorator. The result has `recompilations` and `explain()`. TypeError for what cannot be called.
+    """
+    if function is None:
+        return functools.partial(jit, fullgraph=fullgraph)
+    if not callable(function):
+        raise TypeError(f"jit() takes a function or a module, not {type(function).__name__}")
+    if isinstance(function, Jitted):
+        return function
+    return (JittedModule if hasattr(function, "_parameters") and hasattr(function, "_modules") else Jitted)(function, bool(fullgraph))
+
+
+# PyTorch's own backends, all of which compute what the model itself does; those in the second line run it as it is.
+_BACKENDS = ("inductor", "aot_eager", "cudagraphs", "openxla", "tvm", "aot_eager_decomp_partition", "onnxrt")
+_AS_IT_IS = ("eager",)
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """`torch.compile`: `model`, a function or a module, as one XLA program; see `torchgrad_jax.jit`. Without one, a decorator.
+
+    fullgraph: whether what cannot be one program raises. dynamic: whatever it is, each combination of shapes is a program of its own, as XLA's are.
+    backend: any of PyTorch's own, XLA in each case; "eager" gives the model itself. mode: one of PyTorch's, which makes no difference: XLA has one
+    effort. disable: gives the model itself. NotImplementedError for a backend of the user's, which would be given PyTorch's graphs, and for options,
+    which are those of PyTorch's compiler. RuntimeError for other backends and modes, and for what is not callable.
+    """
+    if callable(backend):
+        raise NotImplementedError("torch.compile(): torchgrad_jax has no FX graphs to give to a backend; leave out backend=")
+    if backend not in (*_BACKENDS, *_AS_IT_IS):
+        raise RuntimeError(f"Invalid backend: {backend!r}")
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(map(str, _MODES[1:]))}")
+    if options:
+        raise NotImplementedError(f"torch.compile(): options are those of PyTorch's compiler; leave out {', '.join(options)}")
+    if model is None:
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+    if not callable(model):
+        raise RuntimeError(f"torch.compile: Expected a callable but got {type(model)}")
+    return model if disable or backend in _AS_IT_IS else jit(model, fullgraph=fullgraph)

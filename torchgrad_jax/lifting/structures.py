@@ -1,0 +1,96 @@
+"""Arguments and results: the tensors among them, in order, and what they stand in."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.runtime.device import device
+
+# What is told by its value: nobody can change it.
+BY_VALUE = (int, str, bool, type(None), bytes, complex, Size, dtypes.dtype, device, range, np.dtype, np.generic, enum.Enum, type(...))
+
+
+class Refused(Exception):
+    """What a function was given or returned cannot be told from other such: why."""
+
+
+class Same:
+    """An object, equal to itself only."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object: Any) -> None:
+        self.object = object
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and other.object is self.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+
+def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
+    """What tells an argument from others, its contents aside. Its tensors are appended to `tensors`, what is told by identity to `objects`.
+
+    Refused for arrays of NumPy's, which others may change.
+    """
+    kind = type(given)
+    if kind is Tensor or isinstance(given, Tensor):
+        tensors.append(given)
+        node = given._node if given._view is None else given._present_node()
+        return given._aval, given.requires_grad, node is None, kind
+    if kind is float:
+        return kind, given.hex()
+    if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return kind, *[key_of(part, tensors, objects) for part in given]
+    if kind is dict:
+        return kind, tuple(given), *[key_of(part, tensors, objects) for part in given.values()]
+    if isinstance(given, BY_VALUE):
+        return kind, given
+    if kind is slice:
+        return kind, *[key_of(part, tensors, objects) for part in (given.start, given.stop, given.step)]
+    if isinstance(given, np.ndarray):
+        raise Refused("an argument is a NumPy array, whose content may change: pass a tensor")
+    objects.append(given)
+    return Same(given)
+
+
+class Layout:
+    """What a result consists of, its tensors aside. kind: its type, None for a tensor; parts: Layouts, or what it is; keys: of a dict."""
+
+    __slots__ = ("kind", "parts", "keys")
+
+    def __init__(self, kind: Any, parts: Any, keys: tuple[Any, ...] = ()) -> None:
+        self.kind, self.parts, self.keys = kind, parts, keys
+
+    def filled(self, leaves: list[Any]) -> Any:
+        """The result that has these tensors."""
+        kind = self.kind
+        if kind is None:
+            return leaves[self.parts]
+        if kind is Same:
+            return self.parts
+        made = [part.filled(leaves) for part in self.parts]
+        if kind is dict:
+            return dict(zip(self.keys, made, strict=True))
+        return made if kind is list else tuple(made) if kind is tuple else tuple.__new__(kind, made)
+
+
+def layout_of(result: Any, tensors: list[Tensor]) -> Layout:
+    """The Layout of a result, whose tensors are appended to `tensors`. Refused where one could hide in it."""
+    if isinstance(result, Tensor):
+        tensors.append(result)
+        return Layout(None, len(tensors) - 1)
+    kind = type(result)
+    if kind is list or isinstance(result, tuple) and not isinstance(result, Size):
+        return Layout(kind, [layout_of(part, tensors) for part in result])
+    if kind is dict:
+        return Layout(kind, [layout_of(part, tensors) for part in result.values()], tuple(result))
+    if kind is float or isinstance(result, BY_VALUE):
+        return Layout(Same, result)
+    raise Refused(f"it returns an object of type {kind.__name__}: return tensors, numbers, and tuples, lists and dicts of them")

@@ -1,0 +1,411 @@
+"""Running a function once to find out what it is as a program: which tensors it reads, which it changes, and by which operations.
+
+The function runs on its own tensors and on those that it reaches, but on a recorder of its own, in which every content is hidden: whatever it
+reads that it has not made itself becomes an input of the program. So nothing has to be put in the place of anything, and nothing of the trace is
+left behind: when the function is through, the recorder's program is run like any other, and the tensors that it made have their contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.node import Calculus, Edge, Node
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.random import set_state_of_random, state_of_random
+from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.runtime.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recorder import BEYOND, Recorder, Step, per_thread
+from torchgrad_jax.runtime.user_code import user_line
+from torchgrad_jax.runtime.value import Aval, Value, Watch, is_tracer, watches
+
+
+class TracingError(RuntimeError):
+    """A function cannot be one program: why, at which of the user's lines, and the way out."""
+
+
+class Refusal(Exception):
+    """Why what was traced cannot be called again as a program."""
+
+
+class Gone(dict[int, Any]):
+    """The outcomes of a program that is never run: each look at one of its results is told `text`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, slot: object) -> bool:
+        return True
+
+    def __missing__(self, slot: int) -> Failure:
+        return Failure(lambda: RuntimeError(self.text))
+
+
+class Boundary(Node):
+    """Stands in the place of the node of a tensor from outside, while a function is traced: the graph within ends here, and goes on outside."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Aval, edge: Edge) -> None:
+        self.aval, self.next, self.seq, self.hooks = aval, (edge,), edge[0].seq, None
+
+    def name(self) -> str:
+        """See Node."""
+        return self.next[0][0].name()
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.aval,)
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        rec = per_thread.recorder
+        if isinstance(rec, TraceRecorder) and not rec.given_up:
+            rec.give_up("a backward pass goes on into the graph of a tensor from outside: detach() it, or compute it within")
+        return (grads[0],)
+
+    def describe(self) -> None:
+        """See Node: none, so that it is always run."""
+
+
+class Met:
+    """A tensor from outside that the function has met, and what it was then.
+
+    value, version: the content of its storage. owner: whose `.grad` it is, if it was found as such. reads_grad: whether what `.grad` was mattered;
+    writes_grad: whether it was assigned to before.
+    """
+
+    __slots__ = (
+        "tensor", "storage", "value", "version", "view", "rg", "node", "nr", "grad", "owner", "reads_grad", "writes_grad", "boundary", "had_storage",
+    )  # fmt: skip
+
+    def __init__(self, t: Tensor, owner: Met | None) -> None:
+        self.tensor, self.owner = t, owner
+        self.had_storage = t._storage is not None
+        self.rg, self.node = t.requires_grad, t._present_node()
+        self.storage = storage = t._shared()
+        self.value, self.version, self.view = storage.peek(), storage.counter.version, t._view
+        self.nr = t._nr
+        self.grad = None if t._extra is None else t._extra.grad
+        self.reads_grad = self.writes_grad = False
+        self.boundary: Boundary | None = None
+
+    def take_back(self) -> None:
+        """Let the tensor be what it was."""
+        t, storage = self.tensor, self.storage
+        if storage.peek() is not self.value or storage.counter.version != self.version:
+            storage.restore(self.value, self.version)
+        t._storage, t._view, t._rg, t._node, t._nr = storage, self.view, self.rg, self.node, self.nr
+        if t._extra is not None:
+            t._extra.grad = self.grad
+
+
+class Meeting(Interpreter):
+    """Notes each tensor before an operation reads it. Operations are recorded as ever."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(self, recorder: TraceRecorder) -> None:
+        self.recorder = recorder
+
+    def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
+        """See Interpreter."""
+        for o in operands:
+            if isinstance(o, Tensor):
+                self.recorder.meet(o)
+        return NotImplemented
+
+    def apply_inplace(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """See Interpreter."""
+        return self.apply(bound, operands)
+
+    def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
+        """See Interpreter."""
+        self.recorder.meet(t)
+        self.recorder.inside[id(out)] = out
+
+    def applied(self, outs: Any, node: Any) -> None:
+        """See Interpreter."""
+        first = outs[0] if type(outs) is tuple else outs
+        if first.epoch is self.recorder.epoch:
+            self.recorder.plans[first.slot] = None if node is None else node.plan
+
+    def departs(self) -> None:
+        """See Interpreter."""
+        self.recorder.departed = True
+
+    def twin_made(self, t: Any) -> None:
+        """See Interpreter."""
+        self.recorder.inside[id(t)] = t
+
+    def refuses(self, what: str) -> None:
+        """See Interpreter."""
+        self.recorder.give_up(f"it uses {what}")
+
+    def draws(self, make: Callable[[], Any]) -> Any:
+        """See Interpreter."""
+        return self.recorder.draw(make)
+
+    def drew(self, value: Any, make: Callable[[], Any]) -> None:
+        """See Interpreter."""
+        self.recorder.constants.discard(value)
+        self.recorder.draws[value] = make
+
+    def meets(self, t: Any, grad: str = "") -> None:
+        """See Interpreter."""
+        self.recorder.meet(t, grad)
+
+
+class TraceRecorder(Recorder, Watch):
+    """Records a function. Every Value that it has not made is an input, and none is known by its content.
+
+    mets: the tensors from outside, by their ids, in the order in which they were met. owners: the Values that they had. constants: Values made of
+    arrays within. draws: how random numbers were drawn within, and the Values they became. reason: why the function cannot be one program, once it
+    has been given up: then it runs as any other, to its end.
+    """
+
+    __slots__ = (
+        "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
+        "symbols", "before", "plans", "departed",
+    )  # fmt: skip
+
+    def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
+        super().__init__()
+        self.outer, self.strict, self.before = outer, strict, before
+        self.symbols: set[Value] = set()
+        self.plans: dict[int, Any] = {}
+        self.departed = False
+        self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
+        self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0
+        self.level = Meeting(self)
+        self.epoch = Epoch(self, Step(None, None, (), None, 0, 0), BEYOND)
+        self.mets: dict[int, Met] = {}
+        self.owners: dict[Value, Met] = {}
+        self.constants: set[Value] = set()
+        self.inside: dict[int, Tensor] = {}
+        self.draws: dict[Value, Callable[[], Any]] = {}
+        self.random_state = self.random_start = state_of_random()
+        self.twins: list[Value] = []
+        self.given_up, self.reason = False, ""
+
+    # ------------------------------------------------------------------ what is met
+
+    def meet(self, t: Tensor, grad: str = "") -> None:
+        """Note a tensor, if it is from outside, before anything is done with it. grad: see `Interpreter.meets`."""
+        if self.given_up:
+            return
+        met = self.mets.get(id(t))
+        if met is None:
+            met = self._meet_first(t, None)
+        if met is None or not grad:
+            return
+        if grad == "written":
+            met.writes_grad = True
+        elif not met.writes_grad:
+            met.reads_grad = True
+            if met.grad is not None and id(met.grad) not in self.mets:
+                self._meet_first(met.grad, met)
+
+    def _meet_first(self, t: Tensor, owner: Met | None) -> Met | None:
+        storage = t._storage
+        value = t._value if storage is None else storage.peek()
+        if id(t) in self.inside or value in self.symbols:
+            return None
+        if self.before is not None and (value.epoch is self.before.epoch or value in self.before.slots):
+            return None
+        if value.epoch is self.epoch or value in self.constants or value in self.draws or (storage is None and value in self.owners):
+            return None
+        if value.array is None:  # pending in another thread
+            assert value.epoch is not None
+            value.epoch.force(value)
+        met = self.mets[id(t)] = Met(t, owner)
+        self.owners.setdefault(met.value, met)
+        if met.view is not None and met.view.seen == met.storage.writes:
+            self.owners.setdefault(t._value, met)
+        if met.node is not None and met.rg:
+            met.boundary = t._node = Boundary(t._aval, (met.node, met.nr))
+            t._nr = 0
+        return met
+
+    def leave(self) -> None:
+        """Give the tensors from outside their nodes back, and let go of what was noted."""
+        for met in self.mets.values():
+            t = met.tensor
+            if met.boundary is not None and t._node is met.boundary:
+                t._node, t._nr = met.node, met.nr
+
+    def take_back(self) -> None:
+        """Undo what the function has done to tensors from outside."""
+        for met in reversed(self.mets.values()):
+            met.take_back()
+        set_state_of_random(self.random_start)
+
+    def draw(self, make: Callable[[], Any]) -> Any:
+        """What `make` draws. It will be drawn anew at each call."""
+        if self.given_up:
+            return make()
+        self.check_random()
+        found = make()
+        self.random_state = state_of_random()
+        return found
+
+    def check_random(self) -> None:
+        """Give up where the state of the default generator was changed otherwise than by drawing."""
+        if not np.array_equal(self.random_state, state_of_random()):
+            self.give_up("it seeds the random generator, sets its state, or draws by an operation that does so on the host alone")
+
+    # ------------------------------------------------------------------ what is hidden
+
+    def hides(self, value: Value) -> bool:
+        """See Watch."""
+        return per_thread.recorder is self and not self.given_up and value not in self.constants
+
+    def made(self, value: Value) -> None:
+        """See Watch."""
+        if per_thread.recorder is self and not self.given_up:
+            self.constants.add(value)
+
+    def looked(self, value: Value) -> None:
+        """See Watch."""
+        self.give_up(
+            "the value of a tensor was asked for (by item(), bool(), numpy(), printing, or an operation whose result's shape depends on it); choose "
+            "by torch.where instead of if, keep the number a tensor, or do this outside of the function"
+        )
+
+    def give_up(self, reason: str) -> None:
+        """The function cannot be one program. TracingError where it has to be; else it goes on like any other, and what it has recorded is run."""
+        reason = f"{reason} (at {user_line()})"
+        if self.strict:
+            raise TracingError(f"this function cannot be compiled whole: {reason}")
+        self.reason = reason
+        self.run("look")
+
+    def run(self, reason: str) -> None:
+        """Run what was recorded, which ends the trace."""
+        if self.given_up:
+            self.flush(reason)
+            return
+        self.given_up = True
+        self.inside = {}
+        watches.remove(self)
+        self.level, self.rare = None, self.outer.rare
+        self.leave()
+        leaves = self.epoch.leaves
+        for twin in self.twins:
+            twin.array, twin.epoch, twin.slot = leaves[-1 - twin.slot].concrete(), None, 0
+        for leaf in leaves.values():
+            leaf.concrete()
+        self.epoch.on_host.extend(leaves.values())
+        self.epoch.lines = dict(self.epoch.lines)
+        running.run_pending(self, reason)
+
+    # ------------------------------------------------------------------ recording
+
+    def enter(self, value: Value) -> int:
+        """See Recorder."""
+        if self.given_up:
+            return super().enter(value)
+        epoch = self.epoch
+        slot = epoch.foreign.get(value)
+        if slot is None:
+            if value.array is not None and is_tracer(value.array):
+                self.give_up("a tensor from outside holds a JAX tracer: hand it over as an argument")
+                return super().enter(value)
+            if value.aval.device is not self.device:
+                self.switch_device(value.aval.device)
+            slot = epoch.foreign[value] = -1 - len(epoch.leaves)
+            epoch.leaves[-1 - slot] = value
+        return slot
+
+    def alias(self, value: Value) -> Value:
+        """See Recorder."""
+        if self.given_up or value.epoch is self.epoch and value.slot >= 0:
+            return super().alias(value)
+        twin = Value()
+        twin.aval, twin.array, twin.counter, twin.version = value.aval, None, None, 0
+        twin.slot, twin.epoch = value.slot if value.epoch is self.epoch else self.enter(value), self.epoch
+        self.twins.append(twin)
+        return twin
+
+    def flush(self, reason: str) -> None:
+        """See Recorder: a trace is not cut."""
+        if self.given_up:
+            super().flush(reason)
+
+    def overflow(self) -> None:
+        """See Recorder: a trace has no bounds."""
+        if self.given_up:
+            super().overflow()
+
+    def switch_device(self, where: Any) -> None:
+        """See Recorder: a trace may begin on any device and has one."""
+        if self.given_up:
+            super().switch_device(where)
+        elif self.epoch.step.parent is None and not self.epoch.leaves:
+            self.device = where
+        else:
+            self.give_up(f"it computes on two devices, {self.device} and {where}")
+
+
+def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor], finish: Callable[[TraceRecorder, Any], Any]) -> tuple[Any, Any]:
+    """What `function` returns, called once like any other, and what `finish` makes of the trace before it is run; of a trace that was given up, the
+    reason. tensors: to be met first. When it raises, tensors from outside are what they were.
+
+    TracingError where it is to be one program (`strict`) and cannot.
+    """
+    outer = per_thread.recorder
+    outer.flush("jit")
+    rec = TraceRecorder(outer, strict)
+    found: Any = None
+    try:
+        per_thread.recorder = rec
+        watches.append(rec)
+        for t in tensors:
+            rec.meet(t)
+        result = function()
+        if not rec.given_up:
+            try:
+                found = finish(rec, result)
+            except Refusal as refusal:
+                if strict:
+                    raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
+                rec.reason = str(refusal)
+        rec.run("jit")
+        return result, rec.reason or found
+    except BaseException:
+        if not rec.given_up:
+            rec.take_back()
+        raise
+    finally:
+        _leave(rec, outer)
+
+
+def _leave(rec: TraceRecorder, outer: Recorder) -> None:
+    if rec in watches:
+        watches.remove(rec)
+    if rec.given_up:  # it ran as any other, to its end or to its error
+        outer.grad_enabled, outer.inference = rec.grad_enabled, rec.inference
+    else:
+        rec.leave()
+    outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
+    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
+    per_thread.recorder = outer
+
+
+def discard(rec: TraceRecorder, text: str) -> None:
+    """Take back what a trace has changed outside, and let those who kept a tensor of it be told `text`: it has no value."""
+    rec.take_back()
+    rec.leave()
+    ended = rec.epoch
+    ended.outcomes, ended.ended = Gone(text), True
+    rec.given_up = True
+    rec.begin()
+    ended.values, ended.leaves, ended.foreign = {}, {}, {}
