@@ -106,6 +106,12 @@ def test_results_that_are_not_mapped_may_have_any_out_dim_and_chunks():
     assert torch.vmap(lambda x: x * 2, chunk_size=2)(torch.zeros(0, 3)).shape == (0, 3)
 
 
+def test_jvp_writes_to_primals_and_not_to_tangents():
+    x, v = torch.ones(2), torch.ones(2)
+    assert torch.func.jvp(lambda x: x.mul_(3) * x, (x,), (v,))[1].tolist() == [18.0, 18.0]
+    assert x.tolist() == [3.0, 3.0] and v.tolist() == [1.0, 1.0]
+
+
 def test_functions_of_vjp_without_their_graph():
     _, vjp_fn = torch.func.vjp(torch.sin, torch.zeros(2))
     vjp_fn(torch.ones(2), retain_graph=False)

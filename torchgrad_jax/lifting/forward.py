@@ -45,7 +45,7 @@ class ForwardLevel(Level):
 
     def dual(self, primal: Tensor, tangent: Tensor) -> Tensor:
         """A tensor of this level that has a tangent. RuntimeError where shapes differ."""
-        t = self.lift(primal)
+        t = self.argument(self.lift(primal), primal)
         set_tangent(t, self.lift(tangent))
         return t
 
