@@ -438,7 +438,7 @@ def test_inside_of_transforms_it_is_what_jax_makes_of_the_function():
             for a, b in zip(jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(expected), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     pushed = func.jvp(lambda x: first(x, 2.0, 1), (rows[0],), (tj.ones(3),))[1]
-    np.testing.assert_allclose(pushed.item(), jax.jvp(lambda x: its_first(x, 2.0, 1), (theirs[0],), (jnp.ones(3),))[1], rtol=1e-6)
+    np.testing.assert_allclose(pushed.item(), jax.jvp(lambda x: its_first(x, 2.0, 1), (theirs[0],), (jnp.ones(3, jnp.float32),))[1], rtol=1e-6)
 
 
 def test_transforms_differentiate_to_what_is_outside():

@@ -101,6 +101,15 @@ def gradients_are_left(v):
 
 
 @program
+def the_loss_itself(v):
+    v.w.grad = None
+    h = v.x @ v.w
+    loss = (h**2).sum()
+    loss.backward()
+    return loss, h, v.w.tanh()
+
+
+@program
 def momentum(v):
     v.w.grad = None
     (v.x @ v.w).tanh().sum().backward()
@@ -278,6 +287,24 @@ def test_compiled_and_not_are_the_same(name):
         for key in first:
             close(first[key], second[key])
     assert " 1 of them compiled" in compiled.explain() or "2 of them compiled" in compiled.explain()
+
+
+def test_a_graph_that_the_function_has_freed_stays_freed():
+    w = tensor(3, grad=True)
+
+    def step():
+        w.grad = None
+        loss = (w * w).sum()
+        loss.backward()
+        return loss, w.tanh()
+
+    compiled = torch.jit(step, fullgraph=True)
+    for _ in range(3):
+        loss, other = compiled()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        other.sum().backward()
+        np.testing.assert_allclose(w.grad.numpy(), (2 * w + 1 - w.tanh() ** 2).detach().numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if "differentiable" in n])

@@ -25,11 +25,14 @@ RECORDED = [
 ]  # fmt: skip
 
 
+PROGRAMS = {"jit", "grad_of_jit", "to_jax", "grad_of_to_jax"}  # whose compiling takes its time
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_transforms_of_recorded_operators(name):
     source, compared = Records(), 0
     for check in CHECKS:
-        if source.applies(name, check):
+        if source.applies(name, check) and (check not in PROGRAMS or name in RECORDED[::10]):
             found = count(source, name, check, source.dtypes(name, False)[0], 1)
             compared += found.samples
             assert found.differences == [], check
@@ -84,8 +87,8 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("check", [c for c in CHECKS if c not in PROGRAMS])
 def test_transforms_of_programs(name, check):
     function, samples = BY_HAND[name]
     case = Case(function, samples(Make("float64")), {})

@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Any
 
+from torchgrad_jax import _aten
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, BoundOperator, Operator
 from torchgrad_jax.namespace import methods
 from torchgrad_jax.operators import registry
@@ -99,7 +100,7 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the operator's function in `torch` gives. NotImplementedError where there is none."""
-        function = methods.namespace.get(self.__name__)
+        function = _aten.functions.get(self.__name__) or methods.namespace.get(self.__name__)
         if function is None:
             raise NotImplementedError(f"torch.ops.{self} cannot be called: there is no torch.{self.__name__}; it only names operators for policies")
         return function(*args, **kwargs)
@@ -118,7 +119,7 @@ class _OpNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        if self._name != "aten" or name.startswith("__") or _key(name) not in _known():
+        if self._name != "aten" or name.startswith("__") or (_key(name) not in _known() and name not in _aten.functions):
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         made = OpOverloadPacket(name)
         self.__dict__[name] = made

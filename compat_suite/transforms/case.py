@@ -60,6 +60,7 @@ class Case:
 
     def call(self, given: Sequence[Any]) -> Any:
         """What the call returns for these tensors."""
+        tj.manual_seed(0)
         return self._called(self._function, given)
 
     def results(self, given: Sequence[Any]) -> list[Any]:
@@ -68,13 +69,21 @@ class Case:
 
     def differentiated(self, leaves: Sequence[Any]) -> list[Any]:
         """The results that can have gradients, as they are differentiated, for these leaves."""
+        tj.manual_seed(0)
+        return self.unseeded_of_leaves(*leaves)
+
+    def unseeded_of_leaves(self, *leaves: Any) -> list[Any]:
+        """`differentiated`, where random numbers are whatever comes next."""
         given: list[Any] = [tensor(a) for a in self.arrays]
         for i, t in zip(self.leaves, leaves, strict=True):
             given[i] = t
         return [t for t in tensors(self._called(self._derived, given)) if is_float(t)]
 
+    def unseeded(self, *given: Any) -> list[Any]:
+        """The tensors that the call returns, where random numbers are whatever comes next."""
+        return tensors(self._called(self._function, given))
+
     def _called(self, function: Callable[..., Any], given: Sequence[Any]) -> Any:
-        tj.manual_seed(0)
         arguments, keywords = replaced(self._given, iter(given))
         return function(*arguments, **keywords)
 
@@ -107,7 +116,11 @@ def like(given: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 def same(found: Any, expected: np.ndarray, what: str, tolerance: float = 1.0, unfilled: bool = False) -> None:
     """Compare a tensor with what it must be. Difference where they are not alike."""
-    x, y = array(found), expected
+    same_arrays(array(found), expected, what, tolerance, unfilled)
+
+
+def same_arrays(x: np.ndarray, y: np.ndarray, what: str, tolerance: float = 1.0, unfilled: bool = False) -> None:
+    """The same for arrays."""
     if x.shape != y.shape or x.dtype != y.dtype:
         raise Difference(f"{what}: {x.dtype}{list(x.shape)}, expected {y.dtype}{list(y.shape)}")
     if unfilled:

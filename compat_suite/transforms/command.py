@@ -37,6 +37,8 @@ def options(arguments: list[str]) -> argparse.Namespace:
     found.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     chosen = found.parse_args(arguments)
     chosen.records = chosen.records or importlib.util.find_spec("torch") is None
+    if chosen.ops and not chosen.in_process and (unknown := set(chosen.ops) - set(source(chosen.records).names())):
+        found.error(f"no samples of {', '.join(sorted(unknown))}")
     return chosen
 
 

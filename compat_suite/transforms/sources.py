@@ -11,6 +11,7 @@ import numpy as np
 import torchgrad_jax as tj
 from compat_suite.records import RECORDS, Make, split
 from compat_suite.transforms.case import Case, tensors
+from compat_suite.transforms.checks import VALUES
 
 UNFILLED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
@@ -45,7 +46,7 @@ class Records:
     def applies(self, name: str, check: str) -> bool:
         """Whether the operator can do what is checked."""
         record = RECORDS[name]
-        wanted = {"vmap": 0, "inplace": 0, "second": 2}.get(check, 1)
+        wanted = 0 if check in VALUES else 2 if check == "second" else 1
         if check in ("transpose", "second") and not record.forward:
             return False
         if check == "inplace":
@@ -86,10 +87,10 @@ class Database:
     def applies(self, name: str, check: str) -> bool:
         """Whether PyTorch's operator can do what is checked."""
         info = self.entries[name].info
-        if check == "vmap":
-            return True
         if check == "inplace":
             return info.get_inplace() is not None
+        if check in VALUES:
+            return True
         if check == "transpose" and not info.supports_forward_ad:
             return False
         if check == "second" and not (info.supports_gradgrad and info.supports_fwgrad_bwgrad):
@@ -104,7 +105,7 @@ class Database:
         entry = self.entries[name]
         if entry.ours is None:
             raise LookupError("missing")
-        for sample in entry.samples(dtype, check not in ("vmap", "inplace"), most):
+        for sample in entry.samples(dtype, check not in VALUES, most):
             arguments, keywords, processed = ours(sample.arguments), ours(sample.keywords), rebound(sample.processed)
             if not isinstance(arguments[0], tj.Tensor) and check == "inplace":
                 continue
@@ -147,7 +148,7 @@ def _asked(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: d
 
         mapped: Any = one
         for dim in reversed(list(dims)):
-            mapped = torch.func.vmap(mapped, tuple(dim))
+            mapped = torch.func.vmap(mapped, tuple(dim), randomness="same")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return mapped(*given)

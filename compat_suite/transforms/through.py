@@ -11,8 +11,9 @@ Function = Callable[[Sequence[Any]], list[Any]]
 
 
 def vmap(function: Function, given: Sequence[Any], dims: Sequence[int | None], out_dim: int = 0) -> list[Any]:
-    """The results for a batch of size 2 along the dimension `dims` of each tensor; None: of which there is but one."""
-    with batch_level(2) as level:
+    """The results for a batch of size 2 along the dimension `dims` of each tensor; None: of which there is but one. Each part draws
+    the same random numbers, as do calls that seed the generator alike."""
+    with batch_level(2, "same") as level:
         inside = [level.wrap(t, d) for t, d in zip(given, dims, strict=True)]
         return [level.unwrap(t, out_dim) for t in function(inside)]
 

@@ -15,6 +15,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor, fresh, wrap
+from torchgrad_jax.memory.storage import maps
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
@@ -132,5 +133,9 @@ def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, A
         reached.extend(g is not None for g in found)
         return [g._concrete() for g in found if g is not None]
 
-    outs = iter(as_x64(jax.vmap(one), [g._concrete() for g in grads]))
+    maps.append(one)
+    try:
+        outs = iter(as_x64(jax.vmap(one), [g._concrete() for g in grads]))
+    finally:
+        maps.remove(one)
     return [wrap(constant(next(outs))) if there else None for there in reached]

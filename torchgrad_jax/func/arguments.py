@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from torchgrad_jax.autograd.grad_mode import inference_mode, is_inference_mode_enabled
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.trees import tree_leaves, tree_map
 
@@ -49,6 +51,11 @@ def of_chosen(func: Callable[..., Any], args: tuple[Any, ...], argnums: ArgNums)
         return func(*filled)
 
     return function
+
+
+def differentiating() -> AbstractContextManager[Any]:
+    """Inside of inference mode too, what a transform differentiates has a graph and tangents."""
+    return inference_mode(False) if is_inference_mode_enabled() else nullcontext()
 
 
 def map_tensors(func: Callable[[Tensor], Tensor], tree: Any) -> Any:

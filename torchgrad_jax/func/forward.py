@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.func.arguments import check_outputs, map_aux, split_aux
+from torchgrad_jax.func.arguments import check_outputs, differentiating, map_aux, split_aux
 from torchgrad_jax.func.reverse import Pullback
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.lifting.levels import forward_level, grad_level
@@ -32,7 +32,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 def _moved(func: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool) -> tuple[Any, ...]:
     call = "jvp(f, primals, tangents)"
     spec, points, directions = _checked(call, primals, tangents)
-    with forward_level() as level:
+    with differentiating(), forward_level() as level:
         found = func(*spec.unflatten([level.dual(x, v) for x, v in zip(points, directions, strict=True)]))
         aux: Any = ()
         if has_aux:
@@ -100,7 +100,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(point)}")
         if not (point.is_floating_point() or point.is_complex()):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {point.dtype}")
-    with grad_level() as level:
+    with differentiating(), grad_level() as level:
         inside = [level.wrap(point) for point in points]
         for x in inside:
             level.require_grad(x)
@@ -124,7 +124,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 def _transposed(pull: Pullback, values: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], list[Tensor]]:
     """From tangents of the inputs to those of the outputs: the gradient of ``pull(cotangents)``, which is linear, at any cotangents."""
     at = [zeros_like(value) for value, there in zip(values, pull.reached, strict=True) if there]
-    with grad_level() as level:
+    with differentiating(), grad_level() as level:
         cotangents = [level.require_grad(level.wrap(zero)) for zero in at]
         given = iter(cotangents)
         push = Pullback(level, pull([next(given) if there else value for there, value in zip(pull.reached, values, strict=True)]), cotangents)

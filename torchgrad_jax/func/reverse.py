@@ -9,7 +9,17 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import set_grad_enabled
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.func.arguments import ArgNums, check_outputs, checked_argnums, chosen, differentiable_leaves, map_aux, map_tensors, split_aux
+from torchgrad_jax.func.arguments import (
+    ArgNums,
+    check_outputs,
+    checked_argnums,
+    chosen,
+    differentiable_leaves,
+    differentiating,
+    map_aux,
+    map_tensors,
+    split_aux,
+)
 from torchgrad_jax.functions.creation import ones_like, zeros_like
 from torchgrad_jax.lifting.levels import GradLevel, grad_level
 from torchgrad_jax.lifting.remembered import transform
@@ -86,7 +96,7 @@ def _with_gradients(name: str, func: Callable[..., Any], argnums: ArgNums, has_a
 def _gradients(func: Callable[..., Any], argnums: ArgNums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The gradients, the result, and () or (aux,)."""
     call = "grad_and_value(f)(*args)"
-    with grad_level() as level:
+    with differentiating(), grad_level() as level:
         inside, inside_kwargs = map_tensors(level.wrap, (args, kwargs))
         wanted = chosen(inside, argnums)
         inputs = differentiable_leaves(wanted)
@@ -134,7 +144,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         (tensor([1., 1.]),)
     """
     call = "vjp(f, *primals)"
-    with grad_level() as level:
+    with differentiating(), grad_level() as level:
         inside = map_tensors(level.wrap, primals)
         inputs = differentiable_leaves(inside)
         for x in inputs:

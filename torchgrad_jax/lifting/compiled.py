@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.core.twins import data_of
+from torchgrad_jax.lifting.differentiating import Freed
 from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted
 from torchgrad_jax.memory.storage import View, maps
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
@@ -52,9 +54,12 @@ def as_function(lifted: Lifted, wanted: Sequence[int]) -> tuple[Callable[..., li
 class Compiled:
     """What calls a Lifted. residuals: the slots of what its backward pass needs, which come after the function's own results."""
 
-    __slots__ = ("lifted", "wanted", "node", "places", "function", "ahead", "contents", "others", "checks", "plain")
+    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "plain")
 
-    def __init__(self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None) -> None:
+    def __init__(self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None, living: Sequence[int] = ()) -> None:
+        """node: makes the node of a call; living: which of the results with a graph are its outputs."""
+        self.outputs = {root: nr for nr, root in enumerate(living)}
+        self.freed = tuple([m.aval for m in lifted.made if m.root >= 0]) if len(living) < len([m for m in lifted.made if m.root >= 0]) else None
         self.lifted, self.wanted, self.node = lifted, [*lifted.wanted, *residuals], node
         self.places = [tuple(p) for p in lifted.places]
         self.function: Any = None
@@ -91,6 +96,8 @@ class Compiled:
             extra = tensors[i]._extra
             if extra is not None and extra.grad is not None:
                 return MISS
+        if lifted.writes and len({id(t._storage or t) for t in tensors}) != lifted.memories:
+            return MISS  # what is written to is part of another one, or was and is not
         if self.function is None:
             self._compile()
         arrays = [values[i].array for i in self.contents]
@@ -110,9 +117,16 @@ class Compiled:
         lifted = self.lifted
         node = None if self.node is None else self.node(rec, tensors, values, outs[len(lifted.wanted) :])
         made: list[Tensor] = []
+        freed: Node | None = None
         for content, memory, aval, view, leaf, root in lifted.made:
             value = _value(outs[content], aval)
-            t = fresh(rec, value) if root < 0 or node is None else result(value, node, root)
+            if root < 0:
+                t = fresh(rec, value)
+            elif root in self.outputs:
+                t = result(value, node, self.outputs[root])
+            else:
+                freed = freed or Freed(self.freed or (), rec)
+                t = result(value, freed, root)
             if view is not None:
                 _lay_out(t, _value(outs[memory]), view)
             if leaf:

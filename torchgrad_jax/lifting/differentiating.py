@@ -176,12 +176,58 @@ class CompiledFunctionBackward(Node):
         self.saved = content
 
 
-def backward_of(lifted: Lifted) -> Backward:
-    """The backward pass of a Lifted whose first run was just made. Refusal where it cannot be traced."""
+class Freed(Node):
+    """The node of a result whose graph the function itself has gone through and freed. It has the avals of the results."""
+
+    __slots__ = ("avals",)
+
+    def __init__(self, avals: tuple[Aval, ...], rec: Recorder) -> None:
+        self.avals, self.next, self.seq, self.hooks = avals, (), rec.sequence, None
+        rec.sequence += 1
+
+    def name(self) -> str:
+        """See Node."""
+        return CompiledFunctionBackward.__name__
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return self.avals
+
+    def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+        """See Node."""
+        raise RuntimeError(FREED_MESSAGE)
+
+
+class _IsFreed(Exception):
+    """A graph was freed."""
+
+
+def backward_of(lifted: Lifted) -> tuple[Backward | None, list[int]]:
+    """The backward pass of a Lifted whose first run was just made, and which of its roots it is of: the graphs of others were freed. Refusal where
+    it cannot be traced."""
+    every = list(range(len(lifted.roots)))
+    try:
+        return _traced(lifted, every), every
+    except _IsFreed:
+        living = [i for i in every if len(every) > 1 and _is_there(lifted, i)]
+        return (_traced(lifted, living) if living else None), living
+
+
+def _is_there(lifted: Lifted, root: int) -> bool:
+    try:
+        _traced(lifted, [root])
+    except _IsFreed:
+        return False
+    return True
+
+
+def _traced(lifted: Lifted, which: list[int]) -> Backward:
+    roots = [lifted.roots[i] for i in which]
     outer = per_thread.recorder
     rec = TraceRecorder(outer, True, lifted)
     given = []
-    for t in lifted.roots:
+    for t in roots:
         v = Value()
         v.aval, v.array, v.slot, v.epoch, v.counter, v.version = t._aval, None, 0, None, None, 0
         given.append(v)
@@ -195,12 +241,16 @@ def backward_of(lifted: Lifted) -> Backward:
         for extra, _ in hooks:  # they see the gradient when it arrives outside
             extra.hooks = None
         found = run_backward(
-            [t._edge() for t in lifted.roots], [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False
+            [t._edge() for t in roots], [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False
         )
         _refuse_changes(rec)
         return Backward(lifted, rec, given, [None if g is None else g._content() for g in found])
     except TracingError as error:
         raise Refusal(f"in its backward pass {error}") from None
+    except RuntimeError as error:
+        if str(error) != FREED_MESSAGE:
+            raise Refusal(f"its backward pass fails: {error}") from None
+        raise _IsFreed from None
     finally:
         per_thread.recorder = outer
         watches.remove(rec)

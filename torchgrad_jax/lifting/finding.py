@@ -56,16 +56,16 @@ class Write(NamedTuple):
 class Lifted:
     """A function as a program.
 
-    places: the tensors, arguments first. inputs: what each of the program's inputs is (CONTENT ...), and which place, or the array or draw;
-    leaf_avals: theirs. draws: what draws random numbers on the host, in order. step, numbers, lines: the program, Python's numbers in it, and the
-    user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its tensors, as places (-1, -2, ...)
-    or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad: places whose `.grad` has to be
-    None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have a gradient; targets: places
-    that may get one, with the nodes that stand for them.
+    places: the tensors, arguments first. memories: how many they lie in. inputs: what each of the program's inputs is (CONTENT ...), and which
+    place, or the array or draw; leaf_avals: theirs. draws: what draws random numbers on the host, in order. step, numbers, lines: the program,
+    Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
+    tensors, as places (-1, -2, ...) or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad:
+    places whose `.grad` has to be None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have
+    a gradient; targets: places that may get one, with the nodes that stand for them.
     """
 
     __slots__ = (
-        "places", "inputs", "leaf_avals", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
+        "places", "inputs", "leaf_avals", "memories", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
         "without_grad", "device", "epoch", "slots", "roots", "targets",
     )  # fmt: skip
 
@@ -82,6 +82,7 @@ class Lifted:
         self.draws: list[Callable[[], Any]] = list(rec.draws.values())
         self.places: list[Place] = finding.places
         self.made: list[Made] = finding.made
+        self.memories = len({rec.mets[t].storage for t in finding.met})
         self.wanted: list[int] = list(finding.results)
         self.step: Step = epoch.step
         self.numbers: list[np.ndarray] = numbers_of(epoch)
@@ -160,6 +161,11 @@ class Finding:
             found = self._places[id(t)] = len(self.places)
             self.places.append(Place(kind, at, t._aval, met.rg, met.node is None))
         return found
+
+    @property
+    def met(self) -> list[int]:
+        """The ids of the tensors that are places."""
+        return list(self._places)
 
     def _result(self, value: Value) -> int:
         slot = value.slot if value.epoch is self.rec.epoch else self.rec.enter(value)

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax import lax, tree_util
 from jax import numpy as jnp
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor, wrap
@@ -103,7 +103,7 @@ class Calls:
         if isinstance(leaf, Tensor):
             operands.append(leaf)
         elif isinstance(leaf, jax.Array):
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 operands.append(wrap(constant(jax.random.key_data(leaf))))
                 return Key(str(jax.random.key_impl(leaf)))
             operands.append(wrap(constant(leaf)))
@@ -217,7 +217,7 @@ class JaxFunction:
         elif not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
             raise TypeError(f"{self.name}: the function returns an object of type {type(leaf).__name__}; what from_jax takes returns arrays")
         array = jnp.asarray(leaf)
-        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise TypeError(f"{self.name}: the function returns a key of jax.random; let it return jax.random.key_data of it")
         if not dtypes.is_known(np.dtype(array.dtype)):
             raise TypeError(f"{self.name}: the function returns an array of dtype {array.dtype}, which no Tensor has")
@@ -252,7 +252,7 @@ class Staged:
         if any(map(_is_ordered, closed.effects)):
             raise RuntimeError(f"{bound.name}: the function has ordered side effects, which a recorded operation cannot keep; use ordered=False")
         self.tree, self.count = trees[0], len(closed.out_avals)
-        self._run = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(closed.jaxpr, [_on_host(c) for c in closed.consts]))
+        self._run = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, [_on_host(c) for c in closed.consts]))
 
     def __call__(self, *arrays: Any) -> Any:
         outs, beyond = traced_by_user(self.bound.precise, self._results)(*arrays)
@@ -279,7 +279,7 @@ def _is_ordered(effect: Any) -> bool:
 
 def _on_host(array: Any) -> Any:
     """A constant of the function's as host data: it lives in the client of the user's JAX."""
-    return array if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
+    return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
 
 
 def _first_beyond(arrays: Sequence[Any]) -> Any:

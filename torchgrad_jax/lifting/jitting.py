@@ -148,8 +148,9 @@ def _with_backward(lifted: Lifted) -> Compiled:
     try:
         if not lifted.roots:
             return Compiled(lifted)
-        backward = backward_of(lifted)
-        return Compiled(lifted, *node_maker(lifted, backward))
+        backward, living = backward_of(lifted)
+        residuals, node = ([], None) if backward is None else node_maker(lifted, backward)
+        return Compiled(lifted, residuals, node, living)
     finally:
         lifted.let_go()
 

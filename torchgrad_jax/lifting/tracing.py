@@ -391,9 +391,11 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
 def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     if rec in watches:
         watches.remove(rec)
-    if not rec.given_up:
+    if rec.given_up:  # it ran as any other, to its end or to its error
+        outer.grad_enabled, outer.inference = rec.grad_enabled, rec.inference
+    else:
         rec.leave()
-    outer.grad_enabled, outer.inference, outer.sequence, outer.turned = rec.grad_enabled, rec.inference, rec.sequence, outer.turned | rec.turned
+    outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
     rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
     per_thread.recorder = outer
 
