@@ -58,7 +58,7 @@ class Plan:
         self.passes = self.zeros = self.undefined = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
-        self._vjps: dict[Any, Vjp] = {}
+        self._vjps: dict[Any, Any] = {}
         self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
         self._others: Plan | None = None
@@ -314,7 +314,8 @@ class Vjp:
         self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
     ) -> None:
         sig: Any = plan._sig
-        self.name, self.device, self.differentiable = plan.name, None, True
+        self.device: Any = None
+        self.name, self.differentiable = plan.name, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
         self.setting = getattr(sig.bop, "setting", None)

@@ -557,7 +557,8 @@ def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
 
     def spaced(*given: Tensor) -> Tensor:
         rest = iter(given)
-        return linspace(*[next(rest) if isinstance(x, Tensor) else x for x in (start, end)], steps, **options)
+        first, last = (next(rest) if isinstance(x, Tensor) else x for x in (start, end))
+        return linspace(first, last, steps, **options)
 
     return by_parts(spaced, *limits)
 

@@ -61,7 +61,7 @@ class Compiled:
         self.outputs = {root: nr for nr, root in enumerate(living)}
         self.freed = tuple([m.aval for m in lifted.made if m.root >= 0]) if len(living) < len([m for m in lifted.made if m.root >= 0]) else None
         self.lifted, self.wanted, self.node = lifted, [*lifted.wanted, *residuals], node
-        self.places = [tuple(p) for p in lifted.places]
+        self.places: list[tuple[Any, ...]] = [tuple(p) for p in lifted.places]
         self.function: Any = None
         self.ahead = False
 
@@ -70,6 +70,7 @@ class Compiled:
         traced. What its checks find is raised before anything has changed. Traced where a tensor holds a tracer."""
         tensors: list[Tensor] = []
         values: list[Value] = []
+        t: Any
         for kind, at, aval, requires_grad, leaf in self.places:
             if kind == "argument":
                 t = arguments[at]
@@ -108,7 +109,8 @@ class Compiled:
         if self.others or lifted.draws:
             drawn = [make() for make in lifted.draws]
             arrays += [_other(kind, at, tensors, drawn, lifted.device) for kind, at in self.others]
-        outs = self.function(*arrays) if self.ahead else call_x64(self.function, *arrays)
+        function: Any = self.function
+        outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
         if self.checks:
             self._check(outs)
         return self._settle(rec, tensors, values, outs)

@@ -232,7 +232,7 @@ def _traced(lifted: Lifted, which: list[int]) -> Backward:
         v.aval, v.array, v.slot, v.epoch, v.counter, v.version = t._aval, None, 0, None, None, 0
         given.append(v)
     rec.symbols.update(given)
-    edges = [(node, 0) for _, node in lifted.targets]
+    edges: list[Any] = [(node, 0) for _, node in lifted.targets]
     extras = [node.variable._extra for _, node in lifted.targets if type(node) is AccumulateGrad]
     hooks = [(e, e.hooks) for e in extras if e is not None and e.hooks]
     try:

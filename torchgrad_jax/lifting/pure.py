@@ -170,7 +170,7 @@ class Pure:
         if not seeds and self._pull is not None:
             calls = _independent(calls, {-1 - i for i, (kind, _) in enumerate(self._inputs) if kind == "cotangent"})
         carried_out(calls, self._plans, self._numbers, env)
-        grads = [None if s is None else env[s] for s in self._pull[1]] if seeds else []
+        grads = [None if s is None else env[s] for s in self._pull[1]] if seeds and self._pull is not None else []
         return [env[s] for s in self._outputs], grads
 
 

@@ -90,7 +90,8 @@ def layout_of(result: Any, tensors: list[Tensor]) -> Layout:
     if kind is list or isinstance(result, tuple) and not isinstance(result, Size):
         return Layout(kind, [layout_of(part, tensors) for part in result])
     if kind is dict:
-        return Layout(kind, [layout_of(part, tensors) for part in result.values()], tuple(result))
+        named: Any = result
+        return Layout(kind, [layout_of(part, tensors) for part in named.values()], tuple(named))
     if kind is float or isinstance(result, BY_VALUE):
         return Layout(Same, result)
     raise Refused(f"it returns an object of type {kind.__name__}: return tensors, numbers, and tuples, lists and dicts of them")

@@ -57,8 +57,8 @@ class Lifted:
     __slots__ = ("level",)
     level: Any
 
-    def concrete(self) -> Any:
-        """The array that it stands for, computed now. RuntimeError where it stands for several."""
+    def concrete(self, asked: str = "") -> Any:
+        """The array that it stands for, computed now. asked: the name of what looks at it. RuntimeError where it stands for several."""
         raise NotImplementedError
 
     @property
