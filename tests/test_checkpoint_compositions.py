@@ -12,6 +12,8 @@ import torchgrad_jax as torch
 from torchgrad_jax.nn import functional as F
 from torchgrad_jax.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+pytestmark = pytest.mark.operators
+
 # Functions of a 3 x 4 tensor and a 4 x 4 one.
 STEPS = [
     lambda h, w: h.sin(),

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from torchgrad_jax.runtime import execution_mode
 from torchgrad_jax.runtime.counters import counters
+
+pytestmark = pytest.mark.operators
 
 PAGE = Path(__file__).parents[1] / "docs" / "derivatives.md"
 TEXT = PAGE.read_text()

@@ -18,6 +18,8 @@ from torchgrad_jax import from_jax
 from torchgrad_jax.autograd import forward_ad
 from torchgrad_jax.runtime.counters import counters
 
+pytestmark = pytest.mark.operators
+
 X = [0.5, -1.0, 2.0]
 
 

@@ -4,7 +4,11 @@ import itertools
 import re
 from pathlib import Path
 
+import pytest
+
 import torchgrad_jax as torch
+
+pytestmark = pytest.mark.operators
 
 TEXT = (Path(__file__).parents[1] / "docs" / "func.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)

@@ -6,6 +6,8 @@ from collections import namedtuple
 import pytest
 from side_by_side import error_of, like_pytorch, tj, torch
 
+pytestmark = pytest.mark.operators
+
 Case = namedtuple("Case", "name call")
 CASES = []
 

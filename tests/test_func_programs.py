@@ -3,6 +3,8 @@
 import pytest
 from side_by_side import error_of, like_pytorch
 
+pytestmark = pytest.mark.operators
+
 PROGRAMS = []
 
 

@@ -5,6 +5,8 @@ import functools
 import pytest
 from side_by_side import like_pytorch
 
+pytestmark = pytest.mark.operators
+
 PROGRAMS = []
 
 

@@ -6,6 +6,8 @@ from collections import OrderedDict, namedtuple
 import pytest
 from side_by_side import like_pytorch
 
+pytestmark = pytest.mark.operators
+
 PROGRAMS = []
 Point = namedtuple("Point", "x y")
 

@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 
 from side_by_side import error_of, leaf, like_pytorch, plain  # noqa: E402 - needs torch
 
+pytestmark = pytest.mark.operators
+
 PRODUCTS, SECOND = ("vjp", "jvp"), ("vhp", "hvp")
 ALL = (*PRODUCTS, "jacobian", *SECOND, "hessian")
 

@@ -13,6 +13,8 @@ import torchgrad_jax as tj
 from torchgrad_jax.autograd import forward_ad
 from torchgrad_jax.runtime import baseline_tier
 
+pytestmark = pytest.mark.operators
+
 X = [0.5, -1.0, 2.0]
 
 

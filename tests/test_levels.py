@@ -309,3 +309,15 @@ def test_a_function_that_writes_to_its_input_may_be_transformed():
             return g * 3
 
     assert grad(lambda x: Double.apply(x.clone()).sum())(vector(1, 2)).tolist() == [3, 3]
+
+
+def test_a_detached_tensor_that_shares_no_memory_may_not_be_written_to():
+    def f(x):
+        y = x * 1
+        y.detach().zero_()
+        return y.sum()
+
+    assert grad(f)(vector(1, 2)).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="has a memory of its own"):
+        vmap(grad(f))(torch.ones(2, 2))
+    assert vmap(grad(lambda x: (x * x.detach().clone().mul_(2)).sum()))(torch.ones(2, 2)).tolist() == [[2, 2], [2, 2]]

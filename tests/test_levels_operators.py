@@ -8,6 +8,8 @@ import pytest
 import torchgrad_jax as tj
 from torchgrad_jax.lifting.levels import batch_level, forward_level, grad_level
 
+pytestmark = pytest.mark.operators
+
 RANDOM = np.random.default_rng(0)
 
 

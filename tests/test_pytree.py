@@ -9,6 +9,8 @@ from side_by_side import error_of, tj, torch
 
 from torchgrad_jax.utils import _pytree as ours
 
+pytestmark = pytest.mark.operators
+
 theirs = pytest.importorskip("torch.utils._pytree")
 Pair = namedtuple("Pair", "x y")
 

@@ -35,6 +35,10 @@ ESCAPED = (
     "https://pytorch.org/functorch/stable/ux_limitations.html), or it was made inside of a function that was being transformed and is used after "
     "that has returned, where it has no value."
 )
+APART = (
+    "inside of nested transforms, or where a graph goes on outside of one, what detach() and data give has a memory of its own, so that a write to "
+    "it would not be seen by the tensor: clone() it before it is written to, or write to the tensor itself under torch.no_grad()."
+)
 WRITTEN = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor that a function which is transformed "
     "has read was written to since, outside of the transform."
@@ -42,12 +46,13 @@ WRITTEN = (
 
 
 class Held(Lifted):
-    """A tensor of the level outside. version: what its memory counted when it was lifted."""
+    """A tensor of the level outside. version: what its memory counted when it was lifted. apart: whether it was cut off from a tensor of this level
+    whose memory it would share elsewhere."""
 
-    __slots__ = ("tensor", "version")
+    __slots__ = ("tensor", "version", "apart")
 
     def __init__(self, level: Level, tensor: Tensor) -> None:
-        self.level, self.tensor = level, tensor
+        self.level, self.tensor, self.apart = level, tensor, False
         self.version = 0 if tensor._storage is None or tensor.is_inference() else tensor._storage.counter.version
 
     def below(self) -> Tensor:
@@ -294,6 +299,8 @@ class Level(Interpreter):
         target = operands[0]
         if not self.owns(target):
             return self.write_outside(bound, operands)
+        if held(target).apart:
+            raise RuntimeError(APART)
         if all([self.owns(o) for o in operands if isinstance(o, Tensor)]):
             return NotImplemented
         return apply_inplace(bound, self._all_own(operands))
@@ -312,7 +319,11 @@ class Level(Interpreter):
             return NotImplemented
         with self.outside:
             cut = detached(inner)
-        return self.held_again(t, cut) if own else cut
+        if not own:
+            return cut
+        made = self.held_again(t, cut)
+        held(made).apart = True
+        return made
 
     def held_again(self, t: Tensor, inner: Tensor) -> Tensor:
         """The tensor of this level that holds `inner` as `t` holds its own."""
