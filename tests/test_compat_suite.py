@@ -7,8 +7,8 @@ from jax import numpy as jnp
 
 import torchgrad_jax as tj
 from compat_suite import records, self_check
-from compat_suite.__main__ import tiers
 from compat_suite.records import Make, Record
+from compat_suite.reporting import tiers
 
 pytestmark = pytest.mark.operators
 

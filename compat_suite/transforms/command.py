@@ -15,8 +15,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from compat_suite.__main__ import BATCH, report, report_differences, tiers
 from compat_suite.counting import Count, Difference, NotApplicable
+from compat_suite.reporting import BATCH, report, report_differences, tiers
 from compat_suite.transforms.case import Case
 from compat_suite.transforms.checks import CHECKS, DERIVATIVES
 
