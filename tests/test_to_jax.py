@@ -132,11 +132,9 @@ def test_derivatives_are_those_of_backward(name):
 
 def test_transformations_without_jit_leak_no_tracers():
     with jax.check_tracer_leaks():
-        for f in (written,):
-            x, g = array(4), torch.to_jax(f)
-            _, (expected,) = by_backward(f, x)
-            for gradient in (jax.grad(g), jax.grad(jax.checkpoint(g)), jax.jacrev(g)):
-                np.testing.assert_allclose(gradient(x), expected, rtol=1e-5, atol=1e-6)
+        x, g = array(4), torch.to_jax(written)
+        _, (expected,) = by_backward(written, x)
+        np.testing.assert_allclose(jax.grad(g)(x), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*SMOOTH, *DEPARTED])
