@@ -230,8 +230,9 @@ def _float_power(name: str, input: Any, exponent: Any) -> tuple[Any, Any, dtypes
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})")
     target = dtypes.complex128 if any(promotion.result_type([_spec(x)]).kind == "c" for x in (input, exponent)) else dtypes.float64
-    base, power_of = (cast(x, target) if isinstance(x, Tensor) else x for x in (input, exponent))
-    return base, power_of if isinstance(power_of, (Tensor, complex)) else float(power_of), target
+    number: type = complex if target is dtypes.complex128 else float
+    base, power_of = (cast(x, target) if isinstance(x, Tensor) else number(x) for x in (input, exponent))
+    return base, power_of, target
 
 
 @public("torch", "torch.Tensor")
