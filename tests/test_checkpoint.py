@@ -364,6 +364,7 @@ def programs(monkeypatch, run, steps=6):
     return max(sizes), losses
 
 
+@pytest.mark.operators  # of a program: in eager mode there is none
 @pytest.mark.parametrize("looks", [True, False], ids=["loss_looked_at_before_backward", "one_program"])
 @pytest.mark.parametrize("reentrant", FORMS)
 def test_the_program_takes_less_memory(monkeypatch, reentrant, looks):
@@ -397,6 +398,7 @@ def test_the_program_takes_less_memory(monkeypatch, reentrant, looks):
     assert saved <= (0.55 if looks else 0.5) * plain, (saved, plain)
 
 
+@pytest.mark.operators  # of a program: in eager mode there is none
 def test_inside_the_users_jit():
     """There JAX's own barriers stand between forward and recomputation, as in `jax.checkpoint`."""
 
@@ -412,6 +414,7 @@ def test_inside_the_users_jit():
     assert [str(jax.make_jaxpr(f)(x)).count("optimization_barrier") for f in (plain, saved)] == [0, 3]
 
 
+@pytest.mark.operators  # of a program: in eager mode there is none
 def test_only_what_carries_data_waits():
     """Weights are read as they are: a copy of each would cost memory."""
     waiting = []

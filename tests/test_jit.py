@@ -6,6 +6,8 @@ import pytest
 import torchgrad_jax as torch
 from torchgrad_jax.nn import functional as F
 
+pytestmark = pytest.mark.operators  # of programs: in eager mode there are none
+
 
 def tensor(*shape, grad=False, seed=0, scale=1.0):
     t = torch.tensor((np.random.RandomState(seed + sum(shape)).randn(*shape) * scale).astype(np.float32))

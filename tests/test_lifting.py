@@ -13,6 +13,8 @@ from torchgrad_jax.lifting.tracing import TracingError
 from torchgrad_jax.nn import functional as F
 from torchgrad_jax.runtime.value import watches
 
+pytestmark = pytest.mark.operators  # of programs: in eager mode there are none
+
 
 class Interrupt(Exception):
     pass

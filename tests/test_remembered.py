@@ -7,6 +7,8 @@ from torchgrad_jax.func import grad, hessian, jacrev, vmap
 from torchgrad_jax.lifting import remembered
 from torchgrad_jax.lifting.purity import reached
 
+pytestmark = pytest.mark.operators  # of programs: in eager mode there are none
+
 
 @pytest.fixture(autouse=True)
 def forgotten():
