@@ -322,3 +322,21 @@ def test_results_are_differentiable_like_those_of_the_function(name):
         first, second = a.state(), b.state()
         for key in first:
             close(first[key], second[key])
+
+
+def test_transforms_inside_are_part_of_the_program():
+    from torchgrad_jax.func import grad, hessian, jvp, vmap
+
+    def loss(w, x):
+        return ((x @ w).tanh() ** 2).sum()
+
+    w, x = torch.randn(3, 2), torch.randn(5, 3)
+    for f in (
+        lambda w, x: vmap(grad(loss), in_dims=(None, 0))(w, x),
+        lambda w, x: hessian(lambda w: loss(w, x))(w),
+        lambda w, x: jvp(lambda w: loss(w, x), (w,), (w,))[1],
+    ):
+        compiled = torch.jit(f)
+        for _ in range(4):
+            assert torch.allclose(compiled(w, x), f(w, x), atol=1e-5)
+        assert " 1 of them compiled" in compiled.explain()

@@ -18,9 +18,9 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.epoch import Epoch, Failure, running
-from torchgrad_jax.runtime.recorder import BEYOND, Recorder, Step, per_thread
+from torchgrad_jax.runtime.recorder import BEYOND, Recorder, Step, TracedInput, per_thread
 from torchgrad_jax.runtime.user_code import user_line
-from torchgrad_jax.runtime.value import Aval, Value, Watch, is_tracer, watches
+from torchgrad_jax.runtime.value import Aval, Lifted, Value, Watch, is_tracer, watches
 
 
 class TracingError(RuntimeError):
@@ -316,6 +316,8 @@ class TraceRecorder(Recorder, Watch):
         epoch = self.epoch
         slot = epoch.foreign.get(value)
         if slot is None:
+            if isinstance(value.array, Lifted):  # of a transform within: its level carries the operation out
+                raise TracedInput
             if value.array is not None and is_tracer(value.array):
                 self.give_up("a tensor from outside holds a JAX tracer: hand it over as an argument")
                 return super().enter(value)
