@@ -17,36 +17,39 @@ from torchgrad_jax.runtime.value import Aval
 Flags = tuple[bool, ...]
 
 
-def batched(sig: Signature, mapped: Flags, summed: Flags = ()) -> Batched:
+def batched(sig: Signature, mapped: Flags, summed: Flags = (), size: int = 0) -> Batched:
     """The operation `sig` for a batch.
 
-    mapped: for each operand, whether its first dimension is that of the batch; the others are the same for all of it. summed: for each result,
+    size: of the batch, for where no operand is mapped. mapped: for each operand, whether its first dimension is that of the batch; the others are the same for all of it. summed: for each result,
     whether those of the batch are added up; none by default, and then the batch is the first dimension of every result.
     """
     known = sig.batched
     if known is None:
         known = sig.batched = {}
-    found = known.get((mapped, summed))
+    given = 0 if any(mapped) else size
+    found = known.get((mapped, summed, given))
     if found is None:
-        found = known[mapped, summed] = Batched(sig, mapped, summed or (False,) * len(sig.avals))
+        found = known[mapped, summed, given] = Batched(sig, mapped, summed or (False,) * len(sig.avals), given)
     return found
 
 
 class Batched:
     """A BoundOp: see `batched`. one: the operation on a part of the batch."""
 
-    __slots__ = ("one", "mapped", "summed", "name", "device", "signatures", "differentiable", "__weakref__")
+    __slots__ = ("one", "mapped", "summed", "size", "name", "device", "signatures", "differentiable", "__weakref__")
     keeps_order, order = False, None
 
-    def __init__(self, one: Signature, mapped: Flags, summed: Flags) -> None:
-        self.one, self.mapped, self.summed = one, mapped, summed
+    def __init__(self, one: Signature, mapped: Flags, summed: Flags, size: int) -> None:
+        self.one, self.mapped, self.summed, self.size = one, mapped, summed, size
         self.name, self.differentiable = one.bop.name, getattr(one.bop, "differentiable", False)
         self.device: device | None = one.bop.device
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
-        function = jax.vmap(self.one.bop.specialize(self.one.specs), tuple([0 if there else None for there in self.mapped]))
+        function = jax.vmap(
+            self.one.bop.specialize(self.one.specs), tuple([0 if there else None for there in self.mapped]), axis_size=self.size or None
+        )
         summed, checks = self.summed, self.one.check is not None
         if not (any(summed) or checks):
             return function
@@ -71,7 +74,7 @@ class Batched:
         if find is None:
             return {}, specs
         kindred, given = find(self.one.specs)
-        return kindred.setdefault((Batched, self.mapped, self.summed), {}), (*specs, *given)
+        return kindred.setdefault((Batched, self.mapped, self.summed, self.size), {}), (*specs, *given)
 
     def plan(self, sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
         """How it is differentiated: as the operation is, for each part of the batch."""
@@ -109,8 +112,12 @@ class BatchedPlan(Plan):
             grads = [(aval, not total) for aval, total, there in zip(one.avals, bound.summed, defined, strict=True) if there]
             specs = tuple([aval for aval, _ in grads] + self._specs_saved())
             mapped = tuple([there for _, there in grads] + self._mapped_saved())
-            found = self._vjps[defined] = batched(signature(pull, specs), mapped, tuple([not bound.mapped[i] for i in one.inputs]))
+            found = self._vjps[defined] = batched(signature(pull, specs), mapped, tuple([not bound.mapped[i] for i in one.inputs]), self._size())
         return found
+
+    def _size(self) -> int:
+        sizes = [s.shape[0] for s, there in zip(self._sig.specs, self.bound.mapped, strict=True) if there and isinstance(s, Aval)]
+        return sizes[0] if sizes else self.bound.size
 
     def _specs_saved(self) -> list[ArgSpec]:
         return [self.bound.one.specs[i] if i >= 0 else self.one.avals[-1 - i] for i in self.one.saves]
@@ -127,7 +134,7 @@ class BatchedPlan(Plan):
             specs = tuple(self._specs_saved() + [bound.one.specs[i] for i in one.inputs])
             mapped = tuple(self._mapped_saved() + [bound.mapped[i] for i in one.inputs])
             summed = tuple([total for total, there in zip(bound.summed, one.outputs, strict=True) if there])
-            self._jvp = batched(signature(push, specs), mapped, summed)
+            self._jvp = batched(signature(push, specs), mapped, summed, self._size())
         return self._jvp
 
     def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
