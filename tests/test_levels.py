@@ -18,7 +18,7 @@ def vector(*numbers):
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", [*range(100, 112), 20262, 120199])
 def test_compositions_of_transforms_are_as_jax_has_them(seed):
     case = Case(seed)
     with jax.enable_x64():

@@ -20,8 +20,9 @@ Flags = tuple[bool, ...]
 def batched(sig: Signature, mapped: Flags, summed: Flags = (), size: int = 0) -> Batched:
     """The operation `sig` for a batch.
 
-    size: of the batch, for where no operand is mapped. mapped: for each operand, whether its first dimension is that of the batch; the others are the same for all of it. summed: for each result,
-    whether those of the batch are added up; none by default, and then the batch is the first dimension of every result.
+    mapped: for each operand, whether its first dimension is that of the batch; the others are the same for all of it. summed: for each result,
+    whether those of the batch are added up; none by default, and then the batch is the first dimension of every result. size: of the batch, for
+    where no operand tells it.
     """
     known = sig.batched
     if known is None:
@@ -47,9 +48,8 @@ class Batched:
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
-        function = jax.vmap(
-            self.one.bop.specialize(self.one.specs), tuple([0 if there else None for there in self.mapped]), axis_size=self.size or None
-        )
+        axes = tuple([0 if there else None for there in self.mapped])
+        function = jax.vmap(self.one.bop.specialize(self.one.specs), axes, axis_size=None if any(self.mapped) else self.size)
         summed, checks = self.summed, self.one.check is not None
         if not (any(summed) or checks):
             return function
