@@ -142,3 +142,33 @@ def test_shared_contents_are_told_apart_from_equal_ones():
     b.mul_(10)
     for _ in range(3):
         assert f(a, b).tolist() == [12, 24]
+
+
+def test_what_shares_memory_with_an_argument_that_is_written_to_keeps_its_content():
+    x = torch.ones(2)
+    other = x.data
+    for n in range(1, 5):
+        vmap(lambda x: x.mul_(2))(x)
+        assert other.tolist() == x.tolist() == [2.0**n, 2.0**n]
+
+
+def test_containers_of_the_users_are_looked_at_every_time():
+    from torchgrad_jax.utils import _pytree
+
+    class Pair:
+        def __init__(self, parts, note):
+            self.parts, self.note = parts, note
+
+    _pytree.register_pytree_node(Pair, lambda p: (p.parts, p.note), lambda parts, note: Pair(list(parts), note))
+    pair = Pair([torch.ones(2), torch.ones(2)], {"factor": 1})
+    for n in range(4):
+        pair.note["factor"] = n
+        assert grad(lambda p: (p.parts[0] * p.parts[1] * p.note["factor"]).sum())(pair).parts[0].tolist() == [n, n]
+
+
+def test_a_function_that_changes_a_setting_is_not_pure():
+    def strict(x):
+        torch.use_deterministic_algorithms(True)
+        return x.sum()
+
+    assert reached(strict) is None

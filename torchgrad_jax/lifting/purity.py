@@ -161,7 +161,7 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...] | None:
 
 
 def _is_impure_name(name: Any) -> bool:
-    return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set"))
+    return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set", "use_"))
 
 
 def reached(function: Callable[..., Any]) -> Reached | None:

@@ -1,4 +1,4 @@
-"""The second call of a transformed function need not run its Python again: what it has recorded is recorded as one operation.
+"""From its third call on a transformed function need not run its Python again: what it records is recorded as one operation.
 
 That is done where it makes no difference, and where it is known that it makes none: the function is pure (see `purity`), nothing in it has looked at
 a value or drawn random numbers, nothing outside follows what it does (a graph, a level, a mode), and all that it is given and captures is as it was,
@@ -19,9 +19,9 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.memory_order import dense_order
-from torchgrad_jax.functions.random import default_generator
+from torchgrad_jax.functions.random import set_state_of_random, state_of_random
 from torchgrad_jax.lifting.purity import Impure, Reached, reached
-from torchgrad_jax.lifting.trees import TreeSpec, tree_flatten
+from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.epoch import Epoch
@@ -59,19 +59,29 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
     )  # fmt: skip
     known = _known.get(key)
     if known is None:
-        if len(_known) >= MOST_KEPT:
-            _known.clear()
-        _known[key] = _ONCE
-    elif known is _ONCE:
+        return _first(key, found.tensors, lambda: body(*args, **kwargs))
+    if known is _ONCE:
         known = _known[key] = _rehearsed(rec, lambda: body(*args, **kwargs), found.tensors, values) or _NEVER
     if type(known) is not Remembered:
         return body(*args, **kwargs)
     return known.again(rec, values)
 
 
+def _first(key: Any, tensors: Sequence[Tensor], body: Callable[[], Any]) -> Any:
+    """The first call of its kind. One that writes to what it is given must be done anew each time, and is not rehearsed."""
+    versions = [t._version for t in tensors]
+    result = body()
+    if len(_known) >= MOST_KEPT:
+        _known.clear()
+    _known[key] = _ONCE if [t._version for t in tensors] == versions else _NEVER
+    return result
+
+
 def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Value] | None:
     """The Values of all tensors that are given or captured; None where something follows what becomes of them. The key gets what else is given."""
     leaves, spec = tree_flatten((args, kwargs))
+    if not _is_plain(spec):
+        return None
     found.key.append(spec)
     try:
         for leaf in leaves:
@@ -130,30 +140,31 @@ def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor]
     """The call as one operation, found without computing anything; None where it must be done anew each time."""
     unknown = {id(v): _unknown(v) for v in values}
     scratch = Rehearsal(rec)
-    drawn = default_generator.get_state()
+    drawn = state_of_random()
     shared = [(t._storage, t._version) for t in tensors]
     try:
         per_thread.recorder = scratch
         with _without_content(tensors, values, unknown):
             result = body()
-            if [(t._storage, t._version) for t in tensors] != shared or not _same_state(drawn):
+            if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), drawn):
                 return None
         leaves, spec = tree_flatten(result)
         results = [t for t in leaves if isinstance(t, Tensor)]
-        if not results or not all(map(_is_new, results)) or _share(results, tensors):
+        if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
             return None
         return _as_one(scratch, leaves, spec, [t._read() for t in results], [unknown[id(v)] for v in values])
     except (Exception, Looked):
         return None
     finally:
         per_thread.recorder = rec
-        if not _same_state(drawn):
-            default_generator.set_state(drawn)
+        if not np.array_equal(state_of_random(), drawn):
+            set_state_of_random(drawn)
         scratch.close()
 
 
-def _same_state(state: Tensor) -> bool:
-    return np.array_equal(np.asarray(default_generator.get_state()._concrete()), np.asarray(state._concrete()))
+def _is_plain(spec: TreeSpec) -> bool:
+    """Whether a tree is made of Python's containers alone: what tells those of the user's from others may change."""
+    return (spec.type is None or spec.type in BUILTIN_TYPES) and all(map(_is_plain, spec.children()))
 
 
 def _is_new(t: Tensor) -> bool:
