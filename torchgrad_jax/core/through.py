@@ -67,6 +67,18 @@ class Chained(Interpreter):
         """See Interpreter."""
         return self._asked.function(cls, args)
 
+    def stands_for_batch(self, t: Any) -> bool:
+        """See Interpreter."""
+        return self._asked.stands_for_batch(t)
+
+    def rewritten(self, t: Any, value: Any, name: str) -> bool:
+        """See Interpreter."""
+        return self._asked.rewritten(t, value, name)
+
+    def refuses_memory(self, t: Any, new: Any, name: str) -> str | None:
+        """See Interpreter."""
+        return self._asked.refuses_memory(t, new, name)
+
     def meets(self, t: Any, grad: str = "") -> None:
         """See Interpreter."""
         self._asked.meets(t, grad)

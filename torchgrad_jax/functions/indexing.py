@@ -297,7 +297,7 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
-        found = np.nonzero(np.asarray(k._concrete()))
+        found = np.nonzero(np.asarray(k._concrete("mask")))
         return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
     if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

@@ -402,7 +402,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     Looks at the values.
     """
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
-    array = np.asarray(input._concrete())
+    array = np.asarray(input._concrete("_unique2" if dim is None else "unique_dim"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     inverse = inverse.reshape(array.shape if axis is None else -1)
@@ -415,7 +415,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """The elements (or slices along `dim`) without direct repetitions. Looks at the values."""
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
-    array = np.asarray(input._concrete())
+    array = np.asarray(input._concrete("unique_consecutive"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
     n = len(rows)

@@ -14,10 +14,10 @@ from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed, hold, tangent_of
-from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as
+from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.writing import apply_inplace, overwrite
+from torchgrad_jax.core.writing import apply_inplace, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
@@ -377,6 +377,31 @@ class Level(Interpreter):
         if not isinstance(found, Tensor):
             return found
         return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def stands_for_batch(self, t: Tensor) -> bool:
+        """See Interpreter."""
+        inner = self.unwrap(t)
+        with self.outside:
+            return stands_for_batch(inner)
+
+    def rewritten(self, t: Tensor, value: Value, name: str) -> bool:
+        """See Interpreter."""
+        if self.owns(t):
+            return False
+        inner = self._below(value)
+        with self.outside:
+            rewrite(t, inner._read(), name)
+        return True
+
+    def refuses_memory(self, t: Tensor, new: Tensor, name: str) -> str | None:
+        """See Interpreter."""
+        own = self.owns(t), self.owns(new)
+        if True not in own:
+            with self.outside:
+                return None if self.outside.level is None else self.outside.level.refuses_memory(t, new, name)
+        if name == "data":
+            return "mutating directly with `.data` inside functorch transform is not allowed."
+        return None if own[0] else CAPTURED.format("set_.source_Tensor")
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """See Interpreter."""
