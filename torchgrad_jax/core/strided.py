@@ -27,7 +27,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     check_strides(input, size, stride, offset)
     view = input._view
     if view is None:
-        return viewed("as_strided", input, size, stride, offset)
+        return viewed("as_strided", input, size, stride, storage_offset)
     input._read()
     storage: Any = input._storage
     base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])
