@@ -427,7 +427,8 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
             leaf = _later_leaf(kept)
             found.append(wrap(kept) if leaf is None else leaf)
         elif origin < 0:
-            found.append(result(kept, node, -1 - origin))
+            made = result(kept, node, -1 - origin)
+            found.append(made if node.face is None else with_history(made, node, 0))
         else:
             source, nr = node.next[origin]
             found.append(source.variable if type(source) is AccumulateGrad else result(kept, source, nr))
