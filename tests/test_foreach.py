@@ -70,7 +70,8 @@ def test_of_each_with_something_beside_it(name, beside):
 
 OTHERS = {
     "add_alpha": lambda m, xs, ys: m._foreach_add(xs, ys, alpha=3), "sub_alpha": lambda m, xs, ys: m._foreach_sub(xs, ys, alpha=3),
-    "addcmul": lambda m, xs, ys: m._foreach_addcmul(xs, ys, ys), "addcmul_value": lambda m, xs, ys: m._foreach_addcmul(xs, ys, ys, 2.0), "lerp": lambda m, xs, ys: m._foreach_lerp(xs, ys, 0.3),
+    "addcmul": lambda m, xs, ys: m._foreach_addcmul(xs, ys, ys), "addcmul_value": lambda m, xs, ys: m._foreach_addcmul(xs, ys, ys, 2.0),
+    "lerp": lambda m, xs, ys: m._foreach_lerp(xs, ys, 0.3),
     "lerp_values": lambda m, xs, ys: m._foreach_lerp(xs, ys, [0.3, 0.4]), "lerp_list": lambda m, xs, ys: m._foreach_lerp(xs, ys, ys),
     "power_of_number": lambda m, xs, ys: m._foreach_pow(2.0, xs), "norm_1": lambda m, xs, ys: m._foreach_norm(xs, 1),
     "norm_inf": lambda m, xs, ys: m._foreach_norm(xs, float("inf")),

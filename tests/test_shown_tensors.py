@@ -127,3 +127,28 @@ def test_what_was_written_to_is_refused_as_before():
     b.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         _ = node._saved_self
+
+
+def test_nothing_is_looked_for_but_when_a_user_asks(monkeypatch):
+    def refuse():
+        raise AssertionError("all tensors were looked through")
+
+    a = leaf()
+    monkeypatch.setattr(gc, "get_objects", refuse)
+    with torch.autograd.forward_ad.dual_level():
+        d = torch.autograd.forward_ad.make_dual(a * 1, torch.ones(2))
+        (d.sin() * d.exp()).sum().backward()
+    y = (a.exp() * a).sum()
+    (g,) = torch.autograd.grad(y, a, create_graph=True)
+    g.sum().backward()
+
+
+def test_one_look_serves_a_whole_graph(monkeypatch):
+    looks = []
+    find = gc.get_objects
+    monkeypatch.setattr(gc, "get_objects", lambda: looks.append(None) or find())
+    tensors = [leaf() * 2]
+    for _ in range(10):
+        tensors.append(tensors[-1].sin())
+    assert all(b.grad_fn._saved_self is a for a, b in zip(tensors, tensors[1:], strict=False))
+    assert len(looks) == 1

@@ -341,7 +341,10 @@ def raw_saved(node: OpNode, name: str) -> Any:
     saved = list(node.saved)
     for i, kept in enumerate(saved):
         if type(kept) is Value:
-            saved[i] = _from_value(node, i, kept)
+            saved[i] = made = _from_value(node, i, kept)
+            unknown = made.kept is None and not (made.own or in_transform())
+            if unknown and (t := holder_of(node, kept, made.source, made.nr)) is not None:
+                made.kept = weakref.ref(t)
         elif i in places and not isinstance(kept, Saved):
             if name != "other":
                 return NotImplemented
@@ -371,8 +374,6 @@ def _from_value(node: OpNode, i: int, value: Value) -> SavedTensor:
         made.kept = source.variable
     if not made.own:
         made.source = source
-        if made.kept is None and not in_transform() and (t := holder_of(node, value, source, made.nr)) is not None:
-            made.kept = weakref.ref(t)
     return made
 
 
