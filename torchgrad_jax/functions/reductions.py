@@ -22,6 +22,7 @@ from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion  # noqa: F401 - declare operators
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
 from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.declaration.schema import real_number
 from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
@@ -108,12 +109,11 @@ def _spread(name: str, doc: str, pair: bool) -> Callable[..., Any]:
         dim = dim if axis is None else axis
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        if unbiased is not None and correction is None:
-            correction = 1 if unbiased else 0
-        correction = 1.0 if correction is None else float(correction)
+        if correction is None and (dim is not None or unbiased is not None):
+            correction = 0 if unbiased is False else 1
         made = apply(static_op(name, as_int_dims(dim), correction, bool(keepdim)), (input,))
         results = (made[0] if pair else made)._aval.size
-        if input._aval.size <= correction * results:
+        if input._aval.size <= (1 if correction is None else real_number(correction)) * results:
             warn_user(
                 f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output "
                 "numel)."
