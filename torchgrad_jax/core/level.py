@@ -18,6 +18,13 @@ class Interpreter:
     __slots__ = ()
     # Whether it is one of a function that is transformed: some of what PyTorch has is refused there.
     transforms = False
+    # Whether it only notes operations, which are recorded as ever.
+    notes = False
+
+    @property
+    def without_tangents(self) -> Interpreter | None:
+        """What carries out operations in its place where no tangents are to be passed on."""
+        return None
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """The results of an operation: a Tensor, or a tuple of them."""
@@ -56,6 +63,10 @@ class Interpreter:
 
     def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
         """What a call of the autograd Function `cls` returns, where this is a level of a transform."""
+        raise NotImplementedError
+
+    def function_of_duals(self, cls: Any, args: tuple[Any, ...], tangents: dict[int, Any]) -> Any:
+        """`function` where arguments have tangents, by their place among the tensors, of a dual level that was opened inside."""
         raise NotImplementedError
 
     def meets(self, t: Any, grad: str = "") -> None:

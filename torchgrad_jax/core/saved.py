@@ -257,7 +257,7 @@ def _pack(saved: SavedTensor, t: Tensor, pack: Callable[..., Any], unpack: Calla
 def reset_hooks(rec: Recorder, hooks: list[Any]) -> None:
     """Make `hooks` the active ones: a backward pass leaves those that it found, whatever hooks it has called have entered or left."""
     rec.rare += len(hooks) - len(rec.flags.packing)
-    rec.flags.packing = hooks
+    rec.flags.packing[:] = hooks
 
 
 def forget_history(t: Tensor) -> None:

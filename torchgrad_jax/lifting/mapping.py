@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.duals import without_duals
 from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.viewing import part_of, viewed
@@ -15,8 +17,8 @@ from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
-from torchgrad_jax.memory.storage import MAPPED
 from torchgrad_jax.runtime.operation import Signature, signature
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
 
 LOOKED = {
@@ -39,6 +41,12 @@ SAME_WRITTEN = (
 )
 SAME_OF_BATCH = "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
 
+MAPPED = (
+    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than "
+    "`self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
+    "instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please file a bug report instead."
+)
+
 
 class Mapped(Held):
     """A tensor of the level outside whose first dimension is the batch."""
@@ -47,7 +55,8 @@ class Mapped(Held):
 
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
-        raise RuntimeError(LOOKED.get(asked, LOOKED[""]) if self.level.open else ESCAPED)
+        level: Any = self.level
+        raise RuntimeError(level.refusal_to_look(asked) if level.open else ESCAPED)
 
     @property
     def readable(self) -> bool:
@@ -63,6 +72,7 @@ class BatchLevel(Level):
     """See the module. size: of the batch. randomness: "error", "different" or "same": what random operations do."""
 
     __slots__ = ("size", "randomness")
+    has_graph = False
 
     def __init__(self, size: int, randomness: str = "error") -> None:
         super().__init__()
@@ -109,6 +119,10 @@ class BatchLevel(Level):
         inner = self.content(t)
         with self.outside:
             return _moved(inner, 0, dim)
+
+    def refusal_to_look(self, asked: str) -> str:
+        """Why the value of what stands for a batch is not given. asked: by what function of a tensor, if known."""
+        return LOOKED.get(asked, LOOKED[""])
 
     # ------------------------------------------------------------------ operations
 
@@ -193,6 +207,18 @@ class BatchLevel(Level):
         with self.outside:
             found, out_dims = made(Info(self.size, self.randomness), dims, given)
         return self._mapped_again(found, out_dims)
+
+    def function_of_duals(self, cls: Any, args: tuple[Any, ...], tangents: dict[int, Tensor]) -> Any:
+        """See Interpreter: tangents by the user's `jvp`, which sees one part of the batch as `forward` does."""
+        with without_duals(per_thread.recorder):
+            found = self.function(cls, args)
+            ctx = cls._backward_cls()
+            ctx.needs_input_grad = (False,) * len(args)
+            cls.setup_context(ctx, args, found)
+        outs = found if isinstance(found, tuple) else (found,)
+        ctx.saved_for_forward = ctx.saved_for_forward or ()
+        push_function(ctx, args, outs, outs, tangents)
+        return found
 
     def held_again(self, t: Tensor, inner: Tensor) -> Tensor:
         """See Level."""
