@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import torchgrad_jax
 from compat_suite.faults.functions import FILE, OURS, world
+from compat_suite.faults.modes import inside
 from compat_suite.faults.search import close
 from compat_suite.faults.transforms import TRACED, TRANSFORMS
 from torchgrad_jax.lifting import remembered
-from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import watches
 
 # So often a call is repeated: from the third on it may be remembered.
 CALLS = 3
@@ -82,13 +81,6 @@ def state(t: Any, v: Any) -> list[Any]:
         return [*found, t.rand(2).tolist()]
 
 
-def inside() -> list[Any]:
-    """What of ours would still be under way: levels, modes, traces."""
-    rec = per_thread.recorder
-    flags = [getattr(rec.flags, name) for name in rec.flags.__slots__ if name not in ("grad_in_inference",)]
-    return [id(rec), rec.level, rec.rare, torchgrad_jax.autograd.forward_ad._current_level, *map(repr, flags), list(watches)]
-
-
 def begin(t: Any, v: Any, contents: list[list[float]], seed: int) -> None:
     """Let a world be as it was, for another call."""
     t.set_grad_enabled(True)
@@ -118,16 +110,17 @@ class Difference(NamedTuple):
     what: str
 
 
-def attempt(t: Any, function: str, made: Callable[[Any, Any], Any], at: int) -> tuple[Any, Any, list[Any]]:
+def attempt(t: Any, function: str, made: Callable[[Any, Any], Any], at: int) -> tuple[Any, Any, list[Any], list[Any]]:
     """A world after a call of its transformed function that throws at a line; the call; and what is to be seen."""
     v = world(t, function)
     call = made(t, v)
     t.manual_seed(7)
     lines = Lines()
     outcome = lines(call, at)
+    left = inside()
     found = state(t, v)
     t.set_grad_enabled(True)
-    return v, call, [outcome if outcome == "Stop" or isinstance(outcome, str) else "ran", found]
+    return v, call, [outcome if outcome == "Stop" or isinstance(outcome, str) else "ran", found], left
 
 
 def search(function: str, transform: str, reference: Any = None, first: int = 1, stride: int = 1) -> Iterator[Difference | None]:
@@ -143,8 +136,8 @@ def search(function: str, transform: str, reference: Any = None, first: int = 1,
         lines = Lines()
         remembered._known.clear()
         t.manual_seed(7)
-        lines(made(t, v))
         before = inside()
+        lines(made(t, v))
         for at in range(first, lines.seen + 1, stride):
             yield _compared(function, transform, made, at, reference, expected, before)
 
@@ -152,9 +145,9 @@ def search(function: str, transform: str, reference: Any = None, first: int = 1,
 def _compared(function: str, transform: str, made: Any, at: int, reference: Any, expected: Any, before: list[Any]) -> Difference | None:
     t = torchgrad_jax
     remembered._known.clear()
-    v, call, found = attempt(t, function, made, at)
-    if inside() != before:
-        return Difference(function, transform, at, f"left inside: {inside()}, before: {before}")
+    v, call, found, left = attempt(t, function, made, at)
+    if left != before:
+        return Difference(function, transform, at, f"left inside: {_first(left, before)}")
     if transform in TRACED:
         fresh = world(t, function)
         t.manual_seed(7)

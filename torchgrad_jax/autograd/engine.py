@@ -75,6 +75,8 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
                 found = task.run(roots, grads)
             for callback in task.callbacks:  # one may add another
                 callback()
+            if outer is not None:  # if the pass that it is part of is taken back, so is it
+                outer.undo.grads += task.undo.grads
         except BaseException as error:
             if not isinstance(error, Exception):
                 task.undo.take_back()

@@ -8,12 +8,12 @@ but for the contents of tensors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.autograd.undisturbed import ThreadState
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
@@ -39,10 +39,15 @@ def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        rec = per_thread.recorder
-        if rec.rare or modes.execution == "eager":
-            return body(*args, **kwargs)
-        return _call(rec, wrapper, body, args, kwargs)
+        before = ThreadState()
+        rec = before.recorder
+        try:
+            if rec.rare or modes.execution == "eager":
+                return body(*args, **kwargs)
+            return _call(rec, wrapper, body, args, kwargs)
+        except BaseException:
+            before.put_back()
+            raise
 
     wrapper.transform_of = (name, repr(options), func)  # type: ignore[attr-defined]
     return wrapper
@@ -116,38 +121,52 @@ def _unknown(like: Value) -> Value:
     return value
 
 
-@contextmanager
-def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> Iterator[None]:
-    """In this block the tensors hold, in place of `values`, those that stand for them in `unknown`. It leaves them as they were."""
-    before = [(t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors]
-    try:
-        for t, value in zip(tensors, values, strict=True):
-            stand_in = unknown[id(value)]
-            if t._storage is None:
-                t._value = stand_in
-            else:
-                stand_in.counter, stand_in.version = value.counter, value.version
-                t._storage.value = stand_in
-        yield
-    finally:
-        for t, value, storage, content in before:
+class _Before:
+    """What tensors were, and the generator's state, before a rehearsal."""
+
+    __slots__ = ("contents", "drawn")
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.contents = [
+            (t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors
+        ]  # fmt: skip
+        self.drawn = state_of_random()
+
+    def put_back(self) -> None:
+        """Let them be that again."""
+        for t, value, storage, content in self.contents:
             t._value, t._storage = value, storage
             if storage is not None and content is not None:
                 storage.value, storage.counter.version = content
+        if not np.array_equal(state_of_random(), self.drawn):
+            set_state_of_random(self.drawn)
+
+
+def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> None:
+    """Let the tensors hold, in place of `values`, those that stand for them in `unknown`."""
+    for t, value in zip(tensors, values, strict=True):
+        stand_in = unknown[id(value)]
+        if t._storage is None:
+            t._value = stand_in
+        else:
+            stand_in.counter, stand_in.version = value.counter, value.version
+            t._storage.value = stand_in
 
 
 def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
     """The call as one operation, found without computing anything; None where it must be done anew each time."""
     unknown = {id(v): _unknown(v) for v in values}
-    scratch = Rehearsal(rec)
-    drawn = state_of_random()
+    scratch, before = Rehearsal(rec), _Before(tensors)
     shared = [(t._storage, t._version) for t in tensors]
     try:
-        per_thread.recorder = scratch
-        with _without_content(tensors, values, unknown):
+        try:
+            per_thread.recorder = scratch
+            _take_content(tensors, values, unknown)
             result = body()
-            if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), drawn):
+            if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), before.drawn):
                 return None
+        finally:
+            before.put_back()
         leaves, spec = tree_flatten(result)
         results = [t for t in leaves if isinstance(t, Tensor)]
         if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
@@ -156,9 +175,8 @@ def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor]
     except (Exception, Looked):
         return None
     finally:
+        before.put_back()  # an interrupt may have come while that was done
         per_thread.recorder = rec
-        if not np.array_equal(state_of_random(), drawn):
-            set_state_of_random(drawn)
         scratch.close()
 
 
