@@ -106,7 +106,7 @@ PROGRAMS_OF_TRANSFORMS = {
     "random numbers": "torch.manual_seed(3); r = F.grad(draws)(x)",
     "random numbers of a batch": "torch.manual_seed(3); r = F.vmap(draws, randomness='different')(batch)",
     "Function in vmap": "r = F.vmap(F.grad(cubes))(batch)",
-    "Function": "y = cubes(w)\ny.backward()\nw.grad = None",
+    "Function": "y = cubes(w)\ny.backward(retain_graph=True)\nw.grad = None",
     "functional_call": "r = F.functional_call(lin, names, (x,))\ny = lin(x)",
     "functional.jacobian": "r = A.jacobian(g, x)",
     "functional.jacobian, forward": "r = A.jacobian(g, x, vectorize=True, strategy='forward-mode')",

@@ -99,7 +99,7 @@ class Program:
             for code in [*self.code[statement + done :], *self.code]:
                 run(code, names)
             found = state(names)
-        except Exception as error:
+        except BaseException as error:  # noqa: B036 - what the library raises inside of itself is a loss too
             return Loss(self.name, statement, place, f"{type(error).__name__}: {error}")
         return None if close(found, self.end) else Loss(self.name, statement, place, "training ends otherwise: " + _difference(found, self.end))
 

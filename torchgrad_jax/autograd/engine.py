@@ -65,7 +65,7 @@ def run_backward(
 
 
 def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
-    before = rec.grad_enabled, outer, list(rec.flags.packing)
+    before, level = (rec.grad_enabled, outer, list(rec.flags.packing)), (rec.level, rec.rare)
     task.roots = roots
     try:
         try:
@@ -79,6 +79,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
                 outer.undo.grads += task.undo.grads
         except BaseException as error:
             if not isinstance(error, Exception):
+                rec.level, rec.rare = level
                 task.undo.take_back()
             raise
         finally:

@@ -157,27 +157,37 @@ def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor]
     """The call as one operation, found without computing anything; None where it must be done anew each time."""
     unknown = {id(v): _unknown(v) for v in values}
     scratch, before = Rehearsal(rec), _Before(tensors)
-    shared = [(t._storage, t._version) for t in tensors]
+    found = None
+    # No `return` in here: an interrupt at one would go past what puts all back.
     try:
         try:
             per_thread.recorder = scratch
             _take_content(tensors, values, unknown)
-            result = body()
-            if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), before.drawn):
-                return None
+            result = _called(body, tensors, before)
         finally:
             before.put_back()
-        leaves, spec = tree_flatten(result)
-        results = [t for t in leaves if isinstance(t, Tensor)]
-        if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
-            return None
-        return _as_one(scratch, leaves, spec, [t._read() for t in results], [unknown[id(v)] for v in values])
+        if result is not None:
+            found = _as_one(scratch, *result, [unknown[id(v)] for v in values])
     except (Exception, Looked):
-        return None
+        pass
     finally:
         before.put_back()  # an interrupt may have come while that was done
         per_thread.recorder = rec
         scratch.close()
+    return found
+
+
+def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before) -> tuple[list[Any], TreeSpec] | None:
+    """The leaves of what `body` returns, and their structure; None where it writes, draws random numbers, or returns what cannot be made anew."""
+    shared = [(t._storage, t._version) for t in tensors]
+    result = body()
+    if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), before.drawn):
+        return None
+    leaves, spec = tree_flatten(result)
+    results = [t for t in leaves if isinstance(t, Tensor)]
+    if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
+        return None
+    return leaves, spec
 
 
 def _is_plain(spec: TreeSpec) -> bool:
@@ -196,7 +206,8 @@ def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
     return len(set(map(id, own))) < len(own) or not {id(s) for s in own}.isdisjoint([id(t._storage) for t in tensors])
 
 
-def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, outs: list[Value], given: list[Value]) -> Remembered | None:
+def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, given: list[Value]) -> Remembered | None:
+    outs = [t._read() for t in leaves if isinstance(t, Tensor)]
     if any([v.array is not None and is_tracer(v.array) for v in outs]):
         return None
     found = composed("transform", scratch, outs, list({id(v): v for v in given}.values()))
