@@ -65,7 +65,7 @@ def run_backward(
 
 
 def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
-    before = rec.grad_enabled, outer, list(rec.flags.packing)
+    before, level = (rec.grad_enabled, outer, list(rec.flags.packing)), (rec.level, rec.rare)
     task.roots = roots
     try:
         try:
@@ -75,8 +75,11 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
                 found = task.run(roots, grads)
             for callback in task.callbacks:  # one may add another
                 callback()
+            if outer is not None:  # if the pass that it is part of is taken back, so is it
+                outer.undo.grads += task.undo.grads
         except BaseException as error:
             if not isinstance(error, Exception):
+                rec.level, rec.rare = level
                 task.undo.take_back()
             raise
         finally:

@@ -209,9 +209,9 @@ class BackwardCFunction(FunctionCtx, Node):
 
     def release(self) -> None:
         """See Node."""
-        for s in self._saved or ():
+        saved, self._saved = self._saved, None
+        for s in saved or ():
             s.release()
-        self._saved = None
 
 
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:

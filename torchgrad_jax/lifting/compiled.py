@@ -134,15 +134,27 @@ class Compiled:
             if leaf:
                 t.requires_grad = True
             made.append(t)
-        for place, which, aval, versions in lifted.writes:
-            _write(rec, tensors[place], _value(outs[which], aval), versions)
-        for place, which in lifted.grads:
-            tensors[place]._own_extra().grad = None if which is None else made[which]
+        writes = [(tensors[place], _value(outs[which], aval), versions) for place, which, aval, versions in lifted.writes]
+        try:
+            for t, value, versions in writes:
+                _write(rec, t, value, versions)
+            self._set_grads(tensors, made)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt: what is begun is done
+                for t, value, versions in writes:
+                    if not versions or t._storage is None or t._storage.peek() is not value:
+                        _write(rec, t, value, versions)
+                self._set_grads(tensors, made)
+            raise
         returned = lifted.returned
         if lifted.layout.kind is None:
             i = returned[0]
             return made[i] if i >= 0 else tensors[-1 - i]
         return lifted.layout.filled([made[i] if i >= 0 else tensors[-1 - i] for i in returned])
+
+    def _set_grads(self, tensors: list[Tensor], made: list[Tensor]) -> None:
+        for place, which in self.lifted.grads:
+            tensors[place]._own_extra().grad = None if which is None else made[which]
 
     def _compile(self) -> None:
         lifted = self.lifted
@@ -212,15 +224,13 @@ def _write(rec: Recorder, t: Tensor, value: Value, versions: int) -> None:
         storage = data_of(t)._storage
         storage.write(value)
         return
+    counter = storage.counter
+    version = counter.version + versions
     if rec.epoch.lines or storage.siblings is not None or storage.inference:
         storage.write(value)
-        versions -= 1
-    else:
-        storage.writes, storage.value = storage.writes + 1, value
-    if versions:
-        counter = storage.counter
-        counter.version = value.version = counter.version + versions
-        value.counter = counter
+        counter.version = value.version = version
+    else:  # at once: an interrupt may come at each line
+        storage.writes, storage.value, counter.version, value.version, value.counter = storage.writes + 1, value, version, version, counter
 
 
 def _lay_out(t: Tensor, memory: Value, view: View) -> None:

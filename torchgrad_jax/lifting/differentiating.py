@@ -10,7 +10,7 @@ from torchgrad_jax.core.messages import FREED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
-from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, discard
+from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, abandon
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
@@ -236,13 +236,20 @@ def _traced(lifted: Lifted, which: list[int]) -> Backward:
     extras = [node.variable._extra for _, node in lifted.targets if type(node) is AccumulateGrad]
     hooks = [(e, e.hooks) for e in extras if e is not None and e.hooks]
     try:
+        return _pulled(lifted, [t._edge() for t in roots], rec, given, hooks, edges)
+    except BaseException:  # an interrupt may have come while it was left
+        _leave(rec, outer, hooks)
+        raise
+
+
+def _pulled(lifted: Lifted, roots: list[Any], rec: TraceRecorder, given: list[Value], hooks: list[tuple[Any, Any]], edges: list[Any]) -> Backward:
+    outer = per_thread.recorder
+    try:
         per_thread.recorder = rec
         watches.append(rec)
         for extra, _ in hooks:  # they see the gradient when it arrives outside
             extra.hooks = None
-        found = run_backward(
-            [t._edge() for t in roots], [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False
-        )
+        found = run_backward(roots, [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False)
         _refuse_changes(rec)
         return Backward(lifted, rec, given, [None if g is None else g._content() for g in found])
     except TracingError as error:
@@ -252,12 +259,14 @@ def _traced(lifted: Lifted, which: list[int]) -> Backward:
             raise Refusal(f"its backward pass fails: {error}") from None
         raise _IsFreed from None
     finally:
-        per_thread.recorder = outer
-        watches.remove(rec)
-        for extra, own in hooks:
-            extra.hooks = own
-        outer.sequence = rec.sequence
-        discard(rec, KEPT)
+        _leave(rec, outer, hooks)
+
+
+def _leave(rec: TraceRecorder, outer: Recorder, hooks: list[tuple[Any, Any]]) -> None:
+    for extra, own in hooks:
+        extra.hooks = own
+    outer.sequence = rec.sequence
+    abandon(rec, outer, KEPT)
 
 
 def _refuse_changes(rec: TraceRecorder) -> None:

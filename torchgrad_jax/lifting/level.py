@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
@@ -179,7 +180,8 @@ class Level(Interpreter):
 
     def __exit__(self, kind: Any = None, *exc: object) -> None:
         try:
-            if kind is None:
+            # What was written to when the function raised has been written to; its own error is the one to be told.
+            with nullcontext() if kind is None else suppress(Exception):
                 self._return_arguments()
         finally:
             rec = per_thread.recorder

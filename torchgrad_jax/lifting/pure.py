@@ -15,7 +15,7 @@ from torchgrad_jax.core.tensor import Tensor, result, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.derivatives import carried_out
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
-from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, discard
+from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, abandon
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import per_thread
@@ -64,13 +64,15 @@ class Pure:
         nodes = [None if i in frozen else node for i, node in enumerate(nodes)]
         tensors = [wrap(v) if node is None else result(v, node, 0) for v, node in zip(given, nodes, strict=True)]
         try:
-            per_thread.recorder = rec
-            watches.append(rec)
-            self._trace(rec, function, given, nodes, tensors)
-        finally:
-            per_thread.recorder = outer
-            watches.remove(rec)
-            discard(rec, ESCAPED)
+            try:
+                per_thread.recorder = rec
+                watches.append(rec)
+                self._trace(rec, function, given, nodes, tensors)
+            finally:
+                abandon(rec, outer, ESCAPED)
+        except BaseException:  # an interrupt may have come while it was abandoned
+            abandon(rec, outer, ESCAPED)
+            raise
         self.function = jax.jit(self._called)
 
     def _trace(self, rec: TraceRecorder, function: Any, given: list[Value], nodes: list[Any], tensors: list[Tensor]) -> None:

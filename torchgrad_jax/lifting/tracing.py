@@ -369,26 +369,32 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
     rec = TraceRecorder(outer, strict)
     found: Any = None
     try:
-        per_thread.recorder = rec
-        watches.append(rec)
-        for t in tensors:
-            rec.meet(t)
-        result = function()
-        if not rec.given_up:
-            try:
-                found = finish(rec, result)
-            except Refusal as refusal:
-                if strict:
-                    raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
-                rec.reason = str(refusal)
-        rec.run("jit")
-        return result, rec.reason or found
-    except BaseException:
+        try:
+            per_thread.recorder = rec
+            watches.append(rec)
+            for t in tensors:
+                rec.meet(t)
+            result = function()
+            if not rec.given_up:
+                try:
+                    found = finish(rec, result)
+                except Refusal as refusal:
+                    if strict:
+                        raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
+                    rec.reason = str(refusal)
+            rec.run("jit")
+            return result, rec.reason or found
+        except BaseException:
+            if not rec.given_up:
+                rec.take_back()
+            raise
+        finally:
+            _leave(rec, outer)
+    except BaseException:  # an interrupt may have come while it was taken back, or left
         if not rec.given_up:
             rec.take_back()
-        raise
-    finally:
         _leave(rec, outer)
+        raise
 
 
 def _leave(rec: TraceRecorder, outer: Recorder) -> None:
@@ -401,6 +407,14 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
     rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
     per_thread.recorder = outer
+
+
+def abandon(rec: TraceRecorder, outer: Recorder, text: str) -> None:
+    """End a trace that is not run, and `discard` it. It may be done again, where an interrupt came meanwhile."""
+    per_thread.recorder = outer
+    if rec in watches:
+        watches.remove(rec)
+    discard(rec, text)
 
 
 def discard(rec: TraceRecorder, text: str) -> None:

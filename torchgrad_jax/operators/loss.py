@@ -281,7 +281,7 @@ def _declare_nll() -> None:
 _declare_nll()
 
 
-def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> Any:
+def _margin_terms(x: Any, target: Any, weight: Any, p: float, margin: float) -> Any:
     x = jnp.atleast_1d(x)
     classes = x.shape[-1]
     target = target.reshape(x.shape[:-1])
