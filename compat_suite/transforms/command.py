@@ -17,6 +17,7 @@ from compat_suite.transforms.case import Case
 from compat_suite.transforms.checks import CHECKS, DERIVATIVES
 
 DTYPES = ("float64", "complex128", "int64", "bool")
+MORE = ("float32",)
 
 
 def options(arguments: list[str]) -> argparse.Namespace:
@@ -25,7 +26,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     found.add_argument("--ops", nargs="+", default=[], help="operators; none: all of the tiers")
     found.add_argument("--tier", type=int, choices=[1, 2], help="only operators of this tier")
     found.add_argument("--checks", nargs="+", default=list(CHECKS), choices=list(CHECKS))
-    found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=(*DTYPES, *MORE))
     found.add_argument("--samples", type=int, default=4, help="of each operator and dtype at most; 0: all")
     found.add_argument("--records", action="store_true", help="the suite's own samples, be PyTorch installed")
     found.add_argument("--jobs", type=int, default=1)

@@ -71,6 +71,9 @@ class Interpreter:
     def departs(self) -> None:
         """Something is about to be done that makes gradients others than those of the operations: a Function of the user's, or a hook."""
 
+    def writes_apart(self, t: Any) -> None:
+        """The memory of `t` is about to be written to, of which no graph will tell."""
+
     def twin_made(self, t: Any) -> None:
         """`t` was just made on the memory of another tensor."""
 

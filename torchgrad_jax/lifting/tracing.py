@@ -157,6 +157,17 @@ class Meeting(Interpreter):
         """See Interpreter."""
         self.recorder.departed = True
 
+    def writes_apart(self, t: Any) -> None:
+        """See Interpreter: where what is written over has a graph, that goes on without the write."""
+        value = t._value if t._storage is None else t._storage.peek()
+        if value.epoch is self.recorder.epoch and value.slot in self.recorder.plans:
+            followed = self.recorder.plans[value.slot] is not None
+        else:
+            base = None if t._view is None else t._view.base
+            followed = t.requires_grad or (base is not None and base.requires_grad) or getattr(t._storage, "twinned", False)
+        if followed:
+            self.departs()
+
     def twin_made(self, t: Any) -> None:
         """See Interpreter."""
         self.recorder.inside[id(t)] = t
