@@ -26,6 +26,8 @@ from compat_suite.processes import in_batches, in_processes
 Function = Callable[[Any], Any]
 SIZE = 3
 JAX_EVERY = 10
+# Nested Hessians are large programs, which run once.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # Of several processes each has a processor.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NPROC": "1"}
 
@@ -141,7 +143,7 @@ class Jax(Torch):
 
     def called(self, f: Function, x: Any) -> Any:
         """See Torch: compiled whole, which takes a tenth of the time."""
-        return jax.jit(f)(x)
+        return jax.jit(f, compiler_options=QUICKLY)(x)
 
     def unary(self, name: str, x: Any) -> Any:
         """See Torch."""
