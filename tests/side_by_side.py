@@ -69,3 +69,31 @@ def like_pytorch(program):
 
 def leaf(m, *values, dtype="float64"):
     return m.tensor(list(values), dtype=getattr(m, dtype), requires_grad=True)
+
+
+def programs():
+    """A decorator for programs, and the test of all that it has decorated."""
+    found = []
+
+    def program(function):
+        found.append(function)
+        return function
+
+    @pytest.mark.parametrize("of", found, ids=lambda f: f.__name__)
+    def test_like_pytorch(of):
+        like_pytorch(of)()
+
+    return program, test_like_pytorch
+
+
+def vector(m, *values):
+    return m.tensor(list(values or (1.0, 2.0, 3.0)), dtype=m.float64)
+
+
+def shown(tree):
+    """A tree as lists, with the types of its containers."""
+    if isinstance(tree, dict):
+        return [type(tree).__name__, list(tree), [shown(v) for v in tree.values()]]
+    if isinstance(tree, (list, tuple)):
+        return [type(tree).__name__, [shown(v) for v in tree]]
+    return tree

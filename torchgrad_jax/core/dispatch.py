@@ -105,7 +105,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
 
 def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any], values: Sequence[Any], outs: Any) -> OpNode | None:
     """The node of an operation whose operands need gradients as `mask` says; None where the result has none."""
-    p: Plan = sig.plans.get(mask) or plan_of(sig, mask)
+    p: Plan = sig.plans.get(mask) or (rec.level.plan(plan_of, sig, mask) if rec.rare and rec.level is not None else plan_of(sig, mask))
     if p is NO_PLAN:
         return None
     node: OpNode = _new(p.node_class)

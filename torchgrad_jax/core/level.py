@@ -88,8 +88,15 @@ class Interpreter:
     def applied(self, outs: Any, node: Any) -> None:
         """An operation on tensors was recorded, with this node or None."""
 
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """What `plan_of` says of an operation whose operands need gradients as `mask` says, unless its refusal is to come later."""
+        return plan_of(sig, mask)
+
     def departs(self) -> None:
         """Something is about to be done that makes gradients others than those of the operations: a Function of the user's, or a hook."""
+
+    def writes_apart(self, t: Any) -> None:
+        """The memory of `t` is about to be written to, of which no graph will tell."""
 
     def twin_made(self, t: Any) -> None:
         """`t` was just made on the memory of another tensor."""

@@ -87,6 +87,14 @@ class Chained(Interpreter):
         """See Interpreter."""
         self._asked.applied(outs, node)
 
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """See Interpreter."""
+        return self._asked.plan(plan_of, sig, mask)
+
+    def writes_apart(self, t: Any) -> None:
+        """See Interpreter."""
+        self._asked.writes_apart(t)
+
     def departs(self) -> None:
         """See Interpreter."""
         self._asked.departs()

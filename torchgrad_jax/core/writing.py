@@ -234,6 +234,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
             pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
     if rec.rare and rec.level is not None:
         rec.level.applied(out, node)
+        if node is None:
+            rec.level.writes_apart(target)
     if node is None:
         overwrite(target, out)
         return target

@@ -111,11 +111,12 @@ class Met:
 class Meeting(Interpreter):
     """Notes each tensor before an operation reads it. Operations are recorded as ever."""
 
-    __slots__ = ("recorder",)
+    __slots__ = ("recorder", "_refused")
     notes = True
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self.recorder = recorder
+        self._refused: tuple[Any, int] = (None, 0)
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
@@ -136,12 +137,37 @@ class Meeting(Interpreter):
     def applied(self, outs: Any, node: Any) -> None:
         """See Interpreter."""
         first = outs[0] if type(outs) is tuple else outs
+        refused, self._refused = self._refused, (None, 0)
         if first.epoch is self.recorder.epoch:
             self.recorder.plans[first.slot] = None if node is None else node.plan
+            if refused[0] is first.signature:
+                self.recorder.refused[first.slot] = refused[1]
+
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """See Interpreter: where it is not known yet which derivatives will be asked for, those that are refused are noted and left out."""
+        if not self.recorder.unasked:
+            return plan_of(sig, mask)
+        try:
+            return plan_of(sig, mask)
+        except RuntimeError:
+            refused = sum(bit for bit in [1 << i for i in range(mask.bit_length())] if mask & bit and _refuses(plan_of, sig, bit))
+            self._refused = (sig, refused)
+            return plan_of(sig, mask & ~refused)
 
     def departs(self) -> None:
         """See Interpreter."""
         self.recorder.departed = True
+
+    def writes_apart(self, t: Any) -> None:
+        """See Interpreter: where what is written over has a graph, that goes on without the write."""
+        value = t._value if t._storage is None else t._storage.peek()
+        if value.epoch is self.recorder.epoch and value.slot in self.recorder.plans:
+            followed = self.recorder.plans[value.slot] is not None
+        else:
+            base = None if t._view is None else t._view.base
+            followed = t.requires_grad or (base is not None and base.requires_grad) or getattr(t._storage, "twinned", False)
+        if followed:
+            self.departs()
 
     def twin_made(self, t: Any) -> None:
         """See Interpreter."""
@@ -165,17 +191,27 @@ class Meeting(Interpreter):
         self.recorder.meet(t, grad)
 
 
+def _refuses(plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> bool:
+    try:
+        plan_of(sig, mask)
+    except RuntimeError:
+        return True
+    return False
+
+
 class TraceRecorder(Recorder, Watch):
     """Records a function. Every Value that it has not made is an input, and none is known by its content.
 
     mets: the tensors from outside, by their ids, in the order in which they were met. owners: the Values that they had. constants: Values made of
-    arrays within. draws: how random numbers were drawn within, and the Values they became. reason: why the function cannot be one program, once it
-    has been given up: then it runs as any other, to its end.
+    arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
+    their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
+    an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
+    any other, to its end.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed",
+        "symbols", "before", "plans", "departed", "unasked", "refused",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
@@ -183,6 +219,7 @@ class TraceRecorder(Recorder, Watch):
         self.outer, self.strict, self.before = outer, strict, before
         self.symbols: set[Value] = set()
         self.plans: dict[int, Any] = {}
+        self.unasked, self.refused = False, dict[int, int]()
         self.departed = False
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0

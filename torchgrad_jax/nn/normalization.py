@@ -161,15 +161,6 @@ def _check_channels(channels: int, **parameters: Tensor | None) -> None:
             raise RuntimeError(f"{label} should contain {channels} elements not {p._aval.size}")
 
 
-def _refuse_gradient(**statistics: Tensor | None) -> None:
-    for label, p in statistics.items():
-        if p is not None and p._rg:
-            raise RuntimeError(
-                f"The function 'native_batch_norm' is not differentiable with respect to argument '{label}'. "
-                "This input cannot have requires_grad True."
-            )
-
-
 def _batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: bool,
     momentum: float, eps: float,
@@ -182,7 +173,6 @@ def _batch_norm(
     _check_channels(shape[1] if len(shape) > 1 else 0, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
-    _refuse_gradient(running_mean=running_mean, running_var=running_var)
     statistics = (running_mean, running_var)
     present = tuple([x is not None for x in (input, weight, bias, *statistics)])
     if not training:

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert, wide
-from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
+from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
 from torchgrad_jax.operators.pointwise import direction_of
@@ -287,3 +287,9 @@ def pdist(x: Any, p: float) -> Any:
     same = (off == 0).all(-1, keepdims=True)
     found = _distance(jnp.where(same, 1, off).astype(x.dtype), float(p))
     return jnp.where(same[:, 0], 0, found).astype(x.dtype)
+
+
+@op("_raised(Tensor self, float least)", method=False, toplevel=False, node="CloneBackward0", grads={"self": SAME})
+def raised(x: Any, least: float) -> Any:
+    """Each number, at least `least`; its gradient is that of a copy, as where PyTorch changes the copy outside of the graph."""
+    return jnp.maximum(x, jnp.asarray(least, x.dtype))
