@@ -74,6 +74,7 @@ globals().update(_lazy.submodules(__name__, (
 )))  # fmt: skip
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
+setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself
 _interop.register()
 _guard_methods()
 _install_inplace_operators()

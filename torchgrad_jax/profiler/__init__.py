@@ -1,7 +1,7 @@
 """`torch.profiler`: what takes place in a training loop, and how long it takes."""
 
 from torchgrad_jax.profiler import itt
-from torchgrad_jax.profiler.activities import ProfilerActivity, _ExperimentalConfig, kineto_available, supported_activities
+from torchgrad_jax.profiler.activities import ProfilerActivity, _ExperimentalConfig, supported_activities
 from torchgrad_jax.profiler.events import DeviceType
 from torchgrad_jax.profiler.profiler import (
     ExecutionTraceObserver,
@@ -13,6 +13,7 @@ from torchgrad_jax.profiler.profiler import (
 )
 from torchgrad_jax.profiler.recording import record_function
 from torchgrad_jax.profiler.steps import KinetoStepTracker
+from torchgrad_jax.runtime.settings import kineto_available
 
 __all__ = [
     "DeviceType", "ExecutionTraceObserver", "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "_ExperimentalConfig", "_KinetoProfile", "itt",

@@ -56,8 +56,3 @@ class _ExperimentalConfig:
 def supported_activities() -> set[ProfilerActivity]:
     """What can be recorded: what the host does."""
     return {ProfilerActivity.CPU}
-
-
-def kineto_available() -> bool:
-    """Whether traces can be written."""
-    return True

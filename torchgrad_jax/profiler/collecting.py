@@ -98,12 +98,19 @@ class Collector(Watch):
         made = [t for t in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(t, Tensor)]
         if len(self.records) == begun.place + 1 and begun.name not in _ALWAYS:
             begun.shown = any([not any([t is a for a in given]) for t in made])
+        self._join_inner(begun)
         if self.options.memory:
             for t in made:
                 if t._view is None:
                     self.memory.made(t._value.array, begun.end)
         if self.options.flops:
             begun.flops = flops_of(begun.name, begun.shapes, begun.inputs)
+
+    def _join_inner(self, begun: Record) -> None:
+        """A call that is one operation is that operation, also where it writes the result: ``add_`` is ``add``."""
+        inner = [r for r in self.records[begun.place + 1 :] if r.bound is not None or r.scope != FORWARD]
+        if len(inner) == 1 and inner[0].name == begun.name.rstrip("_"):
+            inner[0].shown = False
 
     def ran(self, begun: Record, values: Sequence[Value], bound: Any) -> None:
         """See Watch."""
@@ -125,8 +132,8 @@ class Collector(Watch):
             begun.note["Shapes"] = [[list(a.shape) for a in s.signature.avals] for s in steps]
 
     def _compiled(self, name: str, nanoseconds: int) -> None:
-        """XLA, or what prepares for it, has taken this long until now."""
-        if threading.get_ident() != self._recorder.thread or not self.on:
+        """XLA has compiled for this long until now. Where an operation is compiled apart, that is an event already."""
+        if threading.get_ident() != self._recorder.thread or not self.on or self.compiling:
             return
         made = Record(name, "cpu_op", FORWARD, -1, 0, (), ())
         made.thread, made.place, made.end = self.thread, len(self.records), now()

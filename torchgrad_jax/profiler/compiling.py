@@ -1,4 +1,4 @@
-"""How long JAX traces, lowers and compiles, as it tells itself, for the profiles that are on."""
+"""How long XLA compiles, as JAX tells, for the profiles that are on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from jax import monitoring
 
 # Those who are told: the name of what was done, and its nanoseconds.
 heard: list[Callable[[str, int], None]] = []
-_KINDS = {
-    "/jax/core/compile/jaxpr_trace_duration": "xla::trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "xla::lower",
-    "/jax/core/compile/backend_compile_duration": "xla::compile",
-}
+_COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 def _hear(event: str, duration: float, **_: Any) -> None:
-    name = _KINDS.get(event)
-    if name is not None:
+    if event == _COMPILED:
         for told in list(heard):
-            told(name, int(duration * 1e9))
+            told("xla::compile", int(duration * 1e9))
 
 
 # Once: JAX has no public way to take a listener back. It is called at compilations alone.

@@ -72,10 +72,23 @@ _BINARY = {
 }  # fmt: skip
 
 
+# ATen's names where neither a declaration's nor its node's says them.
+_OPERATIONS = {
+    "aten::to_copy": "aten::_to_copy", "aten::linear_addmm": "aten::addmm",
+    "aten::scaled_dot_product_flash_attention_for_cpu": "aten::_scaled_dot_product_flash_attention_for_cpu",
+}  # fmt: skip
+_CONSTANTS = {0: "aten::zeros", 1: "aten::ones"}
+
+
 def operation_name(bound: Any) -> str:
-    """What an operation that runs is in a profile: the operator's name in ATen; of a derivative its own name."""
+    """What an operation that runs is in a profile: the operator's name in ATen; of a derivative that of its node."""
     found = overload_of(bound)
-    return f"aten::{bound.name if found is None else found.packet.__name__}"
+    if found is None:
+        return bound.name
+    name = f"aten::{found.packet.__name__}"
+    if name == "aten::constant":
+        return _CONSTANTS[bound.statics["fill_value"]]
+    return _OPERATIONS.get(name, name)
 
 
 def shapes_of(values: Sequence[Any]) -> list[list[int]]:
@@ -95,6 +108,22 @@ def call_shapes(public: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """The shapes of a call's arguments, in the order of the parameters, and those that are no tensors as they are."""
     names = _parameters(public.func) if not public.name.endswith("__") else ()
     given: list[Any] = list(args)
+    places = len(names)
+    numbers = [type(a) is int for a in given]
+    first = 0 if all(numbers) else 1
+    if places and len(given) > first + 1 and all(numbers[first:]) and _takes_sizes(names, first):
+        given[first:] = [given[first:]]  # a size as several numbers
     for name in names[len(given) :]:
         given.append(kwargs.get(name))
-    return shapes_of(given), [None if isinstance(a, Tensor) else a for a in given]
+    return shapes_of(given), [a if _is_plain(a) else None for a in given]
+
+
+def _takes_sizes(names: tuple[str, ...], place: int) -> bool:
+    return len(names) > place and names[place] in ("size", "shape", "dims", "sizes", "repeats")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an argument is kept as it is: numbers, words, dtypes and the like, and short sequences of numbers. Nothing that holds memory."""
+    if isinstance(value, (list, tuple)):
+        return len(value) <= 16 and all([isinstance(v, (int, float, complex)) for v in value])
+    return not isinstance(value, (Tensor, dict)) and (isinstance(value, (int, float, complex, str)) or hasattr(value, "itemsize"))

@@ -186,8 +186,8 @@ class profile:
         )
 
     def export_chrome_trace(self, path: str, metadata: dict[str, Any] | None = None, use_python_export: bool = False) -> None:
-        """Write a trace for chrome://tracing or Perfetto; with gzip where `path` ends in ``.gz``. metadata: what else it is to hold. use_python_export:
-        it is always written by Python."""
+        """Write a trace for chrome://tracing or Perfetto; with gzip where `path` ends in ``.gz``. metadata: what else it is to hold.
+        use_python_export: it is always written by Python."""
         if self._collector is None or not self._collector.ended:
             raise AssertionError("Profiler didn't finish running")
         write_collected(path, self._collector, self.trace_id, {**self._metadata, **(metadata or {})})

@@ -1,13 +1,14 @@
 """What a profile, or ranges for another tool, sees of a thread: public calls, operations as they run, backward functions, the user's Functions.
 
-Nothing of it is asked for while nobody watches. Calls are seen on the long way that every active mode makes calls take (`Recorder.rare` and the guards
-of `calling/overrides.py`), operations where each is run (the execution mode is `eager` meanwhile), and the engine makes another kind of GraphTask.
+Nothing of it is asked for while nobody watches. Calls are seen on the long way that every active mode makes calls take (`Recorder.rare`, and the
+guards of `calling/overrides.py`), operations where each is run (the execution mode is `eager` meanwhile), and the engine makes another GraphTask.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -23,8 +24,10 @@ from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.epoch import running
 from torchgrad_jax.runtime.execution import execution_mode
+from torchgrad_jax.runtime.interpreted import alone
+from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.runtime.structure import calls_to
+from torchgrad_jax.runtime.structure import calls_to, operands
 from torchgrad_jax.runtime.value import Value
 
 FORWARD, BACKWARD, USER = 0, 1, 7  # PyTorch's numbers of scopes
@@ -38,12 +41,14 @@ class Watch:
     """Watches one thread, from `start` to `stop`. Subclasses say what becomes of what begins and ends.
 
     fused: whether programs are seen as they run in production; else every operation runs at once and by itself. shapes: whether the shapes of
-    arguments are wanted. outer: who watched the thread before.
+    arguments are wanted. outer: who watched the thread before. compiling: whether an
+    operation is being compiled.
     """
 
     def __init__(self, fused: bool = False, shapes: bool = False) -> None:
         self.fused, self.shapes = fused, shapes
         self.outer: Watch | None = None
+        self.compiling = False
         self._mode: Any = None
         self._recorder: Any = None
 
@@ -150,6 +155,8 @@ class Watch:
         values = tuple(epoch.values.values())
         sequence = rec.sequence if rec.grad_enabled and getattr(sig.bop, "differentiable", False) else -1
         begun = self.begin(operation_name(sig.bop), FORWARD, sequence, 0, *shapes_of_operation(sig, self.shapes))
+        if not sig.warm and not hasattr(sig.bop, "expand"):
+            self._warm(epoch, step)
         try:
             _run_unwatched(rec, reason)
             for value in values:
@@ -157,6 +164,19 @@ class Watch:
                     value.array.block_until_ready()
         finally:
             self.ran(begun, values, sig.bop)
+
+    def _warm(self, epoch: Any, step: Any) -> None:
+        """Let an operation that was not compiled yet be compiled, and run once, apart from the run that counts."""
+        begun, self.compiling = self.begin("xla::compile"), True
+        try:
+            with suppress(Exception):  # which the run that counts raises as well, where it belongs
+                numbers = {a.dtype.kind: a for a in numbers_of(epoch)}
+                env = {-1 - place: leaf.concrete() for place, leaf in epoch.leaves.items()}
+                for out in alone(step.signature, operands(env, numbers, step)):
+                    out.block_until_ready()
+        finally:
+            self.compiling = False
+            self.end(begun)
 
     def _run_program(self, rec: Recorder, reason: str) -> None:
         where, steps = rec.device, _steps_of(rec.epoch)
