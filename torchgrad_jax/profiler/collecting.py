@@ -11,12 +11,12 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import BoundOperator
 from torchgrad_jax.profiler.compiling import heard
-from torchgrad_jax.profiler.flops import flops_of
+from torchgrad_jax.profiler.flops import flops_of, flops_of_derivative
 from torchgrad_jax.profiler.memory import Memory
 from torchgrad_jax.profiler.modules import join, leave
 from torchgrad_jax.profiler.naming import operation_name
 from torchgrad_jax.profiler.records import Options, Record
-from torchgrad_jax.profiler.watching import FORWARD, USER, Watch
+from torchgrad_jax.profiler.watching import BACKWARD, FORWARD, USER, Watch
 from torchgrad_jax.runtime.value import Value
 
 now = time.perf_counter_ns
@@ -88,6 +88,8 @@ class Collector(Watch):
     def end(self, begun: Record) -> None:
         """See Watch."""
         begun.end = now()
+        if begun.scope == BACKWARD:
+            self._join_inner(begun)
         entered = self._annotations.pop(id(begun), None)
         if entered is not None:
             entered.__exit__(None, None, None)
@@ -102,25 +104,29 @@ class Collector(Watch):
         if self.options.memory:
             for t in made:
                 if t._view is None:
-                    self.memory.made(t._value.array, begun.end)
+                    self.memory.made((t._value if t._storage is None else t._storage.value).array, begun.end)
         if self.options.flops:
-            begun.flops = flops_of(begun.name, begun.shapes, begun.inputs)
+            begun.flops = begun.flops or flops_of(begun.name, begun.shapes, begun.inputs)
 
     def _join_inner(self, begun: Record) -> None:
-        """A call that is one operation is that operation, also where it writes the result: ``add_`` is ``add``."""
+        """A call that is one operation is that operation, also where it writes the result: ``add_`` is ``add``. So is a backward function."""
         inner = [r for r in self.records[begun.place + 1 :] if r.bound is not None or r.scope != FORWARD]
-        if len(inner) == 1 and inner[0].name == begun.name.rstrip("_"):
+        if len(inner) == 1 and inner[0].name in (begun.name, begun.name.rstrip("_")):
             inner[0].shown = False
+            begun.flops = inner[0].flops if inner[0].name == begun.name else 0
 
-    def ran(self, begun: Record, values: Sequence[Value], bound: Any) -> None:
+    def ran(self, begun: Record, given: Sequence[Value], values: Sequence[Value], bound: Any) -> None:
         """See Watch."""
         self.end(begun)
         begun.bound = bound
         if self.options.memory and not _is_view(bound):  # a view is part of the memory of its base
+            for value in given:  # made before the profile began, perhaps
+                self.memory.know(value.array)
             for value in values:
                 self.memory.made(value.array, begun.end)
         if self.options.flops:
-            begun.flops = flops_of(begun.name, begun.shapes, begun.inputs)
+            declared = isinstance(bound, BoundOperator)
+            begun.flops = flops_of(begun.name, begun.shapes, begun.inputs) if declared else flops_of_derivative(values[0].signature)
 
     def program(self, begun: Record, how: str, steps: Sequence[Any], reason: str) -> None:
         """See Watch."""

@@ -63,6 +63,7 @@ class EventList(list[Any]):
                 parent = event.cpu_parent
                 parent.cpu_children = event.cpu_children
                 parent.kernels = event.kernels  # those of an outer one are its inner one's
+                parent.flops = parent.flops or event.flops
                 for child in event.cpu_children:
                     child.cpu_parent = parent
             gone = set(map(id, doubled))

@@ -138,7 +138,7 @@ class FunctionEvent(FormattedTimesMixin):
     it made, or that ran. scope: 0 for operations, 1 for backward functions, 7 for ranges of the user's. input_shapes, concrete_inputs: of its
     arguments, where shapes were recorded. stack: the user's lines, innermost first, where stacks were. cpu_memory_usage: bytes made less bytes
     freed meanwhile. flops: floating-point operations, where they were asked for. cpu_parent, cpu_children: the tree of events, made when a profile
-    ends. kernels: what it ran on a device.
+    ends. kernels: what it ran on a device. records, reason: of a program (``fused=True``), the operations that it consists of, and why it ran then.
     """
 
     def __init__(
@@ -157,6 +157,8 @@ class FunctionEvent(FormattedTimesMixin):
         self.thread, self.fwd_thread = thread, fwd_thread
         self.kernels: list[Kernel] = []
         self.count = 1
+        self.records: list[str] = []
+        self.reason: str | None = None
         self.cpu_children: list[FunctionEvent] = []
         self.cpu_parent: FunctionEvent | None = None
         self.input_shapes, self.concrete_inputs, self.kwinputs = input_shapes, concrete_inputs, kwinputs

@@ -1,10 +1,16 @@
-"""Floating-point operations, by the formulas of PyTorch's profiler: matrix products, 2d convolutions, sums and products element by element."""
+"""Floating-point operations, by the formulas of PyTorch's profiler: matrix products, 2d convolutions, sums and products element by element.
+
+PyTorch's backward functions consist of such operations. Here they are one program of XLA each, in which the same things are counted.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
 
 
 def flops_of(name: str, shapes: Sequence[Sequence[int]], inputs: Sequence[Any]) -> int:
@@ -16,6 +22,39 @@ def flops_of(name: str, shapes: Sequence[Sequence[int]], inputs: Sequence[Any]) 
         return formula(shapes, inputs)
     except (IndexError, TypeError, ValueError, ZeroDivisionError):  # shapes that the formula is not for
         return 0
+
+
+_counted: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+def flops_of_derivative(sig: Any) -> int:
+    """How many an operation takes that no formula is for, counted in what it gives to XLA."""
+    found = _counted.get(sig)
+    if found is None:
+        found = _counted[sig] = _flops_of_jaxpr(jax.make_jaxpr(sig.function)(*[_argument(spec) for spec in sig.specs]).jaxpr)
+    return found
+
+
+def _argument(spec: Any) -> Any:
+    return spec() if isinstance(spec, type) else jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+
+
+def _flops_of_jaxpr(jaxpr: Any) -> int:
+    total = 0
+    for eqn in jaxpr.eqns:
+        name, sizes = eqn.primitive.name, math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+        if name in ("mul", "add", "add_any"):
+            total += sizes
+        elif name == "dot_general":
+            (over, _), _ = eqn.params["dimension_numbers"]
+            total += 2 * sizes * math.prod([eqn.invars[0].aval.shape[d] for d in over])
+        elif name == "conv_general_dilated":
+            weight, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+            total += 2 * sizes * math.prod(weight) // weight[spec[0]]
+        for inner in eqn.params.values():
+            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                total += _flops_of_jaxpr(getattr(inner, "jaxpr", inner))
+    return total
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> int:

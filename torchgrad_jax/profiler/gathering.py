@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from torchgrad_jax.profiler.collecting import Collector
 from torchgrad_jax.profiler.event_list import canonical
 from torchgrad_jax.profiler.events import MEMORY_EVENT_NAME, FunctionEvent
@@ -12,13 +14,14 @@ def events_of(collector: Collector) -> list[FunctionEvent]:
     """The events of a profile that is over, in the order in which they began."""
     options = collector.options
     records = shown_records(collector)
-    events = []
-    for number, record in enumerate(records, 1):
-        events.append(_event(number, record, collector))
+    events = [_event(number, record, collector) for number, record in enumerate(records, 1)]
     if options.memory:
-        outside = [(at, nbytes) for at, nbytes, _ in collector.memory.changes if not any(r.start <= at <= r.end for r in _outermost(records))]
-        for number, (at, nbytes) in enumerate(outside, len(records) + 1):
-            events.append(_change_of_memory(number, at, nbytes, collector))
+        outermost = _outermost(records)
+        starts = [record.start for record in outermost]
+        for at, nbytes, _ in collector.memory.changes:
+            place = bisect_right(starts, at) - 1
+            if place < 0 or at > outermost[place].end:
+                events.append(_change_of_memory(len(events) + 1, at, nbytes, collector))
     return canonical(events)
 
 
@@ -45,9 +48,10 @@ def _event(number: int, record: Record, collector: Collector) -> FunctionEvent:
         fwd_thread=record.fwd_thread, input_shapes=[list(s) for s in record.shapes] if options.shapes else [], stack=record.stack,
         scope=record.scope, cpu_memory_usage=collector.memory.within(record.start, record.end) if options.memory else 0,
         sequence_nr=record.sequence, flops=record.flops, trace_name=record.name, concrete_inputs=list(record.inputs) if options.shapes else [],
-        kwinputs=dict(record.note), is_user_annotation=record.kind == "user_annotation", is_python_function=record.kind == "python_function",
+        kwinputs={}, is_user_annotation=record.kind == "user_annotation", is_python_function=record.kind == "python_function",
         activity_type=record.kind,
     )  # fmt: skip
+    event.records, event.reason = record.note.get("Records", []), record.note.get("Run because of")
     return event
 
 

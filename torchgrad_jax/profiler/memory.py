@@ -24,16 +24,21 @@ class Memory:
 
     def made(self, array: Any, at: int) -> None:
         """An array was made, unless it is known."""
+        if self.know(array):
+            self.changes.append((at, array.nbytes, id(array)))
+
+    def know(self, array: Any) -> bool:
+        """Note when an array is freed. Whether that is new."""
         if not isinstance(array, (jax.Array, np.ndarray)) or id(array) in self._alive or not array.nbytes:
-            return
+            return False
         key, nbytes = id(array), array.nbytes
-        self.changes.append((at, nbytes, key))
 
         def freed(_: Any) -> None:
             if self._alive.pop(key, None) is not None:
                 self.changes.append((now(), -nbytes, key))
 
         self._alive[key] = weakref.ref(array, freed)
+        return True
 
     def stop(self) -> None:
         """Follow no array any further."""

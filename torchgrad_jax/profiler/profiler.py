@@ -16,7 +16,7 @@ from torchgrad_jax.profiler.memory_timeline import write_timeline
 from torchgrad_jax.profiler.recording import profile as autograd_profile
 from torchgrad_jax.profiler.recording import record_function
 from torchgrad_jax.profiler.steps import KinetoStepTracker
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.user_code import warn_once, warn_user
 
 PROFILER_STEP_NAME = "ProfilerStep"
 
@@ -337,7 +337,7 @@ class profile(_KinetoProfile):
     def _warn_of_cycles(self) -> None:
         self._cycles += 1
         if self._cycles == 2 and not self.acc_events:
-            warn_user(
+            warn_once(
                 "Warning: Profiler clears events at the end of each cycle. Only events from the current cycle will be reported. To keep "
                 "events across cycles, set acc_events=True."
             )

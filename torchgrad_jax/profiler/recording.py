@@ -17,6 +17,7 @@ from torchgrad_jax.profiler.event_list import EventList
 from torchgrad_jax.profiler.events import FunctionEventAvg
 from torchgrad_jax.profiler.gathering import events_of
 from torchgrad_jax.profiler.watching import current
+from torchgrad_jax.runtime._jax_compat import traced_around
 from torchgrad_jax.runtime.user_code import warn_user
 
 _DEVICES = ("cuda", "xpu", "mtia", "hpu", "privateuseone")
@@ -107,7 +108,7 @@ class profile:
         self.entered = True
         self.trace_id = self.create_trace_id()
         if self._collector is not None and self.acc_events:
-            self._old_events += list(self.function_events or ())
+            self._old_events = list(self.function_events or ())
         self._function_events = None
         annotate = None if self.jax_trace_dir is None else jax.profiler.TraceAnnotation
         self._collector = Collector(
@@ -249,13 +250,16 @@ class record_function(contextlib.ContextDecorator):
             )
         watch = current()
         begun = None if watch is None else watch.begin_range(self.name, () if self.args is None else (self.args,))
-        scope = jax.named_scope(self.name)
-        scope.__enter__()
+        scope = None
+        if traced_around():  # what the user's own jax.jit traces has the name in XLA's profiles
+            scope = jax.named_scope(self.name)
+            scope.__enter__()
         self._begun.append((watch, begun, scope))
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         watch, begun, scope = self._begun.pop()
-        scope.__exit__(None, None, None)
+        if scope is not None:
+            scope.__exit__(None, None, None)
         if watch is not None:
             watch.end(begun)

@@ -66,8 +66,8 @@ class Watch:
         """A public call with the arguments `given` has returned `result`, or None where it raised."""
         self.end(begun)
 
-    def ran(self, begun: Any, values: Sequence[Value], bound: Any) -> None:
-        """An operation has run, with these results."""
+    def ran(self, begun: Any, given: Sequence[Value], values: Sequence[Value], bound: Any) -> None:
+        """An operation has run, with these operands and results."""
         self.end(begun)
 
     def program(self, begun: Any, how: str, steps: Sequence[Any], reason: str) -> None:
@@ -152,7 +152,7 @@ class Watch:
             self._run_program(rec, reason)
             return
         sig = step.signature
-        values = tuple(epoch.values.values())
+        given, values = tuple(epoch.leaves.values()), tuple(epoch.values.values())
         sequence = rec.sequence if rec.grad_enabled and getattr(sig.bop, "differentiable", False) else -1
         begun = self.begin(operation_name(sig.bop), FORWARD, sequence, 0, *shapes_of_operation(sig, self.shapes))
         if not sig.warm and not hasattr(sig.bop, "expand"):
@@ -163,7 +163,7 @@ class Watch:
                 if isinstance(value.array, jax.Array):
                     value.array.block_until_ready()
         finally:
-            self.ran(begun, values, sig.bop)
+            self.ran(begun, given, values, sig.bop)
 
     def _warm(self, epoch: Any, step: Any) -> None:
         """Let an operation that was not compiled yet be compiled, and run once, apart from the run that counts."""
@@ -274,7 +274,7 @@ class WatchedTask(GraphTask):
             try:
                 super()._accumulate(node)
             finally:
-                if begun is not None:
+                if computes:
                     watch.end(begun)
                 watch.end(evaluating)
 
