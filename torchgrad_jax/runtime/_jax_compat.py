@@ -96,6 +96,9 @@ try:
 except (ImportError, AttributeError, TypeError):
     call_x64, trace_x64 = _call_in_context, _trace_in_context
 
+    def _is_outside() -> bool:
+        return False
+
 
 def traced_around() -> bool:
     """Whether a transformation of JAX's is under way."""
