@@ -498,6 +498,20 @@ def test_production_is_shown_as_programs():
     assert not named(p.function_events, "aten::mm")  # no operation runs by itself
 
 
+def test_functions_under_jit_are_programs():
+    compiled = tj.compile(lambda x: (x * 2).sin().sum())
+    x = tj.ones(3)
+    with tj.runtime.execution_mode("fused"):
+        plain = [compiled(x).item() for _ in range(3)]
+        with profile(fused=True) as p:
+            assert compiled(x).item() == plain[-1]
+        (event,) = [e for e in p.function_events if e.name == "program (jit)"]
+        assert event.records == ["aten::mul", "aten::sin", "aten::sum"] and event.reason == "call"
+        with profile() as p:
+            assert compiled(x).item() == pytest.approx(plain[-1])
+    assert [e.name for e in p.function_events if e.name in event.records] == event.records
+
+
 def test_ranges_cost_nothing_that_can_fail_without_a_profile():
     calls = []
 

@@ -18,6 +18,7 @@ from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.calling.overrides import watch_calls, watch_calls_no_more
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor
+from torchgrad_jax.lifting.compiled import MISS, Compiled
 from torchgrad_jax.profiler.naming import call_name, call_shapes, operation_name, shapes_of
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.counters import counters
@@ -33,6 +34,7 @@ from torchgrad_jax.runtime.value import Value
 FORWARD, BACKWARD, USER = 0, 1, 7  # PyTorch's numbers of scopes
 EVALUATING = "autograd::engine::evaluate_function: "
 _run_unwatched = running.run_pending
+_call_unwatched = Compiled.call
 _watching = threading.Lock()
 _watchers = 0
 
@@ -90,6 +92,7 @@ class Watch:
         with _watching:
             _watchers += 1
             running.run_pending = _run_watched
+            Compiled.call = _call_watched  # type: ignore[method-assign] - as `run_pending`: what nobody watches asks nothing
 
     def stop(self) -> None:
         """Watch no more."""
@@ -108,6 +111,7 @@ class Watch:
             _watchers -= 1
             if not _watchers:
                 running.run_pending = _run_unwatched
+                Compiled.call = _call_unwatched  # type: ignore[method-assign]
         if not self.fused:
             watch_calls_no_more(rec)
             self._mode.__exit__(None, None, None)
@@ -188,8 +192,7 @@ class Watch:
             if reason != "look":
                 counters.reasons["look"] -= 1
                 counters.reasons[reason] += 1
-            if where is not CPU:
-                (put(jnp.zeros(()), where) + 1).block_until_ready()  # which comes after all that was given to the device
+            wait_for(where)
         finally:
             after = counters.ran, counters.interpreted, counters.stepped
             which = [kind for kind, a, b in zip(("compiled", "interpreted", "stepped"), before, after, strict=True) if b > a]
@@ -218,6 +221,27 @@ def _run_watched(rec: Recorder, reason: str) -> None:
         _run_unwatched(rec, reason)
     else:
         watch.run(rec, reason)
+
+
+def _call_watched(entry: Compiled, rec: Recorder, arguments: list[Tensor]) -> Any:
+    """`Compiled.call`: a function under `jit` is a program of its own."""
+    watch = rec.flags.watch
+    if watch is None:
+        return _call_unwatched(entry, rec, arguments)
+    begun, found = watch.begin("program"), MISS
+    try:
+        found = _call_unwatched(entry, rec, arguments)
+        wait_for(entry.lifted.device)
+    finally:
+        steps = [] if found is MISS else calls_to(entry.lifted.step, entry.wanted)[0]
+        watch.program(begun, "jit", steps, "call")
+    return found
+
+
+def wait_for(where: Any) -> None:
+    """Wait until a device has done all that it was given."""
+    if where is not CPU:
+        (put(jnp.zeros(()), where) + 1).block_until_ready()
 
 
 class WatchedTask(GraphTask):
