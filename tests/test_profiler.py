@@ -291,18 +291,13 @@ def test_times_are_nested_and_add_up():
 
 def test_an_operation_is_waited_for():
     """What takes long takes long where it is called, not where it is looked at."""
-    a = tj.ones(400, 400)
-
-    def program():
-        for _ in range(3):
-            b = a
-            for _ in range(4):
-                b = b @ a
-            b.sum().item()
-
-    p = profiled(program)
-    sums = {e.key: e for e in p.key_averages()}
-    assert sums["aten::mm"].count == 12 and sums["aten::mm"].self_cpu_time_total > sums["aten::item"].self_cpu_time_total
+    a = tj.ones(200, 200)
+    with profile() as p:
+        b = a @ a
+        assert b._value.array.is_ready()
+        b.sum().item()
+    (look,) = named(p.function_events, "aten::item")
+    assert look.cpu_children == []
 
 
 def test_what_is_compiled_is_told_apart():
@@ -310,7 +305,6 @@ def test_what_is_compiled_is_told_apart():
     p = profiled(lambda: (x.atan(), x.atan()))
     first, second = named(p.function_events, "aten::atan")
     assert [c.name for c in first.cpu_children] == ["xla::compile"] and second.cpu_children == []
-    assert first.self_cpu_time_total < first.cpu_children[0].cpu_time_total
 
 
 def test_forward_and_backward_have_one_sequence_number():
