@@ -30,7 +30,7 @@ backward = guard(_backward, Public("torch.autograd.backward", in_python=True))
 grad = guard(_grad, Public("torch.autograd.grad", in_python=True))
 
 __all__ = [
-    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_force_original_view_tracking", "_functions", "_profiler_enabled",
+    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_profiler_enabled",
     "_unsafe_preserve_version_counter", "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck",
     "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "kineto_available", "no_grad",
     "set_grad_enabled", "set_multithreading_enabled", "variable",
