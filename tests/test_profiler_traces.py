@@ -24,12 +24,14 @@ def step(m=tj):
     with m.autograd.profiler.record_function("forward"):
         loss = (x * 2).relu().sum()
     loss.backward()
+    return x, loss
 
 
 def trace_of(path, **options):
     with profile(**options) as p:
-        step()
+        kept = step()
     p.export_chrome_trace(str(path))
+    assert kept
     opened = gzip.open if str(path).endswith(".gz") else open
     with opened(path, "rt") as file:
         return json.load(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
@@ -128,14 +128,19 @@ class Collector(Watch):
             declared = isinstance(bound, BoundOperator)
             begun.flops = flops_of(begun.name, begun.shapes, begun.inputs) if declared else flops_of_derivative(values[0].signature)
 
-    def program(self, begun: Record, how: str, steps: Sequence[Any], reason: str) -> None:
+    def program(self, begun: Record, how: str, steps: Callable[[], Sequence[Any]], reason: str) -> None:
         """See Watch."""
         self.end(begun)
-        begun.name = f"program ({how})"
-        begun.shown = bool(steps)
-        begun.note = {"Operations": len(steps), "Records": [operation_name(s.signature.bop) for s in steps], "Run because of": reason}
+        begun.name, begun.shown = f"program ({how})", bool(how)
+        begun.describe = lambda: self._described(steps(), reason)
+
+    def _described(self, steps: Sequence[Any], reason: str) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "Operations": len(steps), "Records": [operation_name(s.signature.bop) for s in steps], "Run because of": reason
+        }  # fmt: skip
         if self.options.shapes:
-            begun.note["Shapes"] = [[list(a.shape) for a in s.signature.avals] for s in steps]
+            found["Shapes"] = [[list(a.shape) for a in s.signature.avals] for s in steps]
+        return found
 
     def _compiled(self, name: str, nanoseconds: int) -> None:
         """XLA has compiled for this long until now. Where an operation is compiled apart, that is an event already."""

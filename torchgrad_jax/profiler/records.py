@@ -9,13 +9,13 @@ from typing import Any
 class Record:
     """Something that took place, from `start` to `end` in nanoseconds. kind: PyTorch's word for it in traces. Other fields: see FunctionEvent.
 
-    note: of a program, how it ran, why, and of what it consists. shown: whether it is an event of its own; a call in which nothing took place is
-    none.
+    note: of a program, why it ran and of what it consists, by `describe` once the profile is over. shown: whether it is an event of its own; a call
+    in which nothing took place is none.
     """
 
     __slots__ = (
         "name", "kind", "scope", "sequence", "thread", "fwd_thread", "start", "end", "shapes", "inputs", "stack", "flops", "note", "shown", "place",
-        "bound",
+        "bound", "describe",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, scope: int, sequence: int, fwd_thread: int, shapes: Any, inputs: Any) -> None:
@@ -24,6 +24,7 @@ class Record:
         self.stack: list[str] = []
         self.flops = 0
         self.note: dict[str, Any] = {}
+        self.describe: Callable[[], dict[str, Any]] | None = None
         self.shown = True
         self.bound: Any = None
         self.start = self.end = 0
@@ -47,5 +48,7 @@ def shown_records(collector: Any) -> list[Record]:
     for record in collector.records:
         if record.shown:
             record.end = record.end or collector.ended
+            if record.describe is not None:
+                record.note, record.describe = record.describe(), None
             found.append(record)
     return sorted(found, key=lambda r: (r.start, -r.end))

@@ -72,8 +72,8 @@ class Watch:
         """An operation has run, with these operands and results."""
         self.end(begun)
 
-    def program(self, begun: Any, how: str, steps: Sequence[Any], reason: str) -> None:
-        """A program has run: `how` says by which tier."""
+    def program(self, begun: Any, how: str, steps: Callable[[], Sequence[Any]], reason: str) -> None:
+        """A program has run: `how` says by which tier, "" if nothing has run after all; `steps` gives its operations."""
         self.end(begun)
 
     # ------------------------------------------------------------------ being there
@@ -183,7 +183,7 @@ class Watch:
             self.end(begun)
 
     def _run_program(self, rec: Recorder, reason: str) -> None:
-        where, steps = rec.device, _steps_of(rec.epoch)
+        where, step = rec.device, rec.epoch.step
         before = counters.ran, counters.interpreted, counters.stepped
         begun = self.begin("program")
         try:
@@ -196,7 +196,7 @@ class Watch:
         finally:
             after = counters.ran, counters.interpreted, counters.stepped
             which = [kind for kind, a, b in zip(("compiled", "interpreted", "stepped"), before, after, strict=True) if b > a]
-            self.program(begun, which[0] if which else "empty", steps, reason)
+            self.program(begun, which[0] if which else "", lambda: calls_to(step, range(step.end))[0], reason)
 
 
 def shapes_of_operation(sig: Any, wanted: bool) -> tuple[Any, Any]:
@@ -208,11 +208,6 @@ def shapes_of_operation(sig: Any, wanted: bool) -> tuple[Any, Any]:
     if operator is not None:
         shapes += [[]] * (len(operator.schema.parameters) - len(shapes))
     return shapes, [None] * len(shapes)
-
-
-def _steps_of(epoch: Any) -> list[Any]:
-    """What an epoch's program consists of, operations made of others taken apart."""
-    return calls_to(epoch.step, range(epoch.step.end))[0]
 
 
 def _run_watched(rec: Recorder, reason: str) -> None:
@@ -233,8 +228,7 @@ def _call_watched(entry: Compiled, rec: Recorder, arguments: list[Tensor]) -> An
         found = _call_unwatched(entry, rec, arguments)
         wait_for(entry.lifted.device)
     finally:
-        steps = [] if found is MISS else calls_to(entry.lifted.step, entry.wanted)[0]
-        watch.program(begun, "jit", steps, "call")
+        watch.program(begun, "" if found is MISS else "jit", lambda: calls_to(entry.lifted.step, entry.wanted)[0], "call")
     return found
 
 
