@@ -18,9 +18,11 @@ from torchgrad_jax.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from torchgrad_jax.autograd.gradcheck import gradcheck, gradgradcheck
+from torchgrad_jax.autograd.graph import profiler_enabled as _profiler_enabled
 from torchgrad_jax.autograd.variable import Variable, variable
 from torchgrad_jax.calling.overrides import Public, guard
 from torchgrad_jax.core.saved import SavedTensor
+from torchgrad_jax.runtime.settings import kineto_available
 
 attach()
 attributes.attach()
@@ -28,7 +30,8 @@ backward = guard(_backward, Public("torch.autograd.backward", in_python=True))
 grad = guard(_grad, Public("torch.autograd.grad", in_python=True))
 
 __all__ = [
-    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter",
-    "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph",
-    "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_profiler_enabled",
+    "_unsafe_preserve_version_counter", "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "kineto_available", "no_grad",
+    "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]  # fmt: skip

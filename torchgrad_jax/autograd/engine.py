@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -56,7 +56,8 @@ def run_backward(
     """
     rec = per_thread.recorder
     outer: GraphTask | None = rec.flags.task
-    task = GraphTask(create_graph, retain_graph, captures, accumulate)
+    watch = rec.flags.watch
+    task = (GraphTask if watch is None else watch.task)(create_graph, retain_graph, captures, accumulate)
     if outer is not None:
         task.depth = outer.depth + 1
         if task.depth % DEPTH_OF_A_THREAD == 0:
@@ -125,10 +126,11 @@ class GraphTask:
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
     that run because they lead to a captured edge (None: all run). received: the gradients that the node which runs was given. notes: what others
-    keep for as long as the pass runs.
+    keep for as long as the pass runs. evaluates: what runs a node, where somebody watches.
     """
 
     _ids = itertools.count()
+    evaluates: Callable[[Node, list[Any]], Any] | None = None
 
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
         self.id, self.depth = next(GraphTask._ids), 0
@@ -217,7 +219,8 @@ class GraphTask:
         for node, _ in roots:
             if node in missing and missing[node] == 0 and node in buffers:
                 self._accumulate(node)
-        for node in order:
+        evaluates = self.evaluates
+        for node in self.walk(order):
             if type(node) is AccumulateGrad:  # only where the order of leaves matters
                 self._accumulate(node)
                 continue
@@ -240,7 +243,7 @@ class GraphTask:
                 outs: tuple[Any, ...] = (None,) * len(node.next)
             else:
                 self.received = received
-                outs = node.run(calculus, received)
+                outs = node.run(calculus, received) if evaluates is None else evaluates(node, received)
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
             if not retain:
@@ -257,6 +260,10 @@ class GraphTask:
                     if not missing[target]:
                         self._accumulate(target)
         return self._results()
+
+    def walk(self, order: Sequence[Node]) -> Iterable[Node]:
+        """The nodes one after the other."""
+        return order
 
     def _results(self) -> list[Tensor | None]:
         if self.captures is None:

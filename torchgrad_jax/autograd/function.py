@@ -346,10 +346,13 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         elif kwargs:
             args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
-        if rec.rare and rec.level is not None and rec.level.transforms:
-            if not separate:
-                raise RuntimeError(NOT_SEPARATE)
-            return rec.level.function(cls, args)
+        if rec.rare:
+            if rec.level is not None and rec.level.transforms:
+                if not separate:
+                    raise RuntimeError(NOT_SEPARATE)
+                return rec.level.function(cls, args)
+            if rec.flags.watch is not None:
+                return rec.flags.watch.function(cls, args, lambda: cls._recorded(args, cls.forward, separate))
         return cls._recorded(args, cls.forward, separate)
 
     @classmethod

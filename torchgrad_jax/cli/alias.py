@@ -34,7 +34,7 @@ _NAMESPACES = """
     overrides package profiler quantization random return_types serialization signal sparse special storage
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
-    lr_scheduler checkpoint data dlpack hooks
+    lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
 """
 
 

@@ -30,6 +30,7 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.user_code import warn_user
 
 _NONE = Static(None)
+_NOT_GIVEN: Any = object()
 
 
 def as_int_dims(dim: Any, name: str = "sum") -> tuple[int, ...] | None:
@@ -56,13 +57,15 @@ def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
     whole = static_op(name, None, False, None)
 
     def general(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None
+        input: Tensor, dim: Any = _NOT_GIVEN, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None
     ) -> Tensor:
         expect_tensor(name, input)
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
         kind = _computed_in(dtype, out if name == "sum" else None)
-        if dim is None and not keepdim:
+        if dim is _NOT_GIVEN and keepdim:
+            dim = None
+        if dim is _NOT_GIVEN:  # with ``dim=None`` it is the other operator, as its node's name tells
             made = apply(static_op(name, None, False, kind), (input,))
         else:
             made = apply(static_op(name + "_dim", as_int_dims(dim), keepdim, kind), (input,))

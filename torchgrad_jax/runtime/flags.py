@@ -13,11 +13,12 @@ class Flags:
     view_replay: whether views get their grad_fn anew by their operations done again. grad_layout: whether a first gradient gets its leaf's order.
     grad_in_inference: the grad mode that the user sees in inference mode. dual_level: the level of forward mode that is open. forward_grad: whether
     the user has its tangents passed on. suspended: `Recorder.level` and `forward_grad` as the user has them, while the library has put them aside.
+    watch: what sees the operations of this thread, a profile or the like.
     """
 
     __slots__ = (
         "task", "packing", "packing_refused", "mutation", "multithreading", "view_replay", "grad_layout", "grad_in_inference", "dual_level",
-        "forward_grad", "suspended",
+        "forward_grad", "suspended", "watch",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -27,4 +28,5 @@ class Flags:
         self.mutation = self.view_replay = self.grad_in_inference = False
         self.multithreading = self.grad_layout = self.forward_grad = True
         self.dual_level: Any = None
+        self.watch: Any = None
         self.suspended: tuple[Any, bool] | None = None
