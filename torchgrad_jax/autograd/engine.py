@@ -136,7 +136,7 @@ class GraphTask:
         self.received: Sequence[Any] = ()
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
-        self.watch = watch_of(rec)
+        self.watch = watch_of(rec) if rec.rare or modes.anomaly else None
         if create_graph or rec.level is not None:
             self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True, create_graph)
         else:

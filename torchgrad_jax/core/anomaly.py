@@ -145,7 +145,12 @@ class FirstOf(NewNaN):
         return first_of
 
 
-NEW_NAN, FIRST_OF = NewNaN(), FirstOf()
+_NEW_NAN, _FIRST_OF = NewNaN(), FirstOf()
+
+
+def first_of(answers: Sequence[Value]) -> Value:
+    """Which of the answers is the first yes, counted from 1; 0 where none is."""
+    return call_values(_FIRST_OF, tuple(answers))
 
 
 def may_be_nan(value: Any) -> bool:
@@ -182,7 +187,7 @@ def check_operation(rec: Recorder, bound: Any, operands: Sequence[Any], outs: An
             text = f"Operation '{name}' returned nan values in its {i}th output, and there were none in its inputs."
             lines = "".join(user_stack()) if watches else ""
             about = [f"Error detected in {name}. Traceback of the call:\n{lines}"] if lines else []
-            raise_where(call_values(NEW_NAN, (out, *given)), lambda: Fault(text, about))  # noqa: B023 - called at once
+            raise_where(call_values(_NEW_NAN, (out, *given)), lambda: Fault(text, about))  # noqa: B023 - called at once
 
 
 # ---------------------------------------------------------------------- a backward pass
@@ -212,12 +217,12 @@ class PassWatch:
             if may_be_nan(value):
                 text = f"Function '{node.name()}' returned nan values in its {place}th output."
                 # While the pass is traced there will be no node any more when it is told.
-                raise_where(call_values(NEW_NAN, (value,)), lambda: Fault(text, texts_about(node) if watches else ()))  # noqa: B023 - called at once
+                raise_where(call_values(_NEW_NAN, (value,)), lambda: Fault(text, texts_about(node) if watches else ()))  # noqa: B023 - called at once
 
     def failed(self) -> None:
         """An exception has come out of the node that runs: say where that comes from."""
         node = self.recorder.flags.evaluating
-        if node is not None and node is not self.outer:
+        if node is not None and node is not self.outer and not self.recorder.quiet:
             for text in texts_about(node):
                 tell(text)
 
@@ -227,5 +232,5 @@ class PassWatch:
 
 
 def watch_of(rec: Recorder) -> PassWatch | None:
-    """What watches a pass that begins in a thread; None while anomaly mode is off."""
+    """What watches a pass that begins; None while anomaly mode is off."""
     return PassWatch(rec) if anomaly_of(rec) else None

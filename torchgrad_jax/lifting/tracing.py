@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.anomaly import Fault
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
@@ -169,17 +170,19 @@ class TraceRecorder(Recorder, Watch):
 
     mets: the tensors from outside, by their ids, in the order in which they were met. owners: the Values that they had. constants: Values made of
     arrays within. draws: how random numbers were drawn within, and the Values they became. reason: why the function cannot be one program, once it
-    has been given up: then it runs as any other, to its end.
+    has been given up: then it runs as any other, to its end. suspects: Values that will tell whether something is wrong, and what then.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed",
+        "symbols", "before", "plans", "departed", "suspects", "quiet",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
         super().__init__()
         self.outer, self.strict, self.before = outer, strict, before
+        self.quiet = before is not None
+        self.suspects: list[tuple[Value, Fault]] = []
         self.symbols: set[Value] = set()
         self.plans: dict[int, Any] = {}
         self.departed = False
@@ -280,6 +283,15 @@ class TraceRecorder(Recorder, Watch):
             "by torch.where instead of if, keep the number a tensor, or do this outside of the function"
         )
 
+    def suspect(self, value: Value, fault: Fault) -> None:
+        """See Watch."""
+        self.suspects.append((value, fault))
+
+    def fault(self) -> Fault | None:
+        """The first thing that is wrong, once the trace was run."""
+        suspects, self.suspects = self.suspects, []
+        return next((fault for value, fault in suspects if np.asarray(value.concrete()).any()), None)
+
     def give_up(self, reason: str) -> None:
         """The function cannot be one program. TracingError where it has to be; else it goes on like any other, and what it has recorded is run."""
         reason = f"{reason} (at {user_line()})"
@@ -287,6 +299,9 @@ class TraceRecorder(Recorder, Watch):
             raise TracingError(f"this function cannot be compiled whole: {reason}")
         self.reason = reason
         self.run("look")
+        fault = self.fault()
+        if fault is not None:
+            raise fault.error()
 
     def run(self, reason: str) -> None:
         """Run what was recorded, which ends the trace."""
@@ -381,6 +396,10 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
                     raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
                 rec.reason = str(refusal)
         rec.run("jit")
+        fault = rec.fault()
+        if fault is not None:
+            rec.take_back()
+            raise fault.error()
         return result, rec.reason or found
     except BaseException:
         if not rec.given_up:
@@ -398,7 +417,7 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     else:
         rec.leave()
     outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
-    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
+    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws, rec.suspects = {}, {}, set(), {}, {}, []
     per_thread.recorder = outer
 
 

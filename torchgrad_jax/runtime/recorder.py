@@ -140,6 +140,8 @@ class Recorder:
         "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "rolling",
         "__weakref__",
     )  # fmt: skip
+    # Whether nobody is told of a backward pass that fails: it is only tried.
+    quiet = False
 
     def __init__(self) -> None:
         self.device = CPU
@@ -302,9 +304,9 @@ def set_anomaly(bits: int) -> None:
 
 def anomaly_of(rec: Recorder) -> int:
     """The bits of anomaly mode, for a backward pass that begins in a thread."""
-    if rec.rare & _ANOMALY_BITS != modes.anomaly:
+    if type(rec) is Recorder and rec.rare & _ANOMALY_BITS != modes.anomaly:
         rec.rare = other_modes(rec) | modes.anomaly
-    return modes.anomaly
+    return rec.rare & _ANOMALY_BITS
 
 
 def other_modes(rec: Recorder) -> int:
