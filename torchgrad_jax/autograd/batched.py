@@ -15,14 +15,14 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor, fresh, wrap
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.memory.storage import maps
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
-from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.recorder import CHECK_NAN, per_thread, record
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
 
 MAX_KEPT = 256
@@ -49,8 +49,8 @@ def run_batched(
     options = {"retain_graph": retain_graph, "captures": captures, "accumulate": accumulate}
     if create_graph:
         return levels.pull(roots, grads, size, **options)
-    if modes.anomaly:  # what JAX traces could not be looked at
-        return [None if g is None else detached(g) for g in levels.pull(roots, grads, size, **options)]
+    if modes.anomaly & CHECK_NAN and size:  # what JAX traces could not be looked at
+        return _one_by_one(roots, grads, size, retain_graph, captures, accumulate)
     found = _as_operation(roots, grads, captures, retain_graph)
     return _traced(roots, grads, options) if found is None else found
 
@@ -124,6 +124,19 @@ def standing_for(shape: tuple[int, ...], like: Aval) -> Value:
 
 
 # ---------------------------------------------------------------------- by Python
+
+
+def _one_by_one(
+    roots: Sequence[Edge], grads: Sequence[Tensor], size: int, retain_graph: bool, captures: Sequence[Edge], accumulate: bool
+) -> list[Tensor | None]:
+    """A pass for each gradient of the batch."""
+    rows = [
+        run_backward(
+            roots, [g[i] for g in grads], retain_graph=retain_graph or i < size - 1, create_graph=False, captures=captures, accumulate=accumulate
+        )
+        for i in range(size)
+    ]
+    return [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
 
 
 def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor | None]:
