@@ -1,6 +1,8 @@
 """Anomaly mode: what it says of a backward pass that fails or gives NaN, as PyTorch says it, and of what PyTorch does not look at."""
 
 import linecache
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -622,3 +624,16 @@ def test_nothing_is_computed_where_nothing_is_looked_for():
         x = tj.ones(2, requires_grad=True)
         loss_of_roots(x).backward()
         assert x.grad._value.array is None
+
+
+def test_under_the_launcher_the_program_alone_is_shown(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n\ntorch.autograd.set_detect_anomaly(True)\nx = torch.zeros(2, requires_grad=True)\n(x.sqrt() * 0).sum().backward()\n"
+    )
+    run = subprocess.run([sys.executable, "-m", "torchgrad_jax.cli", "run", str(script)], capture_output=True, text=True)
+    assert run.stderr.startswith(
+        f"{script}:5: UserWarning: Error detected in SqrtBackward0. Traceback of forward call that caused the error:\n"
+        f'  File "{script}", line 5, in <module>\n    (x.sqrt() * 0).sum().backward()\n\n'
+    )
+    assert run.stderr.endswith("RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.\n")

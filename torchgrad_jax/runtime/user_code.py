@@ -26,16 +26,20 @@ def user_stack() -> list[str]:
     every = os.environ.get("TORCHGRAD_JAX_TRACEBACK") == "full"
     frame, found = sys._getframe(1), []
     while frame is not None:
-        code, names = frame.f_code, frame.f_globals
-        if every or (names.get("__name__", "").partition(".")[0] != _PACKAGE and code.co_filename != _LAUNCHER):
-            linecache.lazycache(code.co_filename, names)
+        code = frame.f_code
+        if every or not code.co_filename.startswith(_FOLDED):
+            linecache.lazycache(code.co_filename, frame.f_globals)
             found.append(_frame_text(code, frame.f_lineno))
+        elif code.co_filename == _LAUNCHER:  # the program begins here
+            break
         frame = frame.f_back
     return found[::-1]
 
 
-# Of what runs a module as a program.
-_LAUNCHER = "<frozen runpy>"
+_ROOT = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_FOLDED = (_ROOT, "<frozen runpy>")
+# Of `torchgrad-jax run`.
+_LAUNCHER = os.path.join(_ROOT, "cli", "run.py")
 
 
 @lru_cache(maxsize=4096)
