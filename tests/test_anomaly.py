@@ -637,3 +637,16 @@ def test_under_the_launcher_the_program_alone_is_shown(tmp_path):
         f'  File "{script}", line 5, in <module>\n    (x.sqrt() * 0).sum().backward()\n\n'
     )
     assert run.stderr.endswith("RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.\n")
+
+
+def test_it_may_be_turned_on_and_off_inside_a_transform():
+    def function(mode):
+        def square(x):
+            tj.autograd.set_detect_anomaly(mode)
+            return x * x
+
+        return square
+
+    for mode in (True, False):
+        assert tj.func.grad(function(mode))(tj.tensor(3.0)).item() == 6
+        assert ("traceback_" in tj.ones(1, requires_grad=True).exp().grad_fn.metadata) is mode

@@ -294,7 +294,7 @@ def recorder() -> Recorder:
 def set_anomaly(bits: int) -> None:
     """Turn anomaly mode on or off, for all threads. bits: ANOMALY and what else it looks for, or 0.
 
-    Another thread may be in a block that will put back what its `rare` was before: it is set right when its next backward pass begins.
+    A thread may be in a block that will put back what its `rare` was before: `anomaly_of` sets it right.
     """
     modes.anomaly = bits
     for rec in {*[found() for found in tuple(_of_threads)], per_thread.recorder}:
@@ -303,7 +303,7 @@ def set_anomaly(bits: int) -> None:
 
 
 def anomaly_of(rec: Recorder) -> int:
-    """The bits of anomaly mode, for a backward pass that begins in a thread."""
+    """The bits of anomaly mode, for a thread that begins a backward pass or leaves a transform."""
     if type(rec) is Recorder and rec.rare & _ANOMALY_BITS != modes.anomaly:
         rec.rare = other_modes(rec) | modes.anomaly
     return rec.rare & _ANOMALY_BITS
