@@ -9,6 +9,8 @@ import warnings
 import pytest
 
 import torchgrad_jax as tj
+from torchgrad_jax.autograd import engine, function
+from torchgrad_jax.core import dispatch, history, writing
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.recorder import per_thread
 
@@ -556,6 +558,25 @@ def test_nodes_and_gradients_are_let_go():
 
 
 # ---------------------------------------------------------------------- how it goes with the rest
+
+
+def test_nobody_asks_while_it_is_off(monkeypatch):
+    def asked(*args):
+        raise AssertionError("asked while it is off")
+
+    for where in (dispatch, writing, engine, history, function):
+        for name in ("noticed", "note_node", "watch_of", "check_operation"):
+            if hasattr(where, name):
+                monkeypatch.setattr(where, name, asked)
+    w = tj.ones(2, requires_grad=True)
+    for _ in range(3):
+        y = tj.cat((w.exp(), w.clone()))
+        y[:1].mul_(w[:1])
+        y.sum().backward()
+        with tj.no_grad():
+            w -= 0.1 * w.grad
+        tj.autograd.grad((w**3).sum(), w, create_graph=True)
+    assert w.grad is not None
 
 
 def test_it_is_on_in_a_thread_that_was_running_before():

@@ -35,6 +35,7 @@ TRACEBACK, PARENT = "traceback_", "parent_"
 
 CAUSED = "Error detected in {}. Traceback of forward call that caused the error:\n"
 INDUCED = "\n\nPrevious calculation was induced by {}. Traceback of forward call that induced the previous calculation:\n"
+CALLED = "Error detected in {}. Traceback of the call:\n"
 NOT_NOTED = "Error detected in {}. No forward pass information available. Enable detect anomaly during forward pass for more information."
 
 
@@ -85,31 +86,25 @@ def tell(text: str) -> None:
 # ---------------------------------------------------------------------- looking for NaN
 
 
-class Fault:
-    """What is wrong where a question about values is answered with yes. text: of the error; warnings: given before it is raised."""
-
-    __slots__ = ("text", "warnings")
-
-    def __init__(self, text: str, warnings: Sequence[str] = ()) -> None:
-        self.text, self.warnings = text, warnings
-
-    def error(self) -> RuntimeError:
-        """The error, after the warnings were given."""
-        for text in self.warnings:
-            tell(text)
-        return RuntimeError(self.text)
-
-
-class NewNaN:
-    """Whether there is NaN in an array, and none in those after it: a BoundOp."""
+class Question:
+    """A question about arrays, as an operation that is recorded: a BoundOp."""
 
     __slots__ = ("name", "device", "signatures", "differentiable")
     keeps_order, order = False, None
 
-    def __init__(self) -> None:
-        self.name, self.differentiable = "new_nan", False
+    def __init__(self, name: str) -> None:
+        self.name, self.differentiable = name, False
         self.device: device | None = None
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+
+    def check(self, specs: Sequence[ArgSpec]) -> None:
+        """Its result is what it has found."""
+
+
+class NewNaN(Question):
+    """Whether there is NaN in an array, and none in those after it."""
+
+    __slots__ = ()
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
@@ -122,18 +117,11 @@ class NewNaN:
 
         return new_nan
 
-    def check(self, specs: Sequence[ArgSpec]) -> None:
-        """It is the check."""
 
-
-class FirstOf(NewNaN):
-    """Which of several answers is the first yes, counted from 1; 0 where none is: a BoundOp."""
+class FirstOf(Question):
+    """Which of several answers is the first yes, counted from 1; 0 where none is."""
 
     __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = "first_of"
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
@@ -145,7 +133,22 @@ class FirstOf(NewNaN):
         return first_of
 
 
-_NEW_NAN, _FIRST_OF = NewNaN(), FirstOf()
+_NEW_NAN, _FIRST_OF = NewNaN("new_nan"), FirstOf("first_of")
+
+
+class Fault:
+    """What is to be said where a program that was traced answers a question with yes. text: of the error; warnings: given before it."""
+
+    __slots__ = ("text", "warnings")
+
+    def __init__(self, text: str, warnings: Sequence[str]) -> None:
+        self.text, self.warnings = text, warnings
+
+    def error(self) -> RuntimeError:
+        """The error, after the warnings were given."""
+        for text in self.warnings:
+            tell(text)
+        return RuntimeError(self.text)
 
 
 def first_of(answers: Sequence[Value]) -> Value:
@@ -158,18 +161,19 @@ def may_be_nan(value: Any) -> bool:
     return type(value) is Value and value.aval.size > 0 and dtypes.is_float(value.aval.dtype)
 
 
-def raise_where(answer: Value, fault: Callable[[], Fault]) -> None:
-    """Raise what `fault` makes where `answer`, a bool or a batch of them, is true: now, or when the program has run that is being traced. Where JAX
-    itself transforms the function there is no answer."""
+def raise_where(answer: Value, text: str, about: Callable[[], Sequence[str]]) -> None:
+    """RuntimeError with `text` where `answer`, a bool or a batch of them, is true. In a function that is being traced that is told when its program
+    has run: what the warnings are to say, which are given first then, is made by `about` now. Where JAX itself transforms the function there is no
+    answer."""
     if isinstance(answer.array, Lifted):
         answer = answer.array.innermost()
     for watch in watches:
         if watch.hides(answer):
-            watch.suspect(answer, fault())
+            watch.suspect(answer, Fault(text, about()))
             return
     found = answer.everything()
     if found is not None and found.any():
-        raise fault().error()
+        raise RuntimeError(text)
 
 
 def check_operation(rec: Recorder, bound: Any, operands: Sequence[Any], outs: Any) -> None:
@@ -185,9 +189,7 @@ def check_operation(rec: Recorder, bound: Any, operands: Sequence[Any], outs: An
         # A level of a transform has carried it out outside, where it was looked at.
         if may_be_nan(out) and not isinstance(out.array, Lifted):
             text = f"Operation '{name}' returned nan values in its {i}th output, and there were none in its inputs."
-            lines = "".join(user_stack()) if watches else ""
-            about = [f"Error detected in {name}. Traceback of the call:\n{lines}"] if lines else []
-            raise_where(call_values(_NEW_NAN, (out, *given)), lambda: Fault(text, about))  # noqa: B023 - called at once
+            raise_where(call_values(_NEW_NAN, (out, *given)), text, lambda: [CALLED.format(name) + "".join(user_stack())])
 
 
 # ---------------------------------------------------------------------- a backward pass
@@ -211,13 +213,12 @@ class PassWatch:
         if not rec.rare & CHECK_NAN:
             return
         for place, grad, (target, _) in zip(node.edge_places, grads, node.next, strict=False):
-            if needed is not None and node.skips_unneeded and target not in needed:
+            if target.hidden or (needed is not None and node.skips_unneeded and target not in needed):  # it goes nowhere
                 continue
             value = grad if grad is None or type(grad) is Value else grad._content()
             if may_be_nan(value):
                 text = f"Function '{node.name()}' returned nan values in its {place}th output."
-                # While the pass is traced there will be no node any more when it is told.
-                raise_where(call_values(_NEW_NAN, (value,)), lambda: Fault(text, texts_about(node) if watches else ()))  # noqa: B023 - called at once
+                raise_where(call_values(_NEW_NAN, (value,)), text, lambda: texts_about(node))
 
     def failed(self) -> None:
         """An exception has come out of the node that runs: say where that comes from."""
