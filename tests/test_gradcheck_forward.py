@@ -206,8 +206,8 @@ def test_batches_of_tangents(name):
 
 def test_a_batch_that_differs_from_single_tangents_is_refused(monkeypatch):
     module = import_module("torchgrad_jax.autograd.checking.forward_jacobians")
-    mapped = module.mapped
-    monkeypatch.setattr(module, "mapped", lambda *args: [t * 2 for t in mapped(*args)])
+    mapped = module.levels.mapped
+    monkeypatch.setattr(module.levels, "mapped", lambda *args: [t * 2 for t in mapped(*args)])
     options = {"check_forward_ad": True, "check_backward_ad": False, "check_batched_forward_grad": True}
     with pytest.raises(module.GradcheckError, match=r"^For output 0 and input 0:\n\n(.|\n)*Got:\ntensor"):
         tj.autograd.gradcheck(lambda x: x * 3, (leaf(tj, *X),), **options)

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.autograd.mapped import mapped
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.lifting.basis import mapped
 
 __all__ = ["_vmap"]
 

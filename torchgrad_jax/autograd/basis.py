@@ -19,6 +19,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.batched import levels, standing_for
 from torchgrad_jax.autograd.engine import rehearse, run_backward
+from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import Edge, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
 from torchgrad_jax.declaration import dtypes
@@ -156,7 +157,7 @@ class BasisTape:
 def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor | None] | None:
     """The gradients of all elements by one operation; None where they must be computed one by one."""
     rec, given = per_thread.recorder, stand_in(output)
-    if rec.level is not None or not output.size:
+    if (rec.level is not None and not rec.level.notes) or not output.size:
         return None
     print_, reached = recognized((edge,), (given,), captures)
     if print_ is None:
@@ -177,6 +178,9 @@ def _at_once(output: Aval, edge: Edge, captures: Sequence[Edge]) -> list[Tensor 
     operands = [o for o in print_.operands if o is not given]
     if not operands and rec.device is not output.device:
         rec.switch_device(output.device)
+    for o in operands:
+        if type(o) is Value:
+            meet(wrap(o))
     outs = call_values(found, tuple(operands))
     order = list(print_.index)
     arrived = {(order[i], nr): g for (i, nr), g in zip(found.tape.targets, (outs,) if type(outs) is Value else outs, strict=True)}
@@ -203,7 +207,7 @@ def _by_levels(output: Tensor, inputs: Sequence[Tensor], edge: Edge, captures: S
     if aval.size <= 1 or per_thread.recorder.flags.packing or recognized((edge,), (stand_in(aval),), captures)[0] is None:
         return None
     units = eye(aval.size, dtype=output.dtype, device=output.device).view((aval.size, *aval.shape))
-    found = levels.pull((edge,), (units,), aval.size, retain_graph=True, captures=captures, accumulate=False)
+    found = levels.pull((edge,), (units,), aval.size, retain_graph=True, create_graph=True, captures=captures, accumulate=False)
     return [None if g is None else g.view(aval.shape + t._aval.shape) for g, t in zip(found, inputs, strict=True)]
 
 

@@ -1,7 +1,8 @@
-"""`is_grads_batched`: many backward passes over one graph at once, by `jax.vmap`.
+"""`is_grads_batched`: many backward passes over one graph at once.
 
-A graph of operators is one function of the gradients and of what the nodes saved: that function is mapped over the gradients, and recorded as one
-operation. A graph with the user's Python in it is walked once with traced gradients, so that each hook sees a gradient of the ordinary shape.
+A graph of operators is one function of the gradients and of what the nodes saved: that function is mapped over the gradients by `jax.vmap`, and
+recorded as one operation. A graph with the user's Python in it, and a pass of which a graph is made, is walked once within a level of vmap, so that
+each hook sees a gradient of the ordinary shape.
 """
 
 from __future__ import annotations
@@ -12,30 +13,27 @@ from typing import Any
 import jax
 
 from torchgrad_jax.autograd import tape
-from torchgrad_jax.autograd.engine import rehearse, run_backward
+from torchgrad_jax.autograd.engine import rehearse
 from torchgrad_jax.core.node import Edge
-from torchgrad_jax.core.tensor import Tensor, fresh, wrap
-from torchgrad_jax.functions.shaping import stack
-from torchgrad_jax.memory.storage import maps
-from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime._jax_compat import as_x64
+from torchgrad_jax.core.tensor import Tensor, fresh
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
-from torchgrad_jax.runtime.recorder import CHECK_NAN, per_thread, record
-from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
+from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.value import Aval, Value, aval_of
 
 MAX_KEPT = 256
 _kept: dict[Any, BatchedTape] = {}
 
 
 class Levels:
-    """How a pass runs for a batch where its results belong to a graph. The module that does it by levels puts its functions here; see
-    `lifting/basis.py`."""
+    """How the user's Python runs for a batch. The module that does it by levels puts its functions here; see `lifting/basis.py`."""
 
-    __slots__ = ("pull", "push")
+    __slots__ = ("pull", "push", "mapped", "transform")
     pull: Callable[..., list[Tensor | None]]
     push: Callable[..., list[tuple[Aval, Tensor | None]]]
+    mapped: Callable[..., list[Tensor]]
+    transform: Callable[..., Callable[..., Any]]
 
 
 levels = Levels()
@@ -46,13 +44,10 @@ def run_batched(
 ) -> list[Tensor | None]:
     """`run_backward` for gradients whose first dimension is a batch; so is the results'. ValueError where their sizes differ."""
     size = _batch_size(grads)
-    options = {"retain_graph": retain_graph, "captures": captures, "accumulate": accumulate}
-    if create_graph:
-        return levels.pull(roots, grads, size, **options)
-    if modes.anomaly & CHECK_NAN and size:  # what JAX traces could not be looked at
-        return _one_by_one(roots, grads, size, retain_graph, captures, accumulate)
-    found = _as_operation(roots, grads, captures, retain_graph)
-    return _traced(roots, grads, options) if found is None else found
+    found = None if create_graph else _as_operation(roots, grads, captures, retain_graph)
+    if found is not None:
+        return found
+    return levels.pull(roots, grads, size, retain_graph=retain_graph, create_graph=create_graph, captures=captures, accumulate=accumulate)
 
 
 def _batch_size(grads: Sequence[Tensor]) -> int:
@@ -121,38 +116,3 @@ def standing_for(shape: tuple[int, ...], like: Aval) -> Value:
     value.aval, value.array, value.slot, value.epoch = aval_of(shape, like.dtype, like.device), None, 0, Epoch(None)
     value.counter, value.version = None, 0
     return value
-
-
-# ---------------------------------------------------------------------- by Python
-
-
-def _one_by_one(
-    roots: Sequence[Edge], grads: Sequence[Tensor], size: int, retain_graph: bool, captures: Sequence[Edge], accumulate: bool
-) -> list[Tensor | None]:
-    """A pass for each gradient of the batch."""
-    rows = [
-        run_backward(
-            roots, [g[i] for g in grads], retain_graph=retain_graph or i < size - 1, create_graph=False, captures=captures, accumulate=accumulate
-        )
-        for i in range(size)
-    ]
-    return [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
-
-
-def _traced(roots: Sequence[Edge], grads: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor | None]:
-    """Walk the graph once with gradients that stand for all of a batch. They are there only while the pass runs."""
-    avals = [standing_for(g._aval.shape[1:], g._aval).aval for g in grads]
-    reached: list[bool] = []
-
-    def one(*arrays: Any) -> list[Any]:
-        given = [wrap(constant(array, aval)) for array, aval in zip(arrays, avals, strict=True)]
-        found = run_backward(roots, given, create_graph=False, **options)
-        reached.extend(g is not None for g in found)
-        return [g._concrete() for g in found if g is not None]
-
-    maps.append(one)
-    try:
-        outs = iter(as_x64(jax.vmap(one), [g._concrete() for g in grads]))
-    finally:
-        maps.remove(one)
-    return [wrap(constant(next(outs))) if there else None for there in reached]

@@ -30,15 +30,14 @@ class UnpackedDualTensor(NamedTuple):
 def enter_dual_level() -> int:
     """Open a dual level and return its number. RuntimeError where one is open: they do not nest."""
     global _current_level
-    if _current_level >= 0:
-        raise RuntimeError("Nested forward mode AD is not supported at the moment")
     rec = per_thread.recorder
+    if _current_level >= 0 or rec.flags.dual_level is not None:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
     if rec.level is not None:
         rec.level.refuses("forward mode")
-    rec.flags.dual_level = Level()
+    rec.level = rec.flags.dual_level = Level(rec.level)
     rec.rare += 1
     _current_level = 0
-    _resume(rec)
     return _current_level
 
 
@@ -51,8 +50,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if number < 0:
         raise RuntimeError("Dual level must be a positive number.")
     rec = _opener()
-    rec.flags.dual_level.close()
-    rec.flags.dual_level = rec.level = None
+    opened = rec.flags.dual_level
+    opened.close()
+    rec.flags.dual_level, rec.level = None, opened.outer
     rec.rare -= 1
     _current_level = -1
 
@@ -141,21 +141,12 @@ def _is_fwd_grad_enabled() -> bool:
     return per_thread.recorder.flags.forward_grad
 
 
-def _resume(rec: Recorder) -> None:
-    rec.level = rec.flags.dual_level if _is_fwd_grad_enabled() else None
-
-
 class _set_fwd_grad_enabled(Mode):
     """Whether operations pass tangents on, from the call on, and until the end of the block where it opens one."""
 
     def __init__(self, mode: bool) -> None:
         self.mode, self.prev = mode, _is_fwd_grad_enabled()
-        self._set(mode)
-
-    def _set(self, mode: bool) -> None:
-        rec = per_thread.recorder
-        rec.flags.forward_grad = mode
-        _resume(rec)
+        per_thread.recorder.flags.forward_grad = mode
 
     def clone(self) -> Any:
         """See Mode."""
@@ -165,4 +156,4 @@ class _set_fwd_grad_enabled(Mode):
         pass
 
     def __exit__(self, *exc: object) -> None:
-        self._set(self.prev)
+        per_thread.recorder.flags.forward_grad = self.prev

@@ -11,56 +11,71 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jax import numpy as jnp
-
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of
 from torchgrad_jax.core.history import REPEATED, by_strides, repeats
-from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.level import Interpreter, mapped_as
 from torchgrad_jax.core.node import Node, Saved, WithSaved
 from torchgrad_jax.core.op_node import OpNode, keep_as_saved
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.through import Chained
 from torchgrad_jax.core.tracked_view import PrimalView
 from torchgrad_jax.core.writing import apply_inplace, make_view
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.forward import jvp_of
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.filled import full_value
-from torchgrad_jax.memory.storage import Link, View, links_between, maps
+from torchgrad_jax.memory.storage import Link, View, links_between
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.runtime.value import Lifted, constant, is_tracer
+from torchgrad_jax.runtime.value import Lifted, is_tracer
 
 _CLONE, _COPY = registry["clone"].bind((ARRAY,)), registry["copy"].bind((ARRAY, ARRAY))
 
 
-class Level(Interpreter):
-    """An open dual level: all that holds a tangent of it. In inference mode operations pass none on."""
+class Level(Chained):
+    """An open dual level: all that holds a tangent of it. In inference mode, and where the user says so, operations pass none on.
+
+    outer: the interpreter within which it was opened, if any. It carries out what has no tangents, and computes tangents.
+    """
 
     __slots__ = ("holders",)
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Interpreter | None = None) -> None:
+        super().__init__(outer)
         self.holders: list[weakref.ref[Any]] = []
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
         rec = per_thread.recorder
-        tangents = {} if rec.inference else tangents_of(operands)
-        return _apply_dual(rec, bound, operands, tangents) if tangents else NotImplemented
+        tangents = tangents_of(operands) if passes(rec) else {}
+        return _apply_dual(rec, bound, operands, tangents) if tangents else self._asked.apply(bound, operands)
 
     def apply_inplace(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """See Interpreter."""
         rec = per_thread.recorder
-        tangents = {} if rec.inference else tangents_of(operands)
-        return _apply_inplace_dual(rec, bound, operands, tangents) if tangents else NotImplemented
+        tangents = tangents_of(operands) if passes(rec) else {}
+        return _apply_inplace_dual(rec, bound, operands, tangents) if tangents else self._asked.apply_inplace(bound, operands)
 
     def view_made(self, t: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """See Interpreter: the tangent of a view is a view of the tangent."""
-        tangent = None if per_thread.recorder.inference else tangent_of(t)
+        self._asked.view_made(t, out, links, strides, offset)
+        tangent = tangent_of(t) if passes(per_thread.recorder) else None
         if tangent is not None:
             hold(out, _view_alike(tangent, t, links, strides, offset))
+
+    def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """See Interpreter."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        tangents = tangents_of(tensors) if passes(per_thread.recorder) else {}
+        return self._asked.function_of_duals(cls, args, tangents) if tangents else self._asked.function(cls, args)
+
+    @property
+    def without_tangents(self) -> Interpreter | None:
+        """See Interpreter."""
+        return self.outer
 
     def close(self) -> None:
         """Take all tangents away."""
@@ -77,7 +92,8 @@ def without_duals(rec: Recorder) -> Iterator[None]:
     """Operations in this block pass no tangents on."""
     flags = rec.flags
     outer, suspended = (rec.level, flags.forward_grad), flags.suspended
-    rec.level, flags.forward_grad, flags.suspended = None, False, suspended or outer
+    rec.level = None if rec.level is None else rec.level.without_tangents
+    flags.forward_grad, flags.suspended = False, suspended or outer
     try:
         yield
     finally:
@@ -117,7 +133,7 @@ def seen_tangent(t: Tensor) -> Tensor | None:
 
 def passes(rec: Recorder) -> bool:
     """Whether operations pass tangents on: a level is open, and neither inference mode nor the user has turned it off."""
-    return rec.level is not None and not rec.inference
+    return rec.level is not None and rec.flags.forward_grad and not rec.inference
 
 
 def followed(t: Tensor) -> bool:
@@ -262,12 +278,10 @@ def write_tangent(t: Tensor, new: Tensor) -> None:
 
 
 def zeros_like(t: Tensor, written: Tensor | None = None) -> Tensor:
-    """Zeros that no graph leads to. written: what will be written to them, which inside a map may stand for a batch: so do they then."""
+    """Zeros that no graph leads to. written: what will be written to them, which may stand for a batch: so do they then."""
     aval = t._aval
-    array: Any = written._concrete() if maps and written is not None else None
-    if is_tracer(array):
-        return created(constant(jnp.where(False, jnp.sum(array).astype(aval.dtype), jnp.zeros(aval.shape, aval.dtype)), aval))
-    return created(full_value(aval.shape, 0, aval.dtype, aval.device))
+    zeros = created(full_value(aval.shape, 0, aval.dtype, aval.device))
+    return zeros if written is None else mapped_as(zeros, written)
 
 
 # ---------------------------------------------------------------------- views

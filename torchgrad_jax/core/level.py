@@ -18,6 +18,13 @@ class Interpreter:
     __slots__ = ()
     # Whether it is one of a function that is transformed: some of what PyTorch has is refused there.
     transforms = False
+    # Whether it only notes operations, which are recorded as ever.
+    notes = False
+
+    @property
+    def without_tangents(self) -> Interpreter | None:
+        """What carries out operations in its place where no tangents are to be passed on."""
+        return None
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """The results of an operation: a Tensor, or a tuple of them."""
@@ -58,6 +65,23 @@ class Interpreter:
         """What a call of the autograd Function `cls` returns, where this is a level of a transform."""
         raise NotImplementedError
 
+    def function_of_duals(self, cls: Any, args: tuple[Any, ...], tangents: dict[int, Any]) -> Any:
+        """`function` where arguments have tangents, by their place among the tensors, of a dual level that was opened inside."""
+        raise NotImplementedError
+
+    def stands_for_batch(self, t: Any) -> bool:
+        """Whether a tensor stands for all of a batch, here or in a level outside."""
+        return False
+
+    def rewritten(self, t: Any, value: Any, name: str) -> bool:
+        """`value` is about to become the content of `t`, which no operation has written. name: of the function that writes. Returns whether that is
+        done: what is of a level may not be the content of a tensor outside of it."""
+        return False
+
+    def refuses_memory(self, t: Any, new: Any, name: str) -> str | None:
+        """Why `t` may not take over the memory of `new`; None if it may. name: of the function that does that, "data" or "set_"."""
+        return None
+
     def meets(self, t: Any, grad: str = "") -> None:
         """A tensor is about to be read or changed otherwise than by an operation. grad: "read" or "written", where it is its `.grad`."""
 
@@ -91,6 +115,12 @@ def by_parts(function: Callable[..., Any], *tensors: Any) -> Any:
     """What a function that looks at values, and has no derivative, returns for tensors: for what stands for a batch it is called with each part."""
     rec = per_thread.recorder
     return function(*tensors) if not rec.rare or rec.level is None else rec.level.by_parts(function, tensors)
+
+
+def stands_for_batch(t: Any) -> bool:
+    """Whether a tensor stands for all of a batch, inside of vmap."""
+    rec = per_thread.recorder
+    return rec.rare > 0 and rec.level is not None and rec.level.stands_for_batch(t)
 
 
 def mapped_as(t: Any, like: Any) -> Any:

@@ -147,6 +147,8 @@ def with_history(t: Tensor, source: Node | None, nr: int) -> Tensor:
     """`t`, a new tensor, as one whose gradient goes to `source`."""
     if source is None:
         return t
+    if source.face is not None and (shown := source.face[0]()) is not None:
+        source, nr = shown, source.face[1]
     t._rg = True
     if isinstance(source, AccumulateGrad):
         t._own_extra().accumulator = weakref.ref(source)
@@ -257,7 +259,7 @@ def _pack(saved: SavedTensor, t: Tensor, pack: Callable[..., Any], unpack: Calla
 def reset_hooks(rec: Recorder, hooks: list[Any]) -> None:
     """Make `hooks` the active ones: a backward pass leaves those that it found, whatever hooks it has called have entered or left."""
     rec.rare += len(hooks) - len(rec.flags.packing)
-    rec.flags.packing = hooks
+    rec.flags.packing[:] = hooks
 
 
 def forget_history(t: Tensor) -> None:

@@ -54,6 +54,13 @@ def overwrite(t: Tensor, value: Value) -> None:
     view.seen = storage.writes
 
 
+def rewrite(t: Tensor, value: Value, name: str) -> None:
+    """`overwrite` where no operation in place writes, but the function `name`: inside of transforms it is done where the tensor is from."""
+    rec = per_thread.recorder
+    if not (rec.rare and rec.level is not None and rec.level.rewritten(t, value, name)):
+        overwrite(t, value)
+
+
 @contextmanager
 def holding(t: Tensor, value: Value) -> Iterator[None]:
     """While the block runs, the tensor's memory holds `value`: a write that no version counter counts, taken back at the end."""

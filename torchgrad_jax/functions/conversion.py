@@ -19,7 +19,6 @@ from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.legacy import tensortype
 from torchgrad_jax.memory.formats import preserve_format
-from torchgrad_jax.memory.storage import maps
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
@@ -46,8 +45,6 @@ def _content(self: Tensor, name: str) -> Any:
     if isinstance(value.array, Lifted):
         return value.array.concrete(name)
     array = value.concrete()
-    if is_tracer(array) and maps:
-        raise RuntimeError(f"Batching rule not implemented for aten::{name}. We could not generate a fallback.")
     if is_tracer(array):
         raise RuntimeError(
             f"{_ASKED.get(name, name)} needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch.where or "
@@ -165,7 +162,7 @@ def __repr__(self: Tensor) -> str:
     held = self._content().array
     if isinstance(held, Lifted):
         return held.shown()
-    if is_tracer(held) and not maps:
+    if is_tracer(held):
         return f"tensor(traced by JAX, size={tuple(self._aval.shape)}, dtype={self.dtype})"
     where = self.device
     try:

@@ -212,6 +212,7 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     rec = per_thread.recorder
     if source is None:
         source = wrap(from_data([], self.dtype, self.device))
+    _check_memory(self, source, "set_")
     mask = self.requires_grad + 2 * source.requires_grad if rec.grad_enabled else 0
     if mask:
         check_differentiable(self)
@@ -268,4 +269,16 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
-public("torch.Tensor.data")(property(get_data, set_data, refuse_to_delete, doc="The tensor's memory without its history."))
+def _check_memory(t: Tensor, new: Any, name: str) -> None:
+    """RuntimeError where, inside of a transform, `t` may not take over the memory of `new`."""
+    rec = per_thread.recorder
+    if rec.rare and rec.level is not None and isinstance(new, Tensor) and (refusal := rec.level.refuses_memory(t, new, name)) is not None:
+        raise RuntimeError(refusal)
+
+
+def _set_data(t: Tensor, new: Any) -> None:
+    _check_memory(t, new, "data")
+    set_data(t, new)
+
+
+public("torch.Tensor.data")(property(get_data, _set_data, refuse_to_delete, doc="The tensor's memory without its history."))

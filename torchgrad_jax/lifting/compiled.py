@@ -13,7 +13,7 @@ from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.core.twins import data_of
 from torchgrad_jax.lifting.differentiating import Freed
 from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted
-from torchgrad_jax.memory.storage import View, maps
+from torchgrad_jax.memory.storage import View
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
@@ -218,7 +218,7 @@ def _write(rec: Recorder, t: Tensor, value: Value, versions: int) -> None:
         storage = data_of(t)._storage
         storage.write(value)
         return
-    if maps or rec.epoch.lines or storage.siblings is not None or storage.inference:
+    if rec.epoch.lines or storage.siblings is not None or storage.inference:
         storage.write(value)
         versions -= 1
     else:

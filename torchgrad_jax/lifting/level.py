@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.duals import followed
-from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as
+from torchgrad_jax.core.duals import followed, hold, tangent_of
+from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.writing import apply_inplace, overwrite
+from torchgrad_jax.core.writing import apply_inplace, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
@@ -113,14 +113,19 @@ class Outside:
     """A block that is carried out as if its level were not open. What is not recorded in the level is not recorded outside of it, but while
     `records`: what the level does of its own accord."""
 
-    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "rare", "records", "_before")
+    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "_rare", "records", "_before")
 
     def __init__(self, rec: Recorder) -> None:
         flags = rec.flags
-        self.level, self.grad_enabled, self.rare = rec.level, rec.grad_enabled, rec.rare
+        self.level, self.grad_enabled, self._rare = rec.level, rec.grad_enabled, rec.rare - len(flags.packing)
         self.dual_level, self.forward_grad, self.suspended, self.packing = flags.dual_level, flags.forward_grad, flags.suspended, flags.packing
         self.refused, self.records = flags.packing_refused, False
         self._before: list[tuple[Any, ...]] = []
+
+    @property
+    def rare(self) -> int:
+        """`Recorder.rare` outside: hooks of saved tensors may be set outside from within, by levels without a graph."""
+        return self._rare + len(self.packing)
 
     def __enter__(self) -> None:
         rec = per_thread.recorder
@@ -148,6 +153,8 @@ class Level(Interpreter):
 
     __slots__ = ("depth", "outside", "_arguments")
     transforms = True
+    # Whether a graph may be recorded in it: then hooks of saved tensors that are set inside see what that saves.
+    has_graph = True
     # Why hooks of saved tensors are refused inside; None where they are not.
     refuses_hooks: str | None = None
 
@@ -170,7 +177,8 @@ class Level(Interpreter):
         self.depth = 1 + getattr(outer, "depth", 0)
         rec.rare += 1
         rec.level = self
-        rec.flags.packing, rec.flags.packing_refused = [], self.refuses_hooks
+        if self.has_graph:
+            rec.flags.packing, rec.flags.packing_refused = [], self.refuses_hooks
         self.opened(rec)
         return self
 
@@ -341,13 +349,27 @@ class Level(Interpreter):
         if not any(map(self.owns, tensors)):
             with self.outside:
                 return self.lifted(cls.apply(*args))
-        return cls._recorded(self._all_own(args), lambda *own: self._forward_outside(cls, own), True)
+        recording = per_thread.recorder.grad_enabled  # which is off while it is called
+        return cls._recorded(self._all_own(args), lambda *own: self._forward_outside(cls, own, recording), True)
 
-    def _forward_outside(self, cls: Any, args: tuple[Any, ...]) -> Any:
+    def function_of_duals(self, cls: Any, args: tuple[Any, ...], tangents: dict[int, Tensor]) -> Any:
+        """See Interpreter: what becomes a constant of this level keeps its tangent."""
+        own = self._all_own(args)
+        for i, t in enumerate([a for a in own if isinstance(a, Tensor)]):
+            if i in tangents and tangent_of(t) is None:
+                hold(t, tangents[i])
+        return self.function(cls, own)
+
+    def _forward_outside(self, cls: Any, args: tuple[Any, ...], recording: bool) -> Any:
         given = [self.unwrap(a) if isinstance(a, Tensor) else a for a in args]
         versions = [g._version if isinstance(g, Tensor) else 0 for g in given]
-        with self.outside:
-            found = cls.apply(*given)
+        rec = per_thread.recorder
+        rec.grad_enabled = recording
+        try:
+            with self.outside:
+                found = cls.apply(*given)
+        finally:
+            rec.grad_enabled = False
         same = {id(g): a for g, a in zip(given, args, strict=True) if isinstance(g, Tensor)}
         for g, a, version in zip(given, args, versions, strict=True):
             if isinstance(g, Tensor) and g._version != version:
@@ -361,6 +383,31 @@ class Level(Interpreter):
         if not isinstance(found, Tensor):
             return found
         return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def stands_for_batch(self, t: Tensor) -> bool:
+        """See Interpreter."""
+        inner = self.unwrap(t)
+        with self.outside:
+            return stands_for_batch(inner)
+
+    def rewritten(self, t: Tensor, value: Value, name: str) -> bool:
+        """See Interpreter."""
+        if self.owns(t):
+            return False
+        inner = self._below(value)
+        with self.outside:
+            rewrite(t, inner._read(), name)
+        return True
+
+    def refuses_memory(self, t: Tensor, new: Tensor, name: str) -> str | None:
+        """See Interpreter."""
+        own = self.owns(t), self.owns(new)
+        if True not in own:
+            with self.outside:
+                return None if self.outside.level is None else self.outside.level.refuses_memory(t, new, name)
+        if name == "data":
+            return "mutating directly with `.data` inside functorch transform is not allowed."
+        return None if own[0] else CAPTURED.format("set_.source_Tensor")
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """See Interpreter."""

@@ -61,7 +61,7 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
     if known is None:
         return _first(key, found.tensors, lambda: body(*args, **kwargs))
     if known is _ONCE:
-        known = _known[key] = _rehearsed(rec, lambda: body(*args, **kwargs), found.tensors, values) or _NEVER
+        known = _known[key] = _rehearsed(rec, body, args, kwargs, found.tensors, values) or _NEVER
     if type(known) is not Remembered:
         return body(*args, **kwargs)
     return known.again(rec, values)
@@ -83,6 +83,7 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if not _is_plain(spec):
         return None
     found.key.append(spec)
+    captured = {id(t) for t in found.tensors}
     try:
         for leaf in leaves:
             found.add(leaf)
@@ -90,7 +91,9 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return None
     values = []
     for t in found.tensors:
-        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t._view is not None or t.is_inference():
+        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t.is_inference():
+            return None
+        if t._view is not None and (id(t) in captured or not t.is_contiguous()):
             return None
         value = t._read()
         if value.array is not None and is_tracer(value.array):
@@ -136,8 +139,16 @@ def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown
                 storage.value, storage.counter.version = content
 
 
-def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
-    """The call as one operation, found without computing anything; None where it must be done anew each time."""
+def _rehearsed(
+    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], values: Sequence[Value]
+) -> Remembered | None:
+    """The call as one operation, found without computing anything; None where it must be done anew each time. A view among the arguments is given
+    as a tensor on a memory of its own, from which it differs in nothing that the function may see."""
+    plain = {id(t): wrap(v) for t, v in zip(tensors, values, strict=True) if t._view is not None}
+    if plain:
+        tensors = [plain.get(id(t), t) for t in tensors]
+        leaves, spec = tree_flatten((args, kwargs))
+        args, kwargs = spec.unflatten([plain.get(id(leaf), leaf) for leaf in leaves])
     unknown = {id(v): _unknown(v) for v in values}
     scratch = Rehearsal(rec)
     drawn = state_of_random()
@@ -145,7 +156,7 @@ def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor]
     try:
         per_thread.recorder = scratch
         with _without_content(tensors, values, unknown):
-            result = body()
+            result = body(*args, **kwargs)
             if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), drawn):
                 return None
         leaves, spec = tree_flatten(result)

@@ -113,6 +113,7 @@ class Meeting(Interpreter):
     """Notes each tensor before an operation reads it. Operations are recorded as ever."""
 
     __slots__ = ("recorder",)
+    notes = True
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self.recorder = recorder

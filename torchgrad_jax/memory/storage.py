@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
-from torchgrad_jax.runtime.value import Value, is_tracer
+from torchgrad_jax.runtime.value import Value
 
 
 class VersionCounter:
@@ -96,21 +96,6 @@ def outdated(value: Value) -> bool:
 _addresses = itertools.count(1)
 
 
-# The functions that are being mapped over a batch, in all threads: see `autograd/mapped.py`.
-maps: list[Any] = []
-MAPPED = (
-    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than "
-    "`self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
-    "instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please file a bug report instead."
-)
-
-
-def _check_mapped(old: Value, new: Value) -> None:
-    """RuntimeError where memory that is not mapped over would hold a value that stands for a batch."""
-    if is_tracer(new.array) and not is_tracer(old.array):
-        raise RuntimeError(MAPPED)
-
-
 class Storage:
     """The current Value of the base tensor, and its version counter.
 
@@ -148,8 +133,6 @@ class Storage:
         """Put a new content in."""
         if value.counter is not None:
             raise AssertionError("a Value belongs to one storage")
-        if maps and value.array is not None:
-            _check_mapped(self.value, value)
         counter = self.counter
         version = counter.version + 1
         epoch = value.epoch if value.array is None else per_thread.recorder.epoch
@@ -338,6 +321,19 @@ class Relayout(Link):
     def __init__(self, read: Any, write: Any, undo: tuple[Any, Any]) -> None:
         super().__init__(read, write, ())
         self.undo = undo
+
+
+class Asked(Link):
+    """The last Link of a view that is done again as it was asked for, with the arguments that the user gave.
+
+    again: makes it of another tensor, given a function that says what sizes and indices become, and by its method `tensor` what tensors do. count:
+    how many Links it stands for, the last ones."""
+
+    __slots__ = ("again", "count")
+
+    def __init__(self, link: Link, again: Callable[[Any, Any], Any], count: int) -> None:
+        super().__init__(link.read, link.write, link.numbers)
+        self.again, self.count = again, count
 
 
 class View:

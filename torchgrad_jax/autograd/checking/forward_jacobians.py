@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.autograd.batched import levels
 from torchgrad_jax.autograd.checking.finite_differences import directional, host, partials
 from torchgrad_jax.autograd.checking.jacobians import GradcheckError, Problem, Vectors, check_constant, explained, floats
 from torchgrad_jax.autograd.forward_ad import dual_level, make_dual_plainly, unpack_dual_plainly
-from torchgrad_jax.autograd.mapped import mapped
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY
@@ -187,7 +187,7 @@ def check_batched_tangents(problem: Problem) -> None:
 
         single = [push(v) for v in vectors]
         try:
-            together = mapped(push, [stack(vectors)])
+            together = levels.mapped(push, [stack(vectors)], [0])
         except RuntimeError as error:
             raise GradcheckError(f"While computing batched gradients, got: {error}\n\n{BATCHED_HINT}") from error
         for i, (got, *expected) in enumerate(zip(together, *single, strict=True)):

@@ -16,13 +16,13 @@ from torchgrad_jax.core.order import keep_order, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.saved import with_history
 from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value, is_tracer
-from torchgrad_jax.utils.checkpointing.through import Through, is_view
 
 _BEHIND = registry["behind"].bind((ARRAY, ARRAY, ARRAY))
 

@@ -14,12 +14,12 @@ from torchgrad_jax.core.dispatch import make_node
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.op_node import pack_operands, pack_results
 from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import NUMBERS, plain_number
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.utils.checkpointing.through import Through, is_view
 
 
 class CheckpointPolicy(enum.Enum):

@@ -8,11 +8,11 @@ from typing import Any
 
 from torchgrad_jax._ops import overload_of
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.through import Through
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.utils.checkpointing.errors import CheckpointError
-from torchgrad_jax.utils.checkpointing.through import Through
 
 
 class Trace(Through):
