@@ -54,7 +54,7 @@ def as_function(lifted: Lifted, wanted: Sequence[int]) -> tuple[Callable[..., li
 class Compiled:
     """What calls a Lifted. residuals: the slots of what its backward pass needs, which come after the function's own results."""
 
-    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "plain")
+    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "asks", "plain")
 
     def __init__(self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None, living: Sequence[int] = ()) -> None:
         """node: makes the node of a call; living: which of the results with a graph are its outputs."""
@@ -111,7 +111,7 @@ class Compiled:
             arrays += [_other(kind, at, tensors, drawn, lifted.device) for kind, at in self.others]
         function: Any = self.function
         outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
-        if self.checks:
+        if self.asks:
             self._check(outs)
         return self._settle(rec, tensors, values, outs)
 
@@ -160,6 +160,7 @@ class Compiled:
         lifted = self.lifted
         function, given, calls = as_function(lifted, self.wanted)
         self.checks = [c for c in calls if c.signature.check is not None]
+        self.asks = bool(self.checks or lifted.faults)
         self.contents, self.others, avals = [], [], []
         for i in given:
             kind, at = lifted.inputs[i]
@@ -180,6 +181,11 @@ class Compiled:
         self.function = program
 
     def _check(self, outs: Sequence[Any]) -> None:
+        faults = self.lifted.faults
+        if faults and (which := int(outs[self.lifted.answer])):
+            raise faults[which - 1].error()
+        if not self.checks:
+            return
         code, offender = np.asarray(outs[-1])
         if code:
             call = self.checks[int(code) - 1]

@@ -23,7 +23,7 @@ from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, anomaly_of, per_thread
 from torchgrad_jax.runtime.value import Aval, Lifted, Value, constant
 
 CAPTURED = (
@@ -86,6 +86,11 @@ class Held(Lifted):
     def everything(self) -> Any:
         """See Lifted."""
         return self.tensor._content().everything()
+
+    def innermost(self) -> Value:
+        """See Lifted."""
+        value = self.tensor._content()
+        return value.array.innermost() if isinstance(value.array, Lifted) else value
 
     def followed(self) -> bool:
         """See Lifted."""
@@ -189,6 +194,7 @@ class Level(Interpreter):
             rec.level, rec.grad_enabled, rec.rare = outside.level, outside.grad_enabled, outside.rare
             flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
             flags.packing, flags.packing_refused = outside.packing, outside.refused
+            anomaly_of(rec)  # it may have been set since
             self._arguments.clear()
             self.outside = None  # type: ignore[assignment] - it is left
 

@@ -20,7 +20,7 @@ from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, abandon
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.program import numbers_of
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import other_modes, per_thread
 from torchgrad_jax.runtime.structure import calls_to
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
@@ -68,7 +68,7 @@ class Pure:
         """frozen: the arguments that have no gradient."""
         self.avals = avals
         outer = per_thread.recorder
-        if outer.rare != outer.inference:
+        if other_modes(outer) != outer.inference:
             raise TracingError("to_jax: a mode is active that sees each operation (a __torch_function__ mode, hooks on saved tensors, forward mode)")
         outer.flush("jit")
         rec = TraceRecorder(outer, True)

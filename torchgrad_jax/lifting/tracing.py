@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.anomaly import Fault
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
@@ -206,17 +207,19 @@ class TraceRecorder(Recorder, Watch):
     arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
     their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
     an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
-    any other, to its end.
+    any other, to its end. suspects: Values that will tell whether something is wrong, and what then.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed", "unasked", "refused",
+        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
         super().__init__()
         self.outer, self.strict, self.before = outer, strict, before
+        self.quiet = before is not None
+        self.suspects: list[tuple[Value, Fault]] = []
         self.symbols: set[Value] = set()
         self.plans: dict[int, Any] = {}
         self.unasked, self.refused = False, dict[int, int]()
@@ -318,6 +321,15 @@ class TraceRecorder(Recorder, Watch):
             "by torch.where instead of if, keep the number a tensor, or do this outside of the function"
         )
 
+    def suspect(self, value: Value, fault: Fault) -> None:
+        """See Watch."""
+        self.suspects.append((value, fault))
+
+    def fault(self) -> Fault | None:
+        """The first thing that is wrong, once the trace was run."""
+        suspects, self.suspects = self.suspects, []
+        return next((fault for value, fault in suspects if np.asarray(value.concrete()).any()), None)
+
     def give_up(self, reason: str) -> None:
         """The function cannot be one program. TracingError where it has to be; else it goes on like any other, and what it has recorded is run."""
         reason = f"{reason} (at {user_line()})"
@@ -325,6 +337,9 @@ class TraceRecorder(Recorder, Watch):
             raise TracingError(f"this function cannot be compiled whole: {reason}")
         self.reason = reason
         self.run("look")
+        fault = self.fault()
+        if fault is not None:
+            raise fault.error()
 
     def run(self, reason: str) -> None:
         """Run what was recorded, which ends the trace."""
@@ -420,6 +435,10 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
                         raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
                     rec.reason = str(refusal)
             rec.run("jit")
+            fault = rec.fault()
+            if fault is not None:
+                rec.take_back()
+                raise fault.error()
             return result, rec.reason or found
         except BaseException:
             if not rec.given_up:
@@ -442,7 +461,7 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     else:
         rec.leave()
     outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
-    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
+    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws, rec.suspects = {}, {}, set(), {}, {}, []
     per_thread.recorder = outer
 
 
