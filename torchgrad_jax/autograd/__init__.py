@@ -1,6 +1,7 @@
 """`torch.autograd`: backward, grad, grad modes, Function, the graph."""
 
-from torchgrad_jax.autograd import _functions, attributes, forward_ad, functional, graph
+from torchgrad_jax.autograd import _functions, anomaly_mode, attributes, forward_ad, functional, graph
+from torchgrad_jax.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torchgrad_jax.autograd.backward import attach
 from torchgrad_jax.autograd.backward import backward as _backward
 from torchgrad_jax.autograd.backward import grad as _grad
@@ -28,7 +29,8 @@ backward = guard(_backward, Public("torch.autograd.backward", in_python=True))
 grad = guard(_grad, Public("torch.autograd.grad", in_python=True))
 
 __all__ = [
-    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_functions", "_force_original_view_tracking", "_unsafe_preserve_version_counter",
-    "backward", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph",
-    "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "Function", "NestedIOFunction", "SavedTensor", "Variable", "_force_original_view_tracking", "_functions", "_unsafe_preserve_version_counter",
+    "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "functional", "grad", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "set_detect_anomaly",
+    "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]  # fmt: skip

@@ -15,7 +15,9 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor, fresh, wrap
+from torchgrad_jax.core.twins import detached
 from torchgrad_jax.memory.storage import maps
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.epoch import Epoch
@@ -47,6 +49,8 @@ def run_batched(
     options = {"retain_graph": retain_graph, "captures": captures, "accumulate": accumulate}
     if create_graph:
         return levels.pull(roots, grads, size, **options)
+    if modes.anomaly:  # what JAX traces could not be looked at
+        return [None if g is None else detached(g) for g in levels.pull(roots, grads, size, **options)]
     found = _as_operation(roots, grads, captures, retain_graph)
     return _traced(roots, grads, options) if found is None else found
 

@@ -17,6 +17,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
+from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
 from torchgrad_jax.core.hot import record2
@@ -122,7 +123,7 @@ class GraphTask:
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
     that run because they lead to a captured edge (None: all run). received: the gradients that the node which runs was given. notes: what others
-    keep for as long as the pass runs.
+    keep for as long as the pass runs. watch: what anomaly mode does as the pass runs; None while it is off.
     """
 
     _ids = itertools.count()
@@ -135,6 +136,7 @@ class GraphTask:
         self.received: Sequence[Any] = ()
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
+        self.watch = watch_of(rec)
         if create_graph or rec.level is not None:
             self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True, create_graph)
         else:
@@ -206,7 +208,19 @@ class GraphTask:
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
         """Run the pass node by node."""
-        order = self._arrange(roots)
+        watch = self.watch
+        if watch is None:
+            return self._run(roots, grads)
+        try:
+            return self._run(roots, grads)
+        except Exception:
+            watch.failed()
+            raise
+        finally:
+            watch.ends()
+
+    def _run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
+        order, watch = self._arrange(roots), self.watch
         calculus, buffers, missing, undo = self.calculus, self.buffers, self.missing, self.undo
         retain, wanted, needed, rec = self.retain_graph, self.wanted, self.needed, self.calculus.recorder
         for (node, nr), grad in zip(roots, grads, strict=True):
@@ -218,6 +232,8 @@ class GraphTask:
             if type(node) is AccumulateGrad:  # only where the order of leaves matters
                 self._accumulate(node)
                 continue
+            if watch is not None:
+                watch.begins(node)
             received = buffers.pop(node, None) or [None]
             runs = needed is None or node in needed
             if node in wanted and not self.accumulate:
@@ -240,6 +256,8 @@ class GraphTask:
                 outs = node.run(calculus, received)
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
+            if watch is not None:
+                watch.gave(node, outs, calculus.needed)
             if not retain:
                 undo.free(node, rec.epoch)
             for (target, nr), grad in zip(node.next, outs, strict=True):
@@ -253,6 +271,8 @@ class GraphTask:
                     missing[target] -= 1
                     if not missing[target]:
                         self._accumulate(target)
+                        if watch is not None:
+                            watch.begins(node)
         return self._results()
 
     def _results(self) -> list[Tensor | None]:
@@ -335,6 +355,8 @@ class GraphTask:
         if received is None:
             return
         assert isinstance(node, AccumulateGrad)
+        if self.watch is not None:
+            self.watch.begins(node)
         grad = received[0]
         extra = node.variable._extra
         wanted = self.captures is None or node in self.wanted

@@ -11,6 +11,7 @@ from typing import Any
 from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import refuse_inference, turn
 from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.core.history import CopySlices
@@ -376,6 +377,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
         ctx.seq, ctx.hooks = rec.sequence, None
         rec.sequence += 1
+        if differentiable and rec.rare:
+            note_node(rec, ctx)
         ctx._call = call = _Call(is_tensor, needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchgrad_jax.core.before_write import before_write, unwrite
-from torchgrad_jax.core.dispatch import apply, for_inference, make_node, turn
+from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, turn
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.op_node import pack_operands, pack_results
@@ -225,8 +225,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
-    if rec.rare and rec.level is not None:
-        rec.level.applied(out, node)
+    if rec.rare:
+        noticed(rec, bound, values, out, node)
     if node is None:
         overwrite(target, out)
         return target

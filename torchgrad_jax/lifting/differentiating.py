@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.messages import FREED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
@@ -135,6 +136,8 @@ class CompiledFunctionBackward(Node):
     def __init__(self, backward: Backward, saved: tuple[Value, ...], edges: tuple[Any, ...], rec: Recorder) -> None:
         self.backward, self.saved, self.next, self.seq, self.hooks = backward, saved, edges, rec.sequence, None
         rec.sequence += 1
+        if rec.rare:
+            note_node(rec, self)
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:

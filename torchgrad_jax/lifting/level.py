@@ -86,6 +86,11 @@ class Held(Lifted):
         """See Lifted."""
         return self.tensor._content().everything()
 
+    def innermost(self) -> Value:
+        """See Lifted."""
+        value = self.tensor._content()
+        return value.array.innermost() if isinstance(value.array, Lifted) else value
+
     def followed(self) -> bool:
         """See Lifted."""
         with self.level.outside:

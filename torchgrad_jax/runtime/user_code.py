@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
 import warnings
 from collections.abc import Collection
+from functools import lru_cache
+from types import CodeType
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -15,6 +19,29 @@ def user_line() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_stack() -> list[str]:
+    """The frames outside this package, outermost first, as a traceback shows them; with ``TORCHGRAD_JAX_TRACEBACK=full`` all frames."""
+    every = os.environ.get("TORCHGRAD_JAX_TRACEBACK") == "full"
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        code, names = frame.f_code, frame.f_globals
+        if every or (names.get("__name__", "").partition(".")[0] != _PACKAGE and code.co_filename != _LAUNCHER):
+            linecache.lazycache(code.co_filename, names)
+            found.append(_frame_text(code, frame.f_lineno))
+        frame = frame.f_back
+    return found[::-1]
+
+
+# Of what runs a module as a program.
+_LAUNCHER = "<frozen runpy>"
+
+
+@lru_cache(maxsize=4096)
+def _frame_text(code: CodeType, line: int) -> str:
+    text = linecache.getline(code.co_filename, line).strip()
+    return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
 
 
 def innermost_line(error: BaseException, others: Collection[str]) -> str:
