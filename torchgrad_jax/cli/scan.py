@@ -29,12 +29,12 @@ def scan(path: str) -> Report:
         if isinstance(one, Skipped):
             skipped.append(one)
             continue
-        source = read(one, skipped)
+        source = read(*one, skipped)
         if source is not None:
             try:
                 sources.append((source, built(source.tree)))
             except RecursionError:
-                skipped.append(Skipped(one, "nested too deeply"))
+                skipped.append(Skipped(one[1], "nested too deeply"))
     meanings = Meanings(classes_of([module for _, module in sources]))
     own_names = defined_names([source.tree for source, _ in sources])
     assigned = {name for source, module in sources for name in assigned_names(source.tree, module, meanings)}

@@ -184,6 +184,8 @@ def _place_down(boxes: list[Box], ranks: list[list[int]]) -> float:
     for rank in ranks:
         height = max(boxes[i].height for i in rank)
         for i in rank:
+            if boxes[i].lane:
+                boxes[i].height = height
             boxes[i].y = y + (height - boxes[i].height) / 2
         y += height + RANK_GAP
     return max(y - RANK_GAP + MARGIN, 2 * MARGIN)
@@ -198,7 +200,7 @@ def _routes(boxes: list[Box], chains: list[list[int]], edges: Sequence[tuple[int
     routes = []
     for chain, begin, end in zip(chained, begins, ends, strict=True):
         upper, lower = boxes[chain[0]], boxes[chain[-1]]
-        between = [(boxes[i].middle, boxes[i].y) for i in chain[1:-1]]
+        between = [(boxes[i].middle, y) for i in chain[1:-1] for y in (boxes[i].y, boxes[i].y + boxes[i].height)]
         routes.append([(begin, upper.y + upper.height), *between, (end, lower.y)])
     return routes
 

@@ -54,20 +54,22 @@ class Source(NamedTuple):
         return Place(self.file, line)
 
 
-def found(root: str) -> Iterator[str | Skipped]:
-    """The files of a tree in order, and what of it is left out. `root` itself is read whatever its name; links are not followed."""
+def found(root: str) -> Iterator[tuple[str, str] | Skipped]:
+    """The files of a tree in order, each with its name within the tree, and what is left out. `root` itself is read whatever its name; links in it
+    are not followed."""
     if not os.path.isdir(root):
-        yield root
+        yield root, root
         return
     failed: list[OSError] = []
     for folder, folders, files in os.walk(root, onerror=failed.append):
         folders[:] = sorted(name for name in folders if not _is_left_out(os.path.join(folder, name)))
         for name in sorted(files):
             path = os.path.join(folder, name)
+            shown = os.path.relpath(path, root)
             if name.endswith(SUFFIXES):
-                yield Skipped(path, "a link") if os.path.islink(path) else path
+                yield Skipped(shown, "a link") if os.path.islink(path) else (path, shown)
     for error in failed:
-        yield Skipped(str(error.filename), f"cannot be read: {error.strerror}")
+        yield Skipped(os.path.relpath(error.filename, root), f"cannot be read: {error.strerror}")
 
 
 def _is_left_out(folder: str) -> bool:
@@ -75,8 +77,8 @@ def _is_left_out(folder: str) -> bool:
     return name.startswith(".") or name in _LEFT_OUT or os.path.islink(folder) or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
-def read(path: str, skipped: list[Skipped]) -> Source | None:
-    """The code of a file; None where there is none to be read. What could not be is added to `skipped`."""
+def read(path: str, shown: str, skipped: list[Skipped]) -> Source | None:
+    """The code of a file that is called `shown`; None where there is none to be read. What could not be is added to `skipped`."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
@@ -90,12 +92,12 @@ def read(path: str, skipped: list[Skipped]) -> Source | None:
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
     if reason:
-        skipped.append(Skipped(path, reason))
+        skipped.append(Skipped(shown, reason))
         return None
     if path.endswith(".ipynb"):
-        return _notebook(path, content, skipped)
-    tree = _parsed(content, path, skipped)
-    return None if tree is None else Source(path, tree, [])
+        return _notebook(shown, content, skipped)
+    tree = _parsed(content, shown, skipped)
+    return None if tree is None else Source(shown, tree, [])
 
 
 def _parsed(code: bytes | str, name: str, skipped: list[Skipped]) -> ast.Module | None:
@@ -114,25 +116,25 @@ def _parsed(code: bytes | str, name: str, skipped: list[Skipped]) -> ast.Module 
     return None
 
 
-def _notebook(path: str, content: bytes, skipped: list[Skipped]) -> Source | None:
+def _notebook(shown: str, content: bytes, skipped: list[Skipped]) -> Source | None:
     """The code cells of a notebook as one module: a name bound in a cell is known in the others."""
     try:
         document = json.loads(content.decode("utf-8-sig"))
         cells = _cells(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        skipped.append(Skipped(path, "not a notebook"))
+        skipped.append(Skipped(shown, "not a notebook"))
         return None
     body: list[ast.stmt] = []
     begins: list[tuple[int, int]] = []
     line = 1
     for number, text in enumerate(cells, 1):
         code = _without_magic(text)
-        tree = None if code is None else _parsed(code, f"{path}[{number}]", skipped)
+        tree = None if code is None else _parsed(code, f"{shown}[{number}]", skipped)
         if code is not None and tree is not None:
             body += ast.increment_lineno(tree, line - 1).body
             begins.append((line, number))
             line += code.count("\n") + 1
-    return Source(path, ast.Module(body, []), begins)
+    return Source(shown, ast.Module(body, []), begins)
 
 
 def _cells(document: Any) -> list[str]:

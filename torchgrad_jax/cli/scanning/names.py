@@ -64,8 +64,16 @@ def look_up(name: str) -> Answer:
             return Answer(".".join(parts[:i]), True, value)
         above, value = value, _member(value, part)
         if value is None and not _has(above, part):
-            return Answer(name, False)
+            return Answer(_up_to_class(parts, i), False)
     return Answer(name, True, value)
+
+
+def _up_to_class(parts: list[str], first: int) -> str:
+    """The name of what is missing from part `first` on. What a missing class has is missing with it; classes are told by their capital letter."""
+    for i in range(first, len(parts)):
+        if parts[i][:1].isupper():
+            return ".".join(parts[: i + 1])
+    return ".".join(parts)
 
 
 def _has(owner: Any, part: str) -> bool:
