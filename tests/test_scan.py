@@ -319,7 +319,7 @@ class TestCommand:
         assert printed[2].split() == ["torch.sin", "2", "a.py:2,", "b.py:3"]
         assert any(line.split()[:3] == ["torch.from_numpy", "1", "a.py:2"] for line in printed)
         assert any("copy" in line for line in printed)
-        assert printed[-1] == "75.0 % of 4 torch names would run (1 missing); 1 of 2 files needs nothing that is missing."
+        assert printed[-1] == "75.0 % of 4 torch names would run (1 missing); files that need nothing that is missing: 1 of 2."
 
     def test_gives_json(self, base, capsys):
         assert cli.main(["scan", "--json", str(base)]) == 1

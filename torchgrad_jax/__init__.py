@@ -70,7 +70,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 _interop.register()
 _guard_methods()

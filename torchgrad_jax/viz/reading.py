@@ -222,7 +222,7 @@ def _made_at(node: core.Node) -> tuple[str, str, str]:
     """The user's innermost line at which a node was made, the function around it, and all that is known; "" where nothing is."""
     notes = node.__dict__.get("_metadata") or {}
     noted = notes.get(_TRACEBACK)
-    if not noted or not all(isinstance(entry, str) for entry in noted):
+    if not isinstance(noted, (list, tuple)) or not all(isinstance(entry, str) for entry in noted):
         return "", "", ""
     text = "".join(noted).rstrip()
     frames = [match for match in map(_FRAME.match, text.splitlines()) if match]

@@ -102,7 +102,7 @@ class Report:
             return f"No name of torch's is needed in {_count(len(self.files), 'file')}."
         return (
             f"{self.share:.1f} % of {_count(needed, 'torch name')} would run ({len(self.of(MISSING))} missing); "
-            f"{self.files_that_run} of {_count(len(self.files), 'file')} {'needs' if self.files_that_run == 1 else 'need'} nothing that is missing."
+            f"files that need nothing that is missing: {self.files_that_run} of {len(self.files)}."
         )
 
 
