@@ -105,6 +105,11 @@ class TestNames:
     def test_that_the_program_gives_to_torch_are_its_own(self, scanned):
         assert scanned("import torch\ntorch.my_name = lambda x: x\ntorch.my_name(1)\n") == {}
 
+    def test_of_what_is_assigned_to_must_be_there(self, scanned):
+        assert scanned("import torch\ntorch._absent.config.verbose = True\ntorch.nn.functional.mine = 1\n") == {
+            "torch._absent.config": (MISSING, [2])
+        }
+
     def test_of_star_imports(self, scanned):
         found = scanned("from torch.nn.functional import *\nrelu(x)\nlen(y)\ndef own(): pass\nown()\n")
         assert found["torch.nn.functional.relu"] == (HAVE, [2])
@@ -145,6 +150,7 @@ class TestMembers:
 
     def test_of_another_library_s_objects_are_not_torch_s(self, scanned):
         assert scanned("import numpy as np\ndef f(a): return a.unsqueeze(0), np.sin(a)\n") == {}
+        assert scanned("import math, torch\nfrom lib import thing\nmath.sqrt(2); math.pi.sqrt; thing.unsqueeze(0)\ndef f(): math.frac(1)\n") == {}
 
     def test_of_modules_are_inherited(self, scanned):
         found = scanned("""\

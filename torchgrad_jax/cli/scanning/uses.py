@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torchgrad_jax.cli.scanning.files import Place, Source
 from torchgrad_jax.cli.scanning.meanings import Instance, Meanings, Method, Own, Torch
 from torchgrad_jax.cli.scanning.names import CONTEXT, TENSOR, has_member, is_torch, look_up, telling
-from torchgrad_jax.cli.scanning.scopes import Assigned, Scope, annotations, child_nodes, outer_nodes
+from torchgrad_jax.cli.scanning.scopes import Assigned, Defined, Foreign, Scope, annotations, child_nodes, outer_nodes
 
 _CAUGHT = {"ImportError", "ModuleNotFoundError", "AttributeError"}
 _CAUGHT_TOO = {"Exception", "BaseException", "RuntimeError", "OSError"}  # by what guards nothing but imports
@@ -98,8 +98,8 @@ class Reader(ast.NodeVisitor):
         owner = self.meanings.of(node.value, self.scope)
         line = node.end_lineno or node.lineno
         if isinstance(owner, Torch):
-            if isinstance(node.ctx, ast.Load):
-                self._record(f"{owner.path}.{node.attr}", line)
+            # What is assigned to need not be there; what has it must.
+            self._record(f"{owner.path}.{node.attr}" if isinstance(node.ctx, ast.Load) else owner.path, line)
             return
         self._read_member(owner, node, line)
         self.visit(node.value)
@@ -121,8 +121,18 @@ class Reader(ast.NodeVisitor):
                 kind = self.meanings.torch_member(around, node.attr)
                 if kind is not None:
                     self._member(kind, node.attr, line)
-        elif owner is None and self.uses_torch and node.attr in telling() and node.attr not in self.own_names and isinstance(node.ctx, ast.Load):
+        elif owner is None and isinstance(node.ctx, ast.Load) and self._tells(node):
             self._member(TENSOR, node.attr, line)
+
+    def _tells(self, node: ast.Attribute) -> bool:
+        """Whether an attribute's name says that what has it is a tensor: nothing else has it, and it is not part of another library."""
+        if not self.uses_torch or node.attr not in telling() or node.attr in self.own_names:
+            return False
+        root = node.value
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        bindings = self.scope.find(root.id) if isinstance(root, ast.Name) else None
+        return not any(isinstance(b, (Foreign, Defined)) for b in bindings or ())
 
     def _is_super(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
