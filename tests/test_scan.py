@@ -115,6 +115,10 @@ class TestNames:
         assert found["torch.nn.functional.relu"] == (HAVE, [2])
         assert not any(name.endswith((".len", ".own")) for name in found)
 
+    def test_of_modules_that_a_call_gives(self, scanned):
+        source = "import importlib, pytest\nt = pytest.importorskip('torch')\nt.sin\nimportlib.import_module('torch.nn').no_such_class\n"
+        assert scanned(source) == {"torch.sin": (HAVE, [3]), "torch.nn.no_such_class": (MISSING, [4])}
+
     def test_asked_for_by_getattr(self, tmp_path):
         (tmp_path / "a.py").write_text('import torch\ngetattr(torch, "sin")\ngetattr(torch, "no_such", None)\ngetattr(torch, input())\n')
         report = command.scan(str(tmp_path))
@@ -179,7 +183,9 @@ class TestMembers:
     def test_of_classes_in_other_files_are_inherited(self, tmp_path):
         (tmp_path / "base.py").write_text("from torch import nn\nclass Layer(nn.Module): pass\n")
         (tmp_path / "net.py").write_text("from base import Layer\nclass Net(Layer):\n    def f(self): return self.parameters()\n")
-        assert "torch.nn.Module.parameters" in {n.name for n in command.scan(str(tmp_path)).names}
+        (tmp_path / "main.py").write_text("from net import Net\nNet().eval()\n")
+        found = {n.name: str(n.places[0]) for n in command.scan(str(tmp_path)).names}
+        assert found["torch.nn.Module.parameters"] == "net.py:3" and found["torch.nn.Module.eval"] == "main.py:2"
 
     def test_of_what_functions_are_given(self, scanned):
         found = scanned("""\

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import NamedTuple
 
-from torchgrad_jax.cli.scanning.names import CONTEXT, FUNCTION, TENSOR, TENSOR_ATTRIBUTES, gives_tensor, has_member, look_up
+from torchgrad_jax.cli.scanning.names import CONTEXT, FUNCTION, TENSOR, TENSOR_ATTRIBUTES, gives_tensor, has_member, is_torch, look_up
 from torchgrad_jax.cli.scanning.scopes import Annotated, Assigned, Binding, Defined, Foreign, Imported, Scope, Unknown, is_builtin
 
 
@@ -67,6 +67,14 @@ def joined(found: list[Meaning]) -> Meaning:
     return NOTHING if not known else known.pop() if len(known) == 1 else None
 
 
+def imported_by_call(node: ast.AST) -> str | None:
+    """The module that a call gives, such as ``importlib.import_module("torch")`` or ``pytest.importorskip("torch")``; None for other calls."""
+    if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+        return None
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return node.args[0].value if name in ("import_module", "importorskip") else None
+
+
 class Meanings:
     """Answers for a whole code base. classes: its own, by name."""
 
@@ -103,6 +111,9 @@ class Meanings:
         return self.member(self.of(node.value, scope), node.attr)
 
     def _of_Call(self, node: ast.Call, scope: Scope) -> Meaning:
+        module = imported_by_call(node)
+        if module is not None and is_torch(module):
+            return Torch(module)
         function = self.of(node.func, scope)
         if isinstance(function, Torch):
             if look_up(function.path).is_class or _TENSORS.fullmatch(function.path):

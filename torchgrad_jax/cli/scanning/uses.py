@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from torchgrad_jax.cli.scanning.files import Place, Source
-from torchgrad_jax.cli.scanning.meanings import Instance, Meanings, Method, Own, Torch
+from torchgrad_jax.cli.scanning.meanings import Instance, Meanings, Method, Own, Torch, imported_by_call
 from torchgrad_jax.cli.scanning.names import CONTEXT, TENSOR, has_member, is_torch, look_up, telling
 from torchgrad_jax.cli.scanning.scopes import Assigned, Defined, Foreign, Scope, annotations, child_nodes, outer_nodes
 
@@ -41,13 +41,16 @@ class Reader(ast.NodeVisitor):
         self.guarded: list[str] = []
         self.optional_imports: set[str] = set()
         self.imported: dict[str, tuple[int, bool]] = {}
-        imports = [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
-        self.postponed = any(node.module == "__future__" and any(a.name == "annotations" for a in node.names) for node in imports)
+        nodes = list(ast.walk(source.tree))
+        self.postponed = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and n.names[0].name == "annotations" for n in nodes)
+        self.asks_versions = any("version" in name for node in nodes if isinstance(node, (ast.Attribute, ast.alias)) for name in _names_of(node))
         # Without torch a method's name says nothing.
-        self.uses_torch = any(is_torch(name) for name in imported_modules(source.tree))
+        self.uses_torch = any(is_torch(name) for node in nodes for name in _imported_by(node))
 
     def read(self) -> None:
-        """Go through the source once."""
+        """Go through the source once, if there can be a use in it."""
+        if not self.uses_torch and not self._inherits():
+            return
         for node in self.source.tree.body:
             self.visit(node)
         used = {use.name for use in self.uses}
@@ -55,6 +58,12 @@ class Reader(ast.NodeVisitor):
             answer = look_up(name)
             if not answer.is_module and not any(u == answer.name or u.startswith(name + ".") for u in used):
                 self._record(name, line, optional)
+
+    def _inherits(self) -> bool:
+        """Whether the source has to do with classes of the code base that are made of torch's."""
+        own = [child for child in self.scope.children.values() if child.is_class]
+        foreign = [b.name for bindings in self.scope.bindings.values() for b in bindings if isinstance(b, Foreign)]
+        return any(self.meanings.torch_bases(cls) for cls in (*own, *(cls for name in foreign for cls in self.meanings.classes.get(name, ()))))
 
     # ------------------------------------------------------------------ recording
 
@@ -228,7 +237,7 @@ class Reader(ast.NodeVisitor):
     def _branches(self, test: ast.expr, body: list[ast.stmt] | list[ast.expr], orelse: list[ast.stmt] | list[ast.expr]) -> None:
         self.visit(test)
         asked = self._asks(test)
-        either = self._asks_version(test)
+        either = self.asks_versions and self._asks_version(test)
         takes_body = takes_else = True
         if asked and not isinstance(test, ast.BoolOp):
             name, positive = asked[0]
@@ -332,10 +341,15 @@ def assigned_names(tree: ast.Module, scope: Scope, meanings: Meanings) -> set[st
     return found
 
 
-def imported_modules(tree: ast.Module) -> Iterator[str]:
-    """The dotted names of the modules that a source imports."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module
+def _imported_by(node: ast.AST) -> list[str]:
+    """The dotted names of the modules that a statement imports, or asks for by their names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module] if node.module and not node.level else []
+    name = imported_by_call(node)
+    return [] if name is None else [name]
+
+
+def _names_of(node: ast.Attribute | ast.alias) -> tuple[str, ...]:
+    return (node.attr,) if isinstance(node, ast.Attribute) else (node.name,)
