@@ -96,10 +96,11 @@ def graph(what: Any, *args: Any, params: Mapping[str, Tensor] | None = None, max
     else:
         called = callable(what) and not isinstance(what, (Tensor, core.Node, GradientEdge))
     if called:
+        function: Any = what
         if isinstance(what, Module):
             names = dict(what.named_parameters()) | names
         with record_lines() if lines else contextlib.nullcontext():
-            found = what(*args, **kwargs)
+            found = function(*args, **kwargs)
     elif args or kwargs:
         raise TypeError(f"only what is called takes arguments, and {type(what).__name__} is not: graph(tensor), or graph(module, *inputs)")
     elif lines:

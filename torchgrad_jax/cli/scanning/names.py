@@ -123,7 +123,7 @@ def _of_instances(kind: type) -> frozenset[str]:
 @functools.cache
 def members() -> dict[str, frozenset[str]]:
     """By class, the names that instances have in PyTorch (members.txt)."""
-    text = importlib.resources.files(__package__).joinpath("members.txt").read_text()
+    text = importlib.resources.files(__name__.rpartition(".")[0]).joinpath("members.txt").read_text()
     found: dict[str, set[str]] = {}
     names: set[str] = set()
     for line in text.splitlines():

@@ -153,7 +153,7 @@ def outer_nodes(node: ast.AST) -> list[ast.AST]:
     return []
 
 
-def annotations(node: ast.AST) -> Iterator[ast.expr]:
+def annotations_of(node: ast.AST) -> Iterator[ast.expr]:
     """The annotations of a function's parameters and result."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         for parameter in parameters(node):
@@ -193,7 +193,7 @@ class _Binder(ast.NodeVisitor):
 
     def _enter(self, node: ast.AST) -> None:
         self.scope.children[node] = Scope(node, self.scope)
-        for inner in (*outer_nodes(node), *annotations(node)):
+        for inner in (*outer_nodes(node), *annotations_of(node)):
             self.visit(inner)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

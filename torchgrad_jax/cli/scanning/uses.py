@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torchgrad_jax.cli.scanning.files import Place, Source
 from torchgrad_jax.cli.scanning.meanings import Instance, Meanings, Method, Own, Torch, imported_by_call
 from torchgrad_jax.cli.scanning.names import CONTEXT, TENSOR, has_member, is_torch, look_up, telling
-from torchgrad_jax.cli.scanning.scopes import Assigned, Defined, Foreign, Scope, annotations, child_nodes, outer_nodes
+from torchgrad_jax.cli.scanning.scopes import Assigned, Defined, Foreign, Scope, annotations_of, child_nodes, outer_nodes
 
 _CAUGHT = {"ImportError", "ModuleNotFoundError", "AttributeError"}
 _CAUGHT_TOO = {"Exception", "BaseException", "RuntimeError", "OSError"}  # by what guards nothing but imports
@@ -195,7 +195,7 @@ class Reader(ast.NodeVisitor):
 
     # ------------------------------------------------------------------ what the program can do without
 
-    def visit_Try(self, node: ast.Try) -> None:
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> None:
         guards = self._guards(node)
         before = len(self.uses)
         imports = set(self.imported)
@@ -289,7 +289,7 @@ class Reader(ast.NodeVisitor):
     def _enter(self, node: ast.AST) -> None:
         for outer in outer_nodes(node):
             self.visit(outer)
-        for annotation in annotations(node):
+        for annotation in annotations_of(node):
             self._annotation(annotation, evaluated=not self.postponed)
         self.scope = self.scope.children[node]
         try:
