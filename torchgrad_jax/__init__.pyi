@@ -52,6 +52,7 @@ from torchgrad_jax import testing as testing
 from torchgrad_jax import types as types
 from torchgrad_jax import utils as utils
 from torchgrad_jax import version as version
+from torchgrad_jax import viz as viz
 from torchgrad_jax import xpu as xpu
 from torchgrad_jax.core.tensor import Size as Size
 from torchgrad_jax.functions.storages import TypedStorage as TypedStorage
