@@ -235,7 +235,10 @@ def _independent(calls: Sequence[Any], slots: set[int]) -> list[Any]:
 
 
 def _instantiated(cotangent: Any) -> Any:
-    return jnp.zeros(cotangent.shape, cotangent.dtype) if isinstance(cotangent, SymbolicZero) else cotangent
+    if not isinstance(cotangent, SymbolicZero):
+        return cotangent
+    dtype: Any = cotangent.dtype
+    return jnp.zeros(cotangent.shape, dtype)
 
 
 def _cotangent(array: Any, found: Any) -> Any:

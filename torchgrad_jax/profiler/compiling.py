@@ -19,4 +19,4 @@ def _hear(event: str, duration: float, **_: Any) -> None:
 
 
 # Once: JAX has no public way to take a listener back. It is called at compilations alone.
-monitoring.register_event_duration_secs_listener(_hear)
+monitoring.register_event_duration_secs_listener(_hear)  # type: ignore[arg-type] - it is called with whatever there is

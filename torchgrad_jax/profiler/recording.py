@@ -248,7 +248,7 @@ class record_function(contextlib.ContextDecorator):
                 f"profiler::_record_function_enter_new() Expected a value of type 'str' for argument 'name' but instead found type "
                 f"'{type(self.name).__name__}'."
             )
-        watch = current()
+        watch: Any = current()
         begun = None if watch is None else watch.begin_range(self.name, () if self.args is None else (self.args,))
         scope = None
         if traced_around():  # what the user's own jax.jit traces has the name in XLA's profiles

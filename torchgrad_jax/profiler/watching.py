@@ -155,7 +155,7 @@ class Watch:
         if not alone:
             self._run_program(rec, reason)
             return
-        sig = step.signature
+        sig: Any = step.signature
         given, values = tuple(epoch.leaves.values()), tuple(epoch.values.values())
         sequence = rec.sequence if rec.grad_enabled and getattr(sig.bop, "differentiable", False) else -1
         begun = self.begin(operation_name(sig.bop), FORWARD, sequence, 0, *shapes_of_operation(sig, self.shapes))
