@@ -40,6 +40,7 @@ def overwrite(t: Tensor, value: Value) -> None:
     view = t._view
     if view is None:
         storage.write(value)
+        t._value = value  # so that the first content is not held
         return
     rec = per_thread.recorder
     if value.aval.size:
@@ -50,6 +51,8 @@ def overwrite(t: Tensor, value: Value) -> None:
     value.counter, value.version = storage.counter, storage.counter.version
     if view.base is not None:
         value.part = True
+        if view.base._view is None:
+            view.base._value = content
     t._value = value
     view.seen = storage.writes
 

@@ -237,6 +237,8 @@ def _write(rec: Recorder, t: Tensor, value: Value, versions: int) -> None:
         counter.version = value.version = version
     else:  # at once: an interrupt may come at each line
         storage.writes, storage.value, counter.version, value.version, value.counter = storage.writes + 1, value, version, version, counter
+    if t._view is None:
+        t._value = value  # the first content is not held
 
 
 def _lay_out(t: Tensor, memory: Value, view: View) -> None:
