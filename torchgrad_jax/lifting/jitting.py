@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchgrad_jax.lifting.reach import Reach
 from torchgrad_jax.lifting.structures import Refused, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import is_tracer
@@ -23,6 +25,9 @@ from torchgrad_jax.runtime.value import is_tracer
 MOST_PROGRAMS = 16
 MOST_IN_VAIN = 8
 
+
+# All functions under `jit`, in the order in which they were made.
+living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
 
@@ -48,6 +53,7 @@ class Jitted:
         self._kinds: dict[Any, Kind] = {}
         self._record: list[str] = []
         self._warned = False
+        living[self] = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
@@ -125,6 +131,8 @@ class Jitted:
             warn_user(f"{name} is not compiled whole, and runs as it would without jit: {reason}")
 
     def _note(self, text: str) -> None:
+        for one in observer.active:
+            one.under_jit(self, text)
         if text not in self._record:
             self._record.append(text)
 

@@ -1,0 +1,33 @@
+"""`torchgrad_jax.explain`: what was recorded, what ran it, which programs there are, and why.
+
+``with torchgrad_jax.explain() as report: step()`` and then ``print(report)``; `report()` is of the whole process. The way of an operation is that of
+docs/architecture.md: it is recorded (runtime/recorder.py), something has it run (`flushing`), it is part of a program that is known or new
+(`program`), which is interpreted or compiled (runtime/tiers.py); an Explanation is told of each of these by runtime/observing.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+from torchgrad_jax.explain.data import Alone, Data, Finding, Flush, Jitted, New, Program
+from torchgrad_jax.explain.explanation import Explanation
+from torchgrad_jax.explain.whole import Report, report
+
+__all__ = ["Alone", "Data", "Explanation", "Finding", "Flush", "Jitted", "New", "Program", "Report", "report"]
+
+
+class _Callable(ModuleType):
+    """The module as the function that it is too."""
+
+    def __call__(self) -> Explanation:
+        """A context manager that watches what runs within it, in all threads, and explains it: ``with torchgrad_jax.explain() as report``.
+
+        `print(report)` is for people, `report.as_dict()` and its attributes (`findings`, `flushes`, `programs`, `jitted`, `data`) for programs.
+        Nothing is run, compiled or ordered otherwise while it is on. It may be asked within the block, nested, and overlap with others. An exception
+        that ends the block passes, and what was gathered stays. RuntimeError where one is entered a second time, or asked before it was entered.
+        """
+        return Explanation()
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,121 @@
+"""What is told of a program: what is in it, how it was run, and why it was new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torchgrad_jax.explain.data import New, Program
+from torchgrad_jax.explain.places import Place
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.observing.differences import Outline, difference, distance, shown
+from torchgrad_jax.runtime.recorder import Step, recorder, roots
+from torchgrad_jax.runtime.tiers import INTERPRETED, by_xla, reason
+
+STEPPED = "stepped"
+
+
+class Met:
+    """A program that was run while somebody watched: where it ends, which results were held, and what was spent on it."""
+
+    def __init__(self, number: int, step: Step, alive: bytes, program: Any) -> None:
+        self.number, self.step, self.alive, self.program = number, step, alive, program
+        self.outline = Outline(steps_to(step))
+        self.new: New | None = None
+        self.runs: Counter[str] = Counter()
+        self.lines: Counter[str] = Counter()
+        self.compiled = 0
+        self.seconds: Counter[str] = Counter()
+
+    def ran(self, seconds: float) -> None:
+        """It was run once, in the tier that it has now."""
+        self.runs[tier(self.program)] += 1
+        self.seconds["running"] += seconds
+
+    def data(self) -> Program:
+        """What is told of it."""
+        program = self.program
+        return Program(
+            self.number, dict(operators(program.calls)), _inputs(program, self.step), _results(program, self.outline), tier(program), reason(program),
+            by_xla(program), dict(self.runs), self.compiled, self.seconds["compiling"], self.seconds["running"], self.seconds["computing"],
+            self.new, dict(self.lines),
+        )  # fmt: skip
+
+    def met_at(self, place: Place) -> None:
+        """It is about to be run from there."""
+        self.lines[str(place)] += 1
+
+
+def tier(program: Any) -> str:
+    """How it was run last."""
+    if program.tier == INTERPRETED and (modes.execution == "eager" or not any(program.estimate.plans)):
+        return STEPPED
+    return program.tier
+
+
+def operators(calls: Any) -> Counter[str]:
+    """How often each operator occurs among Calls or Steps."""
+    return Counter([c.signature.bop.name for c in calls])
+
+
+def steps_to(step: Step | None) -> list[Step]:
+    """All Steps of the program that ends at `step`, inputs too, first to last."""
+    found = []
+    while step is not None and step.parent is not None:
+        found.append(step)
+        step = step.parent
+    return found[::-1]
+
+
+def pending() -> int:
+    """How many operations this thread has recorded that were not run yet."""
+    return len([s for s in steps_to(recorder().epoch.step) if s.signature is not None])
+
+
+def known_programs() -> list[Met]:
+    """The programs that are kept of all threads, those that were run last at the end."""
+    found, stack = [], list(roots.values())
+    while stack:
+        step = stack.pop()
+        stack += step.next.values()
+        found += [(program.form.used, step, alive, program) for (alive, _), program in list((step.programs or {}).items()) if program.seen]
+    found.sort(key=lambda one: one[0])
+    return [Met(0, step, alive, program) for _, step, alive, program in found]
+
+
+def _inputs(program: Any, step: Step) -> list[str]:
+    given = {-1 - s.slot: s.aval for s in steps_to(step) if s.signature is None}
+    return [shown(given[i]) for i in program.inputs if i in given]
+
+
+def _results(program: Any, outline: Outline) -> list[str]:
+    made = {s.slot + i: aval for s in outline.operations for i, aval in enumerate(s.signature.avals)}
+    return [shown(made[slot]) for slot in program.slots if slot in made]
+
+
+# ---------------------------------------------------------------------- why it was new
+
+
+def why_new(found: Met, known: list[Met]) -> New:
+    """In what a program that was not met before differs from the nearest of those that were."""
+    nearest = min(reversed(known), key=lambda other: distance(other.outline, found.outline), default=None)
+    if nearest is None or distance(nearest.outline, found.outline)[0] > len(found.outline.names) / 2:
+        return New("first", "nothing like it was known")
+    differs = difference(nearest.outline, found.outline)
+    if differs is not None:
+        return New(differs.kind, differs.text, differs.was, differs.now, differs.operator, differs.line, nearest.number)
+    if nearest.alive != found.alive:
+        return _other_results(nearest, found)
+    if nearest.program.donated != found.program.donated:
+        return New("memory", "other inputs are referred to by nobody else, so that their memory may be given to results", relative=nearest.number)
+    return New("let go", "it was known before and had been let go of", relative=nearest.number)
+
+
+def _other_results(nearest: Met, found: Met) -> New:
+    """The first result that is held by somebody where it was not, or the other way round."""
+    slot = next(i for i, (a, b) in enumerate(zip(nearest.alive, found.alive, strict=True)) if a != b)
+    place, operation = next((i, s) for i, s in enumerate(found.outline.operations) if s.slot <= slot < s.end)
+    name, held = operation.signature.bop.name, bool(found.alive[slot])
+    was, now = ("held by nobody", "still held") if held else ("still held", "held by nobody")
+    text = f"the result of {name} (operation {place}) was {was} when the program ran, and is now {now}"
+    return New("held results", text, was, now, name, getattr(operation, "line", ""), nearest.number)

@@ -1,0 +1,45 @@
+"""What is known of the whole process without having watched it: totals, and the programs that are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torchgrad_jax.explain.data import Data, Flush
+from torchgrad_jax.explain.findings import findings
+from torchgrad_jax.explain.jitted import JittedRecord, described
+from torchgrad_jax.explain.programs import known_programs, pending, tier
+from torchgrad_jax.explain.text import text
+from torchgrad_jax.lifting.jitting import living
+from torchgrad_jax.runtime.counters import counters
+
+
+class Report:
+    """What `torchgrad_jax.explain.report` has found. `str()` is the text, `as_dict()` and `data` are the data."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, strings and numbers."""
+        return self.data.as_dict()
+
+    def __str__(self) -> str:
+        return text(self.data)
+
+
+def report() -> Report:
+    """What is known of the whole process, of all threads: what ran programs how often, which programs are kept and how they are run, and functions
+    under `jit`. Lines, times, and why a program was new are known only of what ran within `torchgrad_jax.explain()`."""
+    flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in counters.reasons.most_common()]
+    programs = []
+    for number, met in enumerate(known_programs(), 1):
+        met.number, met.runs = number, Counter({tier(met.program): met.program.seen})
+        programs.append(met.data())
+    jitted = [described(function, JittedRecord(), Counter()) for function in list(living) if function.recompilations]
+    for one in jitted:
+        one.events = [{"event": event, "line": "", "times": 1} for event in one.record]
+    recorded = {"operations": counters.recorded} if counters.recorded else {}
+    data = Data(None, recorded, pending(), [], flushes, programs, 0, [], jitted, {}, {}, counters.failed)
+    data.findings = findings(data)
+    return Report(data)
