@@ -75,7 +75,7 @@ class Explanation(Observer):
         """See Observer."""
         step = recorder.epoch.step
         with self._lock:
-            place = self._at[threading.get_ident()] = here()
+            place = self._at[threading.get_ident()] = here(reason == "look")
             counted = self._counted.get(step)
             if counted is None:
                 counted = operators([s for s in steps_to(step) if s.signature is not None])
@@ -89,7 +89,7 @@ class Explanation(Observer):
     def waiting(self) -> None:
         """See Observer."""
         with self._lock:
-            self._flushes.setdefault(("wait", here()), [0, 0])[0] += 1
+            self._flushes.setdefault(("wait", here(True)), [0, 0])[0] += 1
 
     def program(self, step: Any, alive: bytes, program: Any, new: bool) -> None:
         """See Observer."""
@@ -154,7 +154,7 @@ class Explanation(Observer):
             own = {phase: s for (mine, phase), s in self._spent.items() if mine}
             others = {phase: s for (mine, phase), s in self._spent.items() if not mine}
             flushes = [
-                Flush(reason, place.asked if reason in ("look", "wait") else "", str(place), place.function, source(str(place)), place.thread, *tally)
+                Flush(reason, place.asked, str(place), place.function, source(str(place)), place.thread, *tally)
                 for (reason, place), tally in sorted(self._flushes.items(), key=lambda one: -one[1][0])
             ]
             data = Data(

@@ -79,7 +79,7 @@ def _under_jit(data: Data) -> Iterator[Finding]:
             if event["event"].startswith("not compiled"):
                 advice = "docs/jit_and_jax.md says what can be compiled"
                 yield Finding("jit", f"{one.name} is {event['event']}", event["line"], event["times"], advice)
-        again = [e for e in one.events if e["event"].startswith("traced again")]
+        again = [e for e in one.events if e["event"].startswith(("traced again", "traced for other"))]
         times = sum([e["times"] for e in again])
         if times >= NEW:
             advice = "let what it is given and what it reaches stay alike, or hand over as a tensor what changes"

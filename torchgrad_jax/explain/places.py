@@ -33,15 +33,15 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}" if self.file else "(no line of the program's)"
 
 
-def here() -> Place:
-    """The innermost line of this thread outside this package and the libraries beneath it."""
+def here(looks: bool = False) -> Place:
+    """The innermost line of this thread outside this package and the libraries beneath it. looks: whether a value is asked for there."""
     frame: FrameType | None = sys._getframe(1)
     called: list[FrameType] = []
     while frame is not None and _root(frame) in _LIBRARIES:
         called.append(frame)
         frame = frame.f_back
     thread = threading.current_thread().name
-    asked = _asked(called)
+    asked = _asked(called) if looks else ""
     if frame is None:
         return Place("", 0, "", asked, thread)
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, asked, thread)
@@ -53,11 +53,13 @@ def _root(frame: FrameType) -> str:
 
 def _asked(called: list[FrameType]) -> str:
     """The outermost of these functions that has a name of PyTorch's: what calls it, in `calling/`, is the same for all."""
-    for frame in reversed(called):
+    for frame in reversed([one for one in called if _root(one) == _OURS]):
         name = frame.f_code.co_name
+        if frame.f_globals["__name__"].startswith(f"{_OURS}.lifting"):
+            return "a function under jit, which takes what is pending"
         if name in _SPOKEN:
             return _SPOKEN[name]
-        if _root(frame) == _OURS and not frame.f_globals["__name__"].startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):
+        if not frame.f_globals["__name__"].startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):
             return f"{name}()"
     return ""
 

@@ -8,11 +8,13 @@ from typing import Any
 from torchgrad_jax.explain.data import New, Program
 from torchgrad_jax.explain.places import Place
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.observing.differences import Outline, difference, distance, shown
+from torchgrad_jax.runtime.observing.differences import Outline, difference, distance, name_of, shown
 from torchgrad_jax.runtime.recorder import Step, recorder, roots
 from torchgrad_jax.runtime.tiers import INTERPRETED, by_xla, reason
 
 STEPPED = "stepped"
+# The name of a backward pass that is recorded as one operation.
+TAPE = "backward"
 
 
 class Met:
@@ -36,7 +38,7 @@ class Met:
         """What is told of it."""
         program = self.program
         return Program(
-            self.number, dict(operators(program.calls)), _inputs(program, self.step), _results(program, self.outline), tier(program), reason(program),
+            self.number, dict(operators(program.calls)), _inputs(program), _results(program, self.outline), tier(program), reason(program),
             by_xla(program), dict(self.runs), self.compiled, self.seconds["compiling"], self.seconds["running"], self.seconds["computing"],
             self.new, dict(self.lines),
         )  # fmt: skip
@@ -55,7 +57,7 @@ def tier(program: Any) -> str:
 
 def operators(calls: Any) -> Counter[str]:
     """How often each operator occurs among Calls or Steps."""
-    return Counter([c.signature.bop.name for c in calls])
+    return Counter(map(name_of, calls))
 
 
 def steps_to(step: Step | None) -> list[Step]:
@@ -83,8 +85,8 @@ def known_programs() -> list[Met]:
     return [Met(0, step, alive, program) for _, step, alive, program in found]
 
 
-def _inputs(program: Any, step: Step) -> list[str]:
-    given = {-1 - s.slot: s.aval for s in steps_to(step) if s.signature is None}
+def _inputs(program: Any) -> list[str]:
+    given = {-1 - a: spec for c in program.calls for a, spec in zip(c.args, c.signature.specs, strict=True) if type(a) is int and a < 0}
     return [shown(given[i]) for i in program.inputs if i in given]
 
 
@@ -99,9 +101,12 @@ def _results(program: Any, outline: Outline) -> list[str]:
 def why_new(found: Met, known: list[Met]) -> New:
     """In what a program that was not met before differs from the nearest of those that were."""
     nearest = min(reversed(known), key=lambda other: distance(other.outline, found.outline), default=None)
-    if nearest is None or distance(nearest.outline, found.outline)[0] > len(found.outline.names) / 2:
+    if nearest is None or (unlike := distance(nearest.outline, found.outline)[0]) and 2 * unlike > len(found.outline.names):
         return New("first", "nothing like it was known")
     differs = difference(nearest.outline, found.outline)
+    if differs is not None and TAPE in found.outline.names and TAPE not in nearest.outline.names:
+        text = "its backward pass was walked node by node, and is now recorded as one operation, as one that comes back is"
+        return New("backward", text, line=differs.line, relative=nearest.number)
     if differs is not None:
         return New(differs.kind, differs.text, differs.was, differs.now, differs.operator, differs.line, nearest.number)
     if nearest.alive != found.alive:
@@ -115,7 +120,7 @@ def _other_results(nearest: Met, found: Met) -> New:
     """The first result that is held by somebody where it was not, or the other way round."""
     slot = next(i for i, (a, b) in enumerate(zip(nearest.alive, found.alive, strict=True)) if a != b)
     place, operation = next((i, s) for i, s in enumerate(found.outline.operations) if s.slot <= slot < s.end)
-    name, held = operation.signature.bop.name, bool(found.alive[slot])
+    name, held = name_of(operation), bool(found.alive[slot])
     was, now = ("held by nobody", "still held") if held else ("still held", "held by nobody")
     text = f"the result of {name} (operation {place}) was {was} when the program ran, and is now {now}"
     return New("held results", text, was, now, name, getattr(operation, "line", ""), nearest.number)

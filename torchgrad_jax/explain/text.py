@@ -90,14 +90,15 @@ def _program(program: Program) -> Iterator[str]:
     yield f"      inputs {_list(program.inputs)}; results {_list(program.results)}"
     runs = ", ".join([f"{n} x {_TIERS.get(tier, tier)}" for tier, n in program.runs.items()])
     took = f", compiled in {_seconds(program.compile_seconds)}" if program.compiled else ""
-    yield f"      run {runs or 'never to its end'}, {_seconds(program.run_seconds + program.beside_seconds)} in all{took}"
+    seconds = program.run_seconds + program.beside_seconds
+    yield f"      run {runs or 'never to its end'}{f', {_seconds(seconds)} in all' if seconds else ''}{took}"
     yield f"      {_TIERS.get(program.tier, program.tier)}: {program.because}"
     if program.by_xla:
         yield f"      left to XLA: {', '.join([f'{name} ({why})' for name, why in program.by_xla.items()])}"
     new = program.new
     if new is not None:
         than = f"{other(new.kind)} than {f'#{new.relative}' if new.relative else 'one from before'}: "
-        yield f"      new: {'' if new.kind in ('first', 'let go') else than}{new.text}"
+        yield f"      new: {'' if new.kind in ('first', 'let go', 'backward') else than}{new.text}"
         if new.line:
             yield f"           at {_line(new.line)}"
 
@@ -123,11 +124,14 @@ def _jitted(data: Data) -> list[str]:
 
 def _function(one: Jitted) -> Iterator[str]:
     where = short(one.line) or "built in"
-    yield f"  {one.name} ({where}): {_count(one.programs, 'program')}, {one.compiled} of them compiled, run {_count(one.runs, 'time')}"
-    yield f"      compiling {_seconds(one.compile_seconds)}, running {_seconds(one.run_seconds)}"
+    runs = f", run {_count(one.runs, 'time')}" if one.runs else ""
+    yield f"  {one.name} ({where}): {_count(one.programs, 'program')}, {one.compiled} of them compiled{runs}"
+    if one.runs:
+        yield f"      compiling {_seconds(one.compile_seconds)}, running {_seconds(one.run_seconds)}"
     for event in one.events[:ROWS]:
         yield f"      {event['times']} x {event['event']}"
-        yield f"           called at {_line(event['line'])}"
+        if event["line"]:
+            yield f"           called at {_line(event['line'])}"
 
 
 def _times(data: Data) -> list[str]:

@@ -29,8 +29,7 @@ class Report:
 
 
 def report() -> Report:
-    """What is known of the whole process, of all threads: what ran programs how often, which programs are kept and how they are run, and functions
-    under `jit`. Lines, times, and why a program was new are known only of what ran within `torchgrad_jax.explain()`."""
+    """See `torchgrad_jax.explain.report`."""
     flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in counters.reasons.most_common()]
     programs = []
     for number, met in enumerate(known_programs(), 1):

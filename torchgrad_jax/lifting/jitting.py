@@ -13,7 +13,7 @@ from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
 from torchgrad_jax.lifting.differentiating import backward_of, node_maker
 from torchgrad_jax.lifting.finding import Lifted, find
 from torchgrad_jax.lifting.reach import Reach
-from torchgrad_jax.lifting.structures import Refused, key_of
+from torchgrad_jax.lifting.structures import Refused, changed, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
@@ -30,6 +30,10 @@ MOST_IN_VAIN = 8
 living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+
+
+# What the key of a call begins with.
+_MODES_OF_KEYS = "grad mode", "inference mode", "the default dtype", "the precision of matrix products"
 
 
 class Kind:
@@ -102,6 +106,8 @@ class Jitted:
     def _trace(self, kind: Kind, tensors: list[Tensor], objects: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kind.entries:
             self._note(f"traced again: {_why(kind, tensors)}")
+        elif len(self._kinds) > 1:
+            self._note(f"traced for other arguments: {self._other_arguments(kind)}")
         kind.in_vain += 1
         if kind.in_vain > MOST_IN_VAIN:
             kind.plainly = f"traced {MOST_IN_VAIN} times in a row without one trace being of use: {_why(kind, tensors)}"
@@ -122,6 +128,14 @@ class Jitted:
             kind.plainly = found
             self._warn(found)
         return result
+
+    def _other_arguments(self, kind: Kind) -> str:
+        """In what the calls of a kind differ from those of the kind before."""
+        key, before = [k for k, known in self._kinds.items() if known is kind][0], [k for k, known in self._kinds.items() if known is not kind][-1]
+        if len(key) != len(before):  # see `_told_apart`
+            return "one tensor is given twice, or two are that were one"
+        named = [name for name, was, now in zip(_MODES_OF_KEYS, before, key, strict=False) if was != now]
+        return f"{named[0]} is not what it was" if named else changed(before, key)
 
     def _warn(self, reason: str) -> None:
         self._note(f"not compiled: {reason}")

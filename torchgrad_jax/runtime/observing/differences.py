@@ -29,13 +29,19 @@ class Difference(NamedTuple):
 class Outline:
     """What is compared of a program: its Steps or Calls, those of them that are operations, and the names of these."""
 
-    __slots__ = ("operations", "names", "inputs")
+    __slots__ = ("operations", "names", "counts", "inputs")
 
     def __init__(self, steps: Iterable[Any]) -> None:
         steps = list(steps)
         self.operations = [s for s in steps if s.signature is not None]
-        self.names = [s.signature.bop.name for s in self.operations]
+        self.names = [name_of(s) for s in self.operations]
+        self.counts = Counter(self.names)
         self.inputs = [s.aval for s in steps if s.signature is None]
+
+
+def name_of(operation: Any) -> str:
+    """The name of a Step's or Call's operator."""
+    return operation.signature.bop.name.removeprefix("_")
 
 
 def difference(old: Outline, new: Outline) -> Difference | None:
@@ -56,13 +62,11 @@ def difference(old: Outline, new: Outline) -> Difference | None:
 
 
 def distance(old: Outline, new: Outline) -> tuple[int, int]:
-    """How far two programs are from each other, to be compared: over how many operations their names are others, and where these are the same, in
-    how many of them something differs."""
+    """How far two programs are from each other, to be compared: how many operations the one has and the other has not, one more where they only come
+    in another order; and of those that come in the same order, in how many something differs."""
     if old.names == new.names:
         return 0, sum([a.signature is not b.signature or a.args != b.args for a, b in zip(old.operations, new.operations, strict=True)])
-    alike = _common(old.names, new.names)
-    alike += _common(old.names[alike:][::-1], new.names[alike:][::-1])
-    return max(len(old.names), len(new.names)) - alike, 0
+    return max((old.counts - new.counts).total(), (new.counts - old.counts).total()) + (old.counts == new.counts), 0
 
 
 def shown(spec: Any) -> str:
@@ -72,7 +76,7 @@ def shown(spec: Any) -> str:
 
 def _at(kind: str, text: str, operation: Any, place: int, was: str = "", now: str = "") -> Difference:
     """text: with the place of the operation's name left open."""
-    name = operation.signature.bop.name
+    name = name_of(operation)
     text = text.format(f"{name} (operation {place})")
     if was:
         text += f" was {was} and is now {now}"
@@ -91,12 +95,12 @@ def _other_operations(old: Outline, new: Outline) -> Difference:
     line = getattr(operation, "line", "")
     if len(was) == len(now):
         kind, text = OPERATIONS, f"operation {place} was {was[place]} and is now {now[place]}"
-        if Counter(was) == Counter(now):
+        if old.counts == new.counts:
             kind, text = ORDER, f"the same operations come in another order: {text}"
         return Difference(kind, text, was[place], now[place], now[place], place, line)
-    gone, added = Counter(was) - Counter(now), Counter(now) - Counter(was)
+    gone, added = old.counts - new.counts, new.counts - old.counts
     changes = [f"{word} {_counted(found)}" for found, word in ((gone, "without"), (added, "with")) if found]
-    text = f"it had {len(was)} operations and now has {len(now)}, {', '.join(changes)}; from operation {place} on they are others"
+    text = f"it had {len(was)} operation{'s' * (len(was) != 1)} and now has {len(now)}, {', '.join(changes)}; they differ from operation {place} on"
     return Difference(OPERATIONS, text, str(len(was)), str(len(now)), now[place] if place < len(now) else "", place, line)
 
 
