@@ -86,17 +86,26 @@ class Alone:
 
 
 @dataclass
-class Jitted:
-    """A function under `jit`. line: where it is defined. programs, compiled: how many there are of it now; runs: how often one was run.
-    events: what became of its calls, why, from which line, and how often. record: all that ever became of them, said once."""
+class Traced:
+    """A program of a function under `jit`. operators, inputs, results: see Program; compiled: whether it is; runs: how often it was run."""
 
-    name: str
-    line: str
-    programs: int
-    compiled: int
+    operators: dict[str, int]
+    inputs: list[str]
+    results: list[str]
+    compiled: bool
     runs: int
     compile_seconds: float
     run_seconds: float
+
+
+@dataclass
+class Jitted:
+    """A function under `jit`. line: where it is defined. programs: those that there are of it now. events: what became of its calls, why, from which
+    line, and how often. record: all that ever became of them, said once."""
+
+    name: str
+    line: str
+    programs: list[Traced]
     events: list[dict[str, Any]] = field(default_factory=list)
     record: list[str] = field(default_factory=list)
 

@@ -103,13 +103,13 @@ class Explanation(Observer):
                 if new:
                     found.new = why_new(found, self._known(program))
                 self._met[program] = found
-            found.met_at(self._at[threading.get_ident()])
+            found.met_at(self._at.get(threading.get_ident()) or here())
 
     def _known(self, program: Any) -> list[Met]:
         """The programs that a new one is compared with: of those from before, and of those met since, the last."""
         if self._before is None:
             since = {program, *self._met}
-            self._before = [one for one in known_programs() if one.program not in since][-COMPARED:]
+            self._before = [one for one in known_programs(COMPARED + len(since)) if one.program not in since]
         return [*self._before, *list(self._met.values())[-COMPARED:]]
 
     def spent(self, phase: str, seconds: float, on: Any) -> None:

@@ -15,8 +15,8 @@ _LIBRARIES = frozenset((_OURS, "numpy", "jax", "jaxlib"))
 # Methods under the names by which users call them.
 _SPOKEN = {
     "__repr__": "print", "__str__": "print", "__format__": "print", "__bool__": "bool (if, while, and, or, not)", "__array__": "numpy.asarray",
-    "__float__": "float()", "__int__": "int()", "__complex__": "complex()", "__index__": "an index", "__getitem__": "[...]", "__setitem__": "[...] =",
-    "__contains__": "in", "__iter__": "for",
+    "__float__": "float()", "__int__": "int()", "__complex__": "complex()", "__index__": "an index", "__contains__": "in", "__iter__": "for",
+    "__getitem__": "indexing", "getitem": "indexing", "__setitem__": "writing by index", "setitem": "writing by index",
 }  # fmt: skip
 
 

@@ -8,13 +8,11 @@ from typing import Any
 from torchgrad_jax.explain.data import New, Program
 from torchgrad_jax.explain.places import Place
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.observing.differences import Outline, difference, distance, name_of, shown
+from torchgrad_jax.runtime.observing.differences import TAPE, Outline, difference, distance, name_of, shown
 from torchgrad_jax.runtime.recorder import Step, recorder, roots
 from torchgrad_jax.runtime.tiers import INTERPRETED, by_xla, reason
 
 STEPPED = "stepped"
-# The name of a backward pass that is recorded as one operation.
-TAPE = "backward"
 
 
 class Met:
@@ -74,15 +72,15 @@ def pending() -> int:
     return len([s for s in steps_to(recorder().epoch.step) if s.signature is not None])
 
 
-def known_programs() -> list[Met]:
-    """The programs that are kept of all threads, those that were run last at the end."""
+def known_programs(most: int) -> list[Met]:
+    """Of the programs that are kept of all threads those that were run last, the latest at the end."""
     found, stack = [], list(roots.values())
     while stack:
         step = stack.pop()
         stack += step.next.values()
         found += [(program.form.used, step, alive, program) for (alive, _), program in list((step.programs or {}).items()) if program.seen]
     found.sort(key=lambda one: one[0])
-    return [Met(0, step, alive, program) for _, step, alive, program in found]
+    return [Met(0, step, alive, program) for _, step, alive, program in found[-most:]]
 
 
 def _inputs(program: Any) -> list[str]:
@@ -101,7 +99,7 @@ def _results(program: Any, outline: Outline) -> list[str]:
 def why_new(found: Met, known: list[Met]) -> New:
     """In what a program that was not met before differs from the nearest of those that were."""
     nearest = min(reversed(known), key=lambda other: distance(other.outline, found.outline), default=None)
-    if nearest is None or (unlike := distance(nearest.outline, found.outline)[0]) and 2 * unlike > len(found.outline.names):
+    if nearest is None or (unlike := distance(nearest.outline, found.outline)[0]) and 2 * unlike > found.outline.forward.total():
         return New("first", "nothing like it was known")
     differs = difference(nearest.outline, found.outline)
     if differs is not None and TAPE in found.outline.names and TAPE not in nearest.outline.names:

@@ -38,8 +38,10 @@ def _head(data: Data) -> str:
     found = f"torchgrad_jax.explain: {_count(recorded, 'recorded operation')}, run in {_count(runs, 'go', 'goes')} as {programs}"
     if data.seconds is not None:
         found += f", {_seconds(data.seconds)}"
+    if recorded and data.seconds is not None:
+        found += f"\nrecorded: {_named(data.recorded)}"
     if data.pending:
-        found += f"\n{_count(data.pending, 'operation')} recorded and not run: nobody has asked for a value yet"
+        found += f"\n{_count(data.pending, 'operation')} recorded and not run yet: nobody has asked for a value"
     return found
 
 
@@ -123,11 +125,14 @@ def _jitted(data: Data) -> list[str]:
 
 
 def _function(one: Jitted) -> Iterator[str]:
-    where = short(one.line) or "built in"
-    runs = f", run {_count(one.runs, 'time')}" if one.runs else ""
-    yield f"  {one.name} ({where}): {_count(one.programs, 'program')}, {one.compiled} of them compiled{runs}"
-    if one.runs:
-        yield f"      compiling {_seconds(one.compile_seconds)}, running {_seconds(one.run_seconds)}"
+    yield f"  {one.name} ({short(one.line) or 'built in'})"
+    for program in one.programs[:ROWS]:
+        yield f"      {_count(sum(program.operators.values()), 'operation')}: {_named(program.operators)}"
+        yield f"          inputs {_list(program.inputs)}; results {_list(program.results)}"
+        took = f" in {_seconds(program.compile_seconds)}" if program.compile_seconds else ""
+        runs = f", run {_count(program.runs, 'time')}, {_seconds(program.run_seconds)} in all" if program.runs else ""
+        yield f"          {f'compiled{took}' if program.compiled else 'not called again, so not compiled'}{runs}"
+    yield from _more(len(one.programs) - ROWS, "program")
     for event in one.events[:ROWS]:
         yield f"      {event['times']} x {event['event']}"
         if event["line"]:

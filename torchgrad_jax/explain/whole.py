@@ -13,6 +13,9 @@ from torchgrad_jax.explain.text import text
 from torchgrad_jax.lifting.jitting import living
 from torchgrad_jax.runtime.counters import counters
 
+# So many programs are listed, those that were run last.
+MOST = 1_000
+
 
 class Report:
     """What `torchgrad_jax.explain.report` has found. `str()` is the text, `as_dict()` and `data` are the data."""
@@ -32,13 +35,13 @@ def report() -> Report:
     """See `torchgrad_jax.explain.report`."""
     flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in counters.reasons.most_common()]
     programs = []
-    for number, met in enumerate(known_programs(), 1):
+    for number, met in enumerate(known_programs(MOST), 1):
         met.number, met.runs = number, Counter({tier(met.program): met.program.seen})
         programs.append(met.data())
-    jitted = [described(function, JittedRecord(), Counter()) for function in list(living) if function.recompilations]
+    jitted = [described(function, JittedRecord(), {}) for function in list(living) if function.recompilations]
     for one in jitted:
         one.events = [{"event": event, "line": "", "times": 1} for event in one.record]
-    recorded = {"operations": counters.recorded} if counters.recorded else {}
+    recorded = {"of all kinds": counters.recorded} if counters.recorded else {}
     data = Data(None, recorded, pending(), [], flushes, programs, 0, [], jitted, {}, {}, counters.failed)
     data.findings = findings(data)
     return Report(data)

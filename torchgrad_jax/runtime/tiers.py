@@ -158,7 +158,7 @@ def _why_by_xla(program: Any, sig: Any) -> str:
         return "the interpreter is switched off"
     if program.device.type != "cpu":
         return f"it is on {program.device}"
-    return "something in it has no form for NumPy" if sig.baseline is None else "it takes longer than compiling it does"
+    return "something in it has no form for NumPy" if sig.baseline is None else "interpreting it takes longer than compiling it, by estimate"
 
 
 def _is_rolled_now(program: Any, cost: float) -> bool:

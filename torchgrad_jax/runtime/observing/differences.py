@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 SHAPE, DTYPE, DEVICE, NUMBER = "shape", "dtype", "device", "number"
 STATIC, OPERANDS, ORDER, OPERATIONS, INPUTS = "static argument", "operands", "order", "operations", "inputs"
 
+# The name of a backward pass that is recorded as one operation.
+TAPE = "backward"
+
 
 class Difference(NamedTuple):
     """Where two programs first differ.
@@ -27,15 +30,17 @@ class Difference(NamedTuple):
 
 
 class Outline:
-    """What is compared of a program: its Steps or Calls, those of them that are operations, and the names of these."""
+    """What is compared of a program: its Steps or Calls that are operations, their names, and what goes in. forward: how often each name occurs, but
+    for those of a backward pass, which is recorded otherwise when it comes back (see `autograd/tape.py`)."""
 
-    __slots__ = ("operations", "names", "counts", "inputs")
+    __slots__ = ("operations", "names", "counts", "forward", "inputs")
 
     def __init__(self, steps: Iterable[Any]) -> None:
         steps = list(steps)
         self.operations = [s for s in steps if s.signature is not None]
         self.names = [name_of(s) for s in self.operations]
         self.counts = Counter(self.names)
+        self.forward = Counter([name for name in self.names if name != TAPE and not name.rstrip("0123456789").endswith("Backward")])
         self.inputs = [s.aval for s in steps if s.signature is None]
 
 
@@ -62,11 +67,12 @@ def difference(old: Outline, new: Outline) -> Difference | None:
 
 
 def distance(old: Outline, new: Outline) -> tuple[int, int]:
-    """How far two programs are from each other, to be compared: how many operations the one has and the other has not, one more where they only come
-    in another order; and of those that come in the same order, in how many something differs."""
+    """How far two programs are from each other, to be compared: how many operations the one has and the other has not (without their backward
+    passes), one more where they come in another order; and where they come in the same, in how many something differs."""
     if old.names == new.names:
         return 0, sum([a.signature is not b.signature or a.args != b.args for a, b in zip(old.operations, new.operations, strict=True)])
-    return max((old.counts - new.counts).total(), (new.counts - old.counts).total()) + (old.counts == new.counts), 0
+    unlike = max((old.forward - new.forward).total(), (new.forward - old.forward).total())
+    return unlike + (unlike == 0), 0
 
 
 def shown(spec: Any) -> str:
@@ -96,7 +102,7 @@ def _other_operations(old: Outline, new: Outline) -> Difference:
     if len(was) == len(now):
         kind, text = OPERATIONS, f"operation {place} was {was[place]} and is now {now[place]}"
         if old.counts == new.counts:
-            kind, text = ORDER, f"the same operations come in another order: {text}"
+            kind, text = ORDER, f"{text}; it is the same operations"
         return Difference(kind, text, was[place], now[place], now[place], place, line)
     gone, added = old.counts - new.counts, new.counts - old.counts
     changes = [f"{word} {_counted(found)}" for found, word in ((gone, "without"), (added, "with")) if found]
