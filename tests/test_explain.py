@@ -2,17 +2,21 @@
 
 import inspect
 import json
+import linecache
+import re
 import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 import torchgrad_jax as torch
-from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, program
+from torchgrad_jax.declaration.operator import forget_signatures
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, program
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import recorder, roots
 
@@ -23,13 +27,15 @@ pytestmark = pytest.mark.operators
 def nothing_known():
     """What was recorded by other tests is forgotten: whether a program is new must not depend on them."""
     with execution_mode("fused"), baseline_tier(True):
-        recorder().flush("mode")
-        for root in roots.values():
-            root.next = {}
-        keeping.steps = 0
-        recorder().begin()
+        forget_everything()
         yield
     assert observer.active == ()
+
+
+def forget_everything():
+    forget_signatures()
+    rec = recorder()
+    rec.rolling, rec.turned, rec.recent = False, 0, ()
 
 
 def line_of(function, mark):
@@ -468,16 +474,13 @@ def test_what_runs_does_not_depend_on_being_explained():
         call()
         recorder().flush("mode")
         known = [(list(p.slots), p.seen) for p in programs_of(list(roots.values()))]
-        for root in roots.values():
-            root.next = {}
-        recorder().begin()
+        forget_everything()
         return {name: value - before[name] for name, value in counters.snapshot().items()}, known
 
     def explained():
         with torch.explain():
             training_loop(6)
 
-    did(lambda: training_loop(6))  # a backward pass that is met for the first time is walked
     assert did(lambda: training_loop(6)) == did(explained)
 
 
@@ -512,3 +515,42 @@ def test_run_explain(tmp_path):
     result = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", "--explain", str(script)], capture_output=True, text=True, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "done\n")
     assert "item() ran what was pending 4 times\n     at train.py:4  (x * n).sum().item()" in result.stderr
+
+
+def test_a_loop_of_changing_length_is_one_compiled_program():
+    w = torch.as_tensor(np.full((20, 20), 0.01, np.float32))
+    with torch.explain() as report:
+        for length in range(30, 60):
+            h = w
+            for _ in range(length):
+                h = torch.tanh(h @ w)
+            h.sum().item()
+    rolled = [p for p in report.programs if p.tier == "rolled"]
+    assert rolled and rolled[-1].because == "what repeats in it is a loop: one compiled program serves every length"
+    assert sum([p.compiled for p in report.programs]) < 5 and "x compiled with loops" in str(report)
+
+
+# ---------------------------------------------------------------------- docs/explain.md
+
+TEXT = (Path(__file__).parents[1] / "docs" / "explain.md").read_text()
+BLOCKS = re.findall(r"```(python|text)\n(.*?)```", TEXT, re.S)
+
+
+def without_times(text):
+    return re.sub(r"\d[\d.]* (ms|us|s)\b|\d+ ?%", "some", re.sub(r" +", " ", text))
+
+
+def test_the_document_shows_what_is_printed(capsys):
+    names, compared = {}, 0
+    for i, (kind, block) in enumerate(BLOCKS):
+        if kind == "python":
+            file = f"train{i or ''}.py"
+            linecache.cache[file] = (len(block), None, block.splitlines(True), file)
+            exec(compile(block, file, "exec"), names)
+            printed = capsys.readouterr().out
+            if i + 1 == len(BLOCKS) or BLOCKS[i + 1][0] == "python":
+                assert not printed
+        else:
+            assert without_times(printed) == without_times(block)
+            compared += 1
+    assert compared == 6

@@ -91,7 +91,8 @@ def _program(program: Program) -> Iterator[str]:
     yield f"  #{program.number}  {_count(count, 'operation')}: {_named(program.operators)}"
     yield f"      inputs {_list(program.inputs)}; results {_list(program.results)}"
     runs = ", ".join([f"{n} x {_TIERS.get(tier, tier)}" for tier, n in program.runs.items()])
-    took = f", compiled in {_seconds(program.compile_seconds)}" if program.compiled else ""
+    again = f" {program.compiled} times" if program.compiled > 1 else ""
+    took = f", compiled{again} in {_seconds(program.compile_seconds)}" if program.compiled else ""
     seconds = program.run_seconds + program.beside_seconds
     yield f"      run {runs or 'never to its end'}{f', {_seconds(seconds)} in all' if seconds else ''}{took}"
     yield f"      {_TIERS.get(program.tier, program.tier)}: {program.because}"
