@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> None:
 @contextmanager
 def _explained() -> Iterator[None]:
     """What is run, explained on standard error when it has come to its end, whichever that is."""
-    report = torchgrad_jax.explain()
+    report = torchgrad_jax.explain()  # type: ignore[operator] - the module is a function too
     try:
         with report:
             yield

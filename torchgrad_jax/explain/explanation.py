@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -49,10 +49,10 @@ class Explanation(Observer):
         self._before: list[Met] | None = None
         self._left_out = 0
         self._at: dict[int, Place] = {}
-        self._spent: Counter[tuple[bool, str]] = Counter()
+        self._spent: defaultdict[tuple[bool, str], float] = defaultdict(float)
         self._alone: dict[Signature, list[float]] = {}
         self._jitted: dict[Any, JittedRecord] = {}
-        self._compiled: dict[Any, Counter[str]] = {}
+        self._compiled: dict[Any, defaultdict[str, float]] = {}
 
     # ------------------------------------------------------------------ on and off
 
@@ -124,7 +124,7 @@ class Explanation(Observer):
                     times[0] += 1
                     times[1] += seconds
             elif on is not None:
-                times = self._compiled.setdefault(on, Counter())
+                times = self._compiled.setdefault(on, defaultdict(float))
                 times[phase] += seconds
                 times["runs"] += phase == RUNNING
 

@@ -25,7 +25,7 @@ class JittedRecord:
         self.events[event, line] += 1
 
 
-def watched(records: Mapping[Any, JittedRecord], spent: Mapping[Any, Counter[str]]) -> list[Jitted]:
+def watched(records: Mapping[Any, JittedRecord], spent: Mapping[Any, Mapping[str, float]]) -> list[Jitted]:
     """What is told of the functions that were traced or run. spent: on each of their programs."""
     found = []
     for function in {**dict.fromkeys(living), **dict.fromkeys(records)}:
@@ -35,24 +35,24 @@ def watched(records: Mapping[Any, JittedRecord], spent: Mapping[Any, Counter[str
     return found
 
 
-def described(function: Any, record: JittedRecord, spent: Mapping[Any, Counter[str]]) -> Jitted:
+def described(function: Any, record: JittedRecord, spent: Mapping[Any, Mapping[str, float]]) -> Jitted:
     """What is told of one."""
     inner = function._function
     code = getattr(inspect.unwrap(getattr(inner, "forward", inner)), "__code__", None)
     return Jitted(
         getattr(inner, "__qualname__", type(inner).__name__), f"{code.co_filename}:{code.co_firstlineno}" if code else "",
-        [_program(entry, spent.get(entry, Counter())) for entry in reversed(entries(function))],
+        [_program(entry, spent.get(entry, {})) for entry in reversed(entries(function))],
         [{"event": event, "line": line, "times": times} for (event, line), times in record.events.items()], function.recompilations,
     )  # fmt: skip
 
 
-def _program(entry: Any, spent: Counter[str]) -> Traced:
+def _program(entry: Any, spent: Mapping[str, float]) -> Traced:
     lifted = entry.lifted
     calls, outputs = calls_to(lifted.step, entry.wanted)
     made = {c.slot + i: aval for c in calls for i, aval in enumerate(c.signature.avals)}
     return Traced(
         dict(operators(calls)), [shown(lifted.leaf_avals[i]) for i in inputs_of(calls, outputs)], [shown(made[o]) for o in outputs if o in made],
-        entry.function is not None, int(spent["runs"]), spent["tracing"] + spent["compiling"], spent["running"],
+        entry.function is not None, int(spent.get("runs", 0)), spent.get("tracing", 0.0) + spent.get("compiling", 0.0), spent.get("running", 0.0),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from torchgrad_jax.explain.data import New, Program
@@ -25,7 +25,7 @@ class Met:
         self.runs: Counter[str] = Counter()
         self.lines: Counter[str] = Counter()
         self.compiled = 0
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def ran(self, seconds: float) -> None:
         """It was run once, in the tier that it has now."""
