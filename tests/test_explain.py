@@ -336,7 +336,8 @@ def test_without_the_interpreter():
     x = x_of()
     with baseline_tier(False), torch.explain() as report:
         (x * 2).exp().tolist()
-    assert report.programs[0].because.startswith("none of its operations can be interpreted")
+    assert report.programs[0].because.startswith("none of its operations can be interpreted (the interpreter is switched off)")
+    assert report.programs[0].by_xla == {}
 
 
 def test_eager_execution():
@@ -345,6 +346,13 @@ def test_eager_execution():
         (x * 2).exp()
     assert [(f.reason, f.times) for f in report.flushes] == [("eager", 2)]
     assert {p.because for p in report.programs} == {"eager execution: XLA runs each operation by itself"}
+
+
+def test_inside_gradcheck():
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    with torch.explain() as report:
+        torch.autograd.gradcheck(lambda x: x.exp().sin(), (x,))
+    assert any(p.because.startswith("inside gradcheck") for p in report.programs)
 
 
 # ---------------------------------------------------------------------- functions under jit

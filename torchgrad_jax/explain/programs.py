@@ -22,22 +22,28 @@ class Met:
         self.number, self.step, self.alive, self.program = number, step, alive, program
         self.outline = Outline(steps_to(step))
         self.new: New | None = None
+        self.tier = self.because = ""
+        self.by_xla: dict[str, str] = {}
         self.runs: Counter[str] = Counter()
         self.lines: Counter[str] = Counter()
         self.compiled = 0
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def ran(self, seconds: float) -> None:
-        """It was run once, in the tier that it has now."""
-        self.runs[tier(self.program)] += 1
+        """It has just been run once more."""
+        before = self.tier
+        self.tier, self.because = tier(self.program), reason(self.program)
+        if self.tier != before:
+            self.by_xla = by_xla(self.program) if self.tier == INTERPRETED else {}
+        self.runs[self.tier] += 1
         self.seconds["running"] += seconds
 
     def data(self) -> Program:
         """What is told of it."""
         program = self.program
         return Program(
-            self.number, dict(operators(program.calls)), _inputs(program), _results(program, self.outline), tier(program), reason(program),
-            by_xla(program), dict(self.runs), self.compiled, self.seconds["compiling"], self.seconds["running"], self.seconds["computing"],
+            self.number, dict(operators(program.calls)), _inputs(program), _results(program, self.outline), self.tier, self.because,
+            self.by_xla, dict(self.runs), self.compiled, self.seconds["compiling"], self.seconds["running"], self.seconds["computing"],
             self.new, dict(self.lines),
         )  # fmt: skip
 
@@ -47,10 +53,11 @@ class Met:
 
 
 def tier(program: Any) -> str:
-    """How it was run last."""
-    if program.tier == INTERPRETED and (modes.execution == "eager" or not any(program.estimate.plans)):
-        return STEPPED
-    return program.tier
+    """How a program that has just been run was run."""
+    plans = modes.execution != "eager" and any(program.estimate.plans)
+    if modes.forked or (modes.same_tier_blocks and plans):
+        return INTERPRETED
+    return STEPPED if program.tier == INTERPRETED and not plans else program.tier
 
 
 def operators(calls: Any) -> Counter[str]:

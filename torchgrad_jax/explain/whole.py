@@ -12,6 +12,7 @@ from torchgrad_jax.explain.programs import known_programs, pending, tier
 from torchgrad_jax.explain.text import text
 from torchgrad_jax.lifting.jitting import living
 from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.tiers import INTERPRETED, by_xla, reason
 
 # So many programs are listed, those that were run last.
 MOST = 1_000
@@ -36,7 +37,9 @@ def report() -> Report:
     flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in counters.reasons.most_common()]
     programs = []
     for number, met in enumerate(known_programs(MOST), 1):
-        met.number, met.runs = number, Counter({tier(met.program): met.program.seen})
+        met.number, met.tier, met.because = number, tier(met.program), reason(met.program)
+        met.by_xla = by_xla(met.program) if met.tier == INTERPRETED else {}
+        met.runs = Counter({met.tier: met.program.seen})
         programs.append(met.data())
     jitted = [described(function, JittedRecord(), {}) for function in list(living) if function.recompilations]
     for one in jitted:
