@@ -141,6 +141,19 @@ def test_a_loop_that_nobody_looks_at_has_no_finding():
     assert report.data.pending > 0 and "recorded and not run yet" in str(report)
 
 
+def test_a_look_now_and_then_is_no_finding():
+    w = torch.ones(4, 3, requires_grad=True)
+    with torch.explain() as report:
+        for i in range(90):
+            w.grad = None
+            loss = torch.tanh(w).sum()
+            loss.backward()
+            if i % 30 == 0:
+                loss.item()
+    assert report.findings == []
+    assert [f.times for f in report.flushes if f.reason == "look"] == [3]
+
+
 def test_waiting_for_a_program_in_the_other_thread_is_a_look_too(monkeypatch):
     monkeypatch.setattr(program, "LONG", 0.0)
     w = torch.ones(4, 3, requires_grad=True)
@@ -244,7 +257,7 @@ def test_other_operations():
         x.exp().cos().neg().abs().tolist()
     assert kinds(report) == ["first", "operations", "operations"]
     assert report.programs[1].new.text == "operation 1 was sin and is now cos"
-    assert report.programs[2].new.text == "it had 3 operations and now has 4, with abs; they differ from operation 3 on"
+    assert report.programs[2].new.text == "it was 3 recorded operations and is now 4, with abs; they differ from operation 3 on"
     assert [p.new.relative for p in report.programs] == [0, 1, 2]
 
 

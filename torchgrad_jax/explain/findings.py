@@ -8,8 +8,8 @@ from typing import Any
 
 from torchgrad_jax.explain.data import Data, Finding, New, Program
 
-# A line that looks so often is in a loop.
-LOOKS = 3
+# A line that looks so often is in a loop, and one that has so large a share in what ran holds it up.
+LOOKS, SHARE = 3, 0.05
 # So many programs that are new for one reason are worth saying: of results that are held differently, so many, since a loop's first turns have that.
 NEW, HELD = 2, 4
 # So many values are listed.
@@ -41,8 +41,9 @@ def findings(data: Data) -> list[Finding]:
 
 
 def _looks(data: Data) -> Iterator[Finding]:
+    least = max(LOOKS, SHARE * sum([flush.times for flush in data.flushes if flush.reason != "wait"]))
     for flush in data.flushes:
-        if flush.reason in ("look", "wait") and flush.times >= LOOKS:
+        if flush.reason in ("look", "wait") and flush.times >= least:
             what = "ran what was pending" if flush.reason == "look" else "waited for a program that was under way"
             text = f"{flush.asked or 'a look at a value'} {what} {flush.times} times"
             advice = "the value is needed at once, so nothing is recorded meanwhile: keep the tensor, and look after the loop or now and then"

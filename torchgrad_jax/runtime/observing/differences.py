@@ -106,7 +106,8 @@ def _other_operations(old: Outline, new: Outline) -> Difference:
         return Difference(kind, text, was[place], now[place], now[place], place, line)
     gone, added = old.counts - new.counts, new.counts - old.counts
     changes = [f"{word} {_counted(found)}" for found, word in ((gone, "without"), (added, "with")) if found]
-    text = f"it had {len(was)} operation{'s' * (len(was) != 1)} and now has {len(now)}, {', '.join(changes)}; they differ from operation {place} on"
+    count = f"{len(was)} recorded operation{'s' * (len(was) != 1)}"
+    text = f"it was {count} and is now {len(now)}, {', '.join(changes)}; they differ from operation {place} on"
     return Difference(OPERATIONS, text, str(len(was)), str(len(now)), now[place] if place < len(now) else "", place, line)
 
 
