@@ -3,6 +3,7 @@
 import inspect
 import json
 import linecache
+import os
 import re
 import subprocess
 import sys
@@ -194,6 +195,15 @@ def test_a_shape_dependent_recompilation_is_named_by_its_shapes_and_its_line():
     assert [p.runs for p in report.programs] == [{"interpreted": 1}, {"interpreted": 2}, {"interpreted": 1}, {"interpreted": 1}]
     assert [p.inputs for p in report.programs] == [["float32[2, 4]"], ["float32[3, 4]"], ["float32[5, 4]"], ["float32[7, 4]"]]
     assert "y = x * 2  # the shape" in str(report)
+
+
+def test_how_many_of_the_new_programs_were_compiled():
+    with baseline_tier(False), torch.explain() as report:
+        for _ in range(2):
+            of_many_sizes([2, 3, 5])
+    (found,) = [f for f in report.findings if f.kind == "new programs"]
+    assert found.text.endswith("in all float32[2, 4], float32[3, 4], float32[5, 4]; 2 of them were compiled")
+    assert [p.compiled for p in report.programs] == [1, 1, 1]
 
 
 def test_the_size_of_a_new_tensor_is_a_shape():
@@ -533,7 +543,9 @@ def test_a_report_of_the_whole_process():
 def test_run_explain(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import sys, torch\nx = torch.ones(3)\nfor n in range(4):\n    (x * n).sum().item()\nprint('done')\nsys.exit(3)\n")
-    result = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", "--explain", str(script)], capture_output=True, text=True, cwd=tmp_path)
+    command = [sys.executable, "-m", "torchgrad_jax", "run", "--explain", str(script)]
+    fused = {**os.environ, "TORCHGRAD_JAX_EXECUTION": "fused"}
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=fused)
     assert (result.returncode, result.stdout) == (3, "done\n")
     assert "item() ran what was pending 4 times\n     at train.py:4  (x * n).sum().item()" in result.stderr
 

@@ -27,6 +27,16 @@ MOST = 1_000
 COMPARED = 100
 
 
+class Counted:
+    """What was recorded up to a Step, and how often it was run."""
+
+    __slots__ = ("operators", "total", "times")
+
+    def __init__(self, step: Step) -> None:
+        self.operators = operators([s for s in steps_to(step) if s.signature is not None])
+        self.total, self.times = self.operators.total(), 0
+
+
 class Explanation(Observer):
     """What was recorded, run and compiled while it was on, in all threads; see `torchgrad_jax.explain`.
 
@@ -44,7 +54,7 @@ class Explanation(Observer):
     def _forget(self) -> None:
         self._flushes: dict[tuple[str, Place], list[int]] = {}
         self._operators: Counter[str] = Counter()
-        self._counted: dict[Step, Counter[str]] = {}
+        self._counted: dict[Step, Counted] = {}
         self._met: dict[Any, Met] = {}
         self._before: list[Met] | None = None
         self._left_out = 0
@@ -78,13 +88,20 @@ class Explanation(Observer):
             place = self._at[threading.get_ident()] = here(reason == "look")
             counted = self._counted.get(step)
             if counted is None:
-                counted = operators([s for s in steps_to(step) if s.signature is not None])
-                if len(self._counted) < MOST:
-                    self._counted[step] = counted
-            self._operators.update(counted)
+                if len(self._counted) >= MOST:
+                    self._count()
+                counted = self._counted[step] = Counted(step)
+            counted.times += 1
             tally = self._flushes.setdefault((reason, place), [0, 0])
             tally[0] += 1
-            tally[1] += counted.total()
+            tally[1] += counted.total
+
+    def _count(self) -> None:
+        """Add up what was recorded so far."""
+        for counted in self._counted.values():
+            for name, count in counted.operators.items():
+                self._operators[name] += count * counted.times
+        self._counted = {}
 
     def waiting(self) -> None:
         """See Observer."""
@@ -103,7 +120,7 @@ class Explanation(Observer):
                 if new:
                     found.new = why_new(found, self._known(program))
                 self._met[program] = found
-            found.met_at(self._at.get(threading.get_ident()) or here())
+            found.lines[self._at.get(threading.get_ident()) or here()] += 1
 
     def _known(self, program: Any) -> list[Met]:
         """The programs that a new one is compared with: of those from before, and of those met since, the last."""
@@ -151,6 +168,7 @@ class Explanation(Observer):
             if began is None:
                 raise RuntimeError("torchgrad_jax.explain(): nothing was watched yet; use it as `with torchgrad_jax.explain() as report: ...`")
             seconds = perf_counter() - began
+            self._count()
             own = {phase: s for (mine, phase), s in self._spent.items() if mine}
             others = {phase: s for (mine, phase), s in self._spent.items() if not mine}
             flushes = [

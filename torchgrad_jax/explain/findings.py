@@ -61,7 +61,9 @@ def _new_programs(data: Data) -> Iterator[Finding]:
     for (kind, line, _), group in sorted(groups, key=lambda one: -len(one[1])):
         if len(group) < (HELD if kind in ("held results", "operations") else NEW):
             continue
+        compiled = sum([p.compiled > 0 for p in group])
         text = f"{len(group)} programs are new because of {other(kind)}: {_listed([p.new for p in group])}"
+        text += f"; {compiled} of them were compiled" if compiled else ""
         yield Finding("new programs", text, line, len(group), _ADVICE[kind])
 
 

@@ -6,6 +6,7 @@ import linecache
 import os
 import sys
 import threading
+from functools import cache
 from types import FrameType
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ def here(looks: bool = False) -> Place:
     """The innermost line of this thread outside this package and the libraries beneath it. looks: whether a value is asked for there."""
     frame: FrameType | None = sys._getframe(1)
     called: list[FrameType] = []
-    while frame is not None and _root(frame) in _LIBRARIES:
+    while frame is not None and _root(frame.f_globals.get("__name__", "")) in _LIBRARIES:
         called.append(frame)
         frame = frame.f_back
     thread = threading.current_thread().name
@@ -47,19 +48,22 @@ def here(looks: bool = False) -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, asked, thread)
 
 
-def _root(frame: FrameType) -> str:
-    return frame.f_globals.get("__name__", "").partition(".")[0]
+@cache
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _asked(called: list[FrameType]) -> str:
     """The outermost of these functions that has a name of PyTorch's: what calls it, in `calling/`, is the same for all."""
-    for frame in reversed([one for one in called if _root(one) == _OURS]):
-        name = frame.f_code.co_name
-        if frame.f_globals["__name__"].startswith(f"{_OURS}.lifting"):
+    for frame in reversed(called):
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if _root(module) != _OURS:
+            continue
+        if module.startswith(f"{_OURS}.lifting"):
             return "a function under jit, which takes what is pending"
         if name in _SPOKEN:
             return _SPOKEN[name]
-        if not frame.f_globals["__name__"].startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):
+        if not module.startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):
             return f"{name}()"
     return ""
 

@@ -23,17 +23,18 @@ class Met:
         self.outline = Outline(steps_to(step))
         self.new: New | None = None
         self.tier = self.because = ""
+        self._state: tuple[Any, ...] = ()
         self.by_xla: dict[str, str] = {}
         self.runs: Counter[str] = Counter()
-        self.lines: Counter[str] = Counter()
+        self.lines: Counter[Place] = Counter()
         self.compiled = 0
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def ran(self, seconds: float) -> None:
         """It has just been run once more."""
-        before = self.tier
-        self.tier, self.because = tier(self.program), reason(self.program)
-        if self.tier != before:
+        self.tier = tier(self.program)
+        if self._state != (state := (self.tier, *_modes())):
+            self._state, self.because = state, reason(self.program)
             self.by_xla = by_xla(self.program) if self.tier == INTERPRETED else {}
         self.runs[self.tier] += 1
         self.seconds["running"] += seconds
@@ -41,15 +42,24 @@ class Met:
     def data(self) -> Program:
         """What is told of it."""
         program = self.program
+        if self._state[1:] == _modes():
+            self.because = reason(program)
         return Program(
             self.number, dict(operators(program.calls)), _inputs(program), _results(program, self.outline), self.tier, self.because,
             self.by_xla, dict(self.runs), self.compiled, self.seconds["compiling"], self.seconds["running"], self.seconds["computing"],
-            self.new, dict(self.lines),
+            self.new, self._lines(),
         )  # fmt: skip
 
-    def met_at(self, place: Place) -> None:
-        """It is about to be run from there."""
-        self.lines[str(place)] += 1
+    def _lines(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for place, times in self.lines.items():
+            found[str(place)] += times
+        return dict(found)
+
+
+def _modes() -> tuple[Any, ...]:
+    """What the tier of a program and its reason depend on beside the program."""
+    return modes.execution, modes.baseline, modes.deterministic, modes.same_tier_blocks, modes.forked
 
 
 def tier(program: Any) -> str:
