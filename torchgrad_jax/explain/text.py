@@ -81,9 +81,14 @@ def _programs(data: Data) -> list[str]:
     if not data.programs:
         return []
     lines = ["Programs"]
-    for program in sorted(data.programs, key=lambda p: -(p.run_seconds + p.compile_seconds))[:ROWS]:
+    longest = sorted(data.programs, key=lambda p: -(p.run_seconds + p.beside_seconds + p.compile_seconds))[:ROWS]
+    for program in sorted(longest, key=_work, reverse=True):  # an order that does not depend on the clock
         lines += _program(program)
     return [*lines, *_more(len(data.programs) - ROWS, "program"), *([f"  and {data.left_out} runs of others"] if data.left_out else [])]
+
+
+def _work(program: Program) -> tuple[int, int]:
+    return sum(program.runs.values()) * sum(program.operators.values()), -program.number
 
 
 def _program(program: Program) -> Iterator[str]:
