@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
+from compat_suite.processes import in_batches, in_processes
 from compat_suite.reporting import BATCH, report, report_differences, tiers
 
 HERE = Path(__file__).parent
@@ -73,33 +69,13 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     """The counts of many operators: so many compiled programs do not fit one process."""
-    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
-    environment = {**os.environ, **QUICK, "JAX_COMPILATION_CACHE_DIR": chosen.cache, "XLA_FLAGS": UNOPTIMIZED}
-    running: list[tuple[Any, Path, list[str]]] = []
+    more = ["--in-process", "--samples", str(chosen.samples), "--dtypes", *chosen.dtypes, "--checks", *chosen.checks]
+    variables = {**QUICK, "JAX_COMPILATION_CACHE_DIR": chosen.cache, "XLA_FLAGS": UNOPTIMIZED}
     found: dict[str, Any] = {}
-    numbers = itertools.count()
-    with tempfile.TemporaryDirectory() as folder:
-        while batches or running:
-            while batches and len(running) < chosen.jobs:
-                batch = batches.pop(0)
-                path = Path(folder) / f"{next(numbers)}.json"
-                command = [sys.executable, "-m", "compat_suite", *batch, "--in-process", "--json", str(path), "--samples", str(chosen.samples)]
-                command += ["--dtypes", *chosen.dtypes, "--checks", *chosen.checks]
-                running.append((subprocess.Popen(command, env=environment), path, batch))
-            ended = next((r for r in running if r[0].poll() is not None), None)
-            if ended is None:
-                time.sleep(0.2)
-                continue
-            running.remove(ended)
-            process, path, batch = ended
-            if path.exists():
-                part = json.loads(path.read_text())
-                report_differences(part)
-                found |= part
-            elif len(batch) > 1:  # it crashed: one by one
-                batches += [[n] for n in batch]
-            else:
-                found[f"{batch[0]} value float32"] = [0, 1, [f"the process ended with {process.returncode}"]]
+    for ended in in_processes(in_batches(names, BATCH), chosen.jobs, lambda batch: ["-m", "compat_suite", *batch, *more], variables):
+        part = ended.found if ended.found is not None else {f"{ended.batch[0]} value float32": [0, 1, [f"the process ended with {ended.status}"]]}
+        report_differences(part)
+        found |= part
     return found
 
 

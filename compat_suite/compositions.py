@@ -2,26 +2,34 @@
 compositions`.
 
 A function is a list of steps on a vector of float64, written once and run in each namespace; a composition is a list of transforms, innermost first,
-each of which makes a function of a vector from one. Every twenty-fifth is compared with JAX too, which takes longest.
+each of which makes a function of a vector from one. Every tenth is compared with JAX too.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
+import json
 import random
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
+from compat_suite.processes import in_batches, in_processes
+
 Function = Callable[[Any], Any]
 SIZE = 3
-JAX_EVERY = 25
+JAX_EVERY = 10
+# Nested Hessians are large programs, which run once.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# Of several processes each has a processor.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NPROC": "1"}
 
 
 class Torch:
@@ -37,6 +45,10 @@ class Torch:
     def numpy(self, found: Any) -> np.ndarray:
         """The content."""
         return found.detach().numpy()
+
+    def called(self, f: Function, x: Any) -> Any:
+        """What the function returns."""
+        return f(x)
 
     def unary(self, name: str, x: Any) -> Any:
         """A function of one tensor, by name."""
@@ -128,6 +140,10 @@ class Jax(Torch):
     def numpy(self, found: Any) -> np.ndarray:
         """See Torch."""
         return np.asarray(found)
+
+    def called(self, f: Function, x: Any) -> Any:
+        """See Torch: compiled whole, which takes a tenth of the time."""
+        return jax.jit(f, compiler_options=QUICKLY)(x)
 
     def unary(self, name: str, x: Any) -> Any:
         """See Torch."""
@@ -298,7 +314,7 @@ class Case:
         for kind, number in self.transforms:
             f = transformed(n, kind, f, vector, number)
         x = n.array(self.x)
-        return n.numpy(n.through_graph(f, x) if self.graph else f(x))
+        return n.numpy(n.called((lambda x: n.through_graph(f, x)) if self.graph else f, x))
 
     def __str__(self) -> str:
         return f"{[k for k, _ in self.transforms]}{' through the graph' if self.graph else ''} of {[s[:4] for s in self.steps]}"
@@ -319,8 +335,8 @@ def compare(case: Case, ours: Any, theirs: Any, by_hand: Any, always: bool) -> t
     refused = ""
     try:
         expected = case.run(theirs)
-    except (RuntimeError, NotImplementedError) as error:
-        refused = f"PyTorch: {str(error).splitlines()[0][:120]}"
+    except Exception as error:
+        refused = f"PyTorch: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
     try:
         found = case.run(ours)
     except Exception as error:
@@ -328,33 +344,80 @@ def compare(case: Case, ours: Any, theirs: Any, by_hand: Any, always: bool) -> t
     differ = expected is None or differs(expected, found)
     if not (differ or always):
         return "", ""
-    with jax.enable_x64():
+    with jax.enable_x64(True):
         hand = case.run(by_hand)
     if differs(hand, found):
         return f"PyTorch {expected}, JAX {hand}, ours {found}", ""
     return "", (refused or f"PyTorch {expected}, JAX and ours {found}") if differ else ""
 
 
-def main(arguments: list[str]) -> int:
-    """The command."""
+# ---------------------------------------------------------------------- the command
+
+
+def options(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m compat_suite compositions", description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the first; that of a composition alone, with --count 1, does it again")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share them")
+    parser.add_argument(
+        "--batch", type=int, default=250, help="compositions that a process does before another takes its place, if there are several"
+    )
     parser.add_argument("--verbose", action="store_true", help="tell too where PyTorch alone says something else")
+    parser.add_argument("--json", type=Path, help="where to write what differs")
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        sys.exit("this compares with PyTorch: install it")
+    if importlib.util.find_spec("torch") is None:
+        parser.error("this compares with PyTorch: install it")
+    return chosen
+
+
+def measure(seeds: Sequence[int]) -> Iterator[tuple[int, str, str]]:
+    """Each seed with what differs, and with what PyTorch alone makes of it."""
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
     ours, theirs, by_hand = Torch(importlib.import_module("torchgrad_jax")), Torch(torch), Jax()
-    wrong, alone, began = 0, 0, time.monotonic()
-    for seed in range(chosen.seed, chosen.seed + chosen.count):
+    for seed in seeds:
         case = Case(seed)
         found, apart = compare(case, ours, theirs, by_hand, seed % JAX_EVERY == 0)
-        wrong, alone = wrong + bool(found), alone + bool(apart)
+        yield seed, found and f"{case}\n    {found}", apart and f"{case}\n    {apart}"
+
+
+def measure_in_processes(seeds: Sequence[int], jobs: int, size: int) -> Iterator[tuple[int, str, str]]:
+    """The same, by several processes."""
+
+    def arguments(batch: list[str]) -> list[str]:
+        return ["-m", "compat_suite", "compositions", "--in-process", "--seed", batch[0], "--count", str(len(batch))]
+
+    for ended in in_processes(in_batches([str(seed) for seed in seeds], size), jobs, arguments, ONE_THREAD):
+        if ended.found is None:
+            seed = int(ended.batch[0])
+            yield seed, f"{Case(seed)}\n    the process ended with {ended.status}", ""
+        else:
+            yield from (tuple(row) for row in ended.found)
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    chosen = options(arguments)
+    seeds = range(chosen.seed, chosen.seed + chosen.count)
+    if chosen.in_process:
+        chosen.json.write_text(json.dumps(list(measure(seeds))))
+        return 0
+    done, wrong, alone, began = 0, [], [], time.monotonic()
+    for seed, found, apart in measure(seeds) if chosen.jobs == 1 else measure_in_processes(seeds, chosen.jobs, chosen.batch):
+        done += 1
+        if found:
+            wrong.append([seed, found])
+        elif apart:
+            alone.append([seed, apart])
         if found or (apart and chosen.verbose):
-            print(f"{seed}: {case}\n    {found or apart}", flush=True)
-        if (seed + 1 - chosen.seed) % 500 == 0:
-            print(f"{seed + 1 - chosen.seed} compositions, {wrong} differ, {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{chosen.count} compositions, {wrong} differ; in {alone} PyTorch alone says something else than JAX, or refuses")
+            print(f"{seed}: {found or apart}", flush=True)
+        if done % 500 == 0:
+            print(f"{done} compositions, {len(wrong)} differ, {time.monotonic() - began:.0f} s", flush=True)
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"count": done, "differ": wrong, "alone": alone}, indent=0))
+    print(f"{done} compositions, {len(wrong)} differ; in {len(alone)} PyTorch alone says something else than JAX, or refuses")
+    if wrong:
+        print("seeds that differ, each to be done again by --count 1 --seed: " + " ".join(str(seed) for seed, _ in sorted(wrong)))
     return 1 if wrong else 0

@@ -123,7 +123,7 @@ def _arrays(value: Any) -> list[Any]:
 
 def _numerically(check: str, sample: Sample) -> None:
     from torchgrad_jax import autograd
-    from torchgrad_jax.autograd.jacobians import GradcheckError
+    from torchgrad_jax.autograd.checking.jacobians import GradcheckError
 
     slack = {"atol": 1e-5 * sample.record.tolerance, "fast_mode": True, "check_undefined_grad": False}
     try:

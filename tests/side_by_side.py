@@ -53,7 +53,7 @@ def like_pytorch(program):
             found = []
             raised = error_of(lambda: found.append(plain(program(m))))
         # create_graph warns once in a process, so which test sees it depends on their order.
-        told_once = ("create_graph=True", "torch.jit.script", "get_attr Node")
+        told_once = ("create_graph=True", "torch.jit.script", "get_attr Node", "There is a performance drop")
         # Where in PyTorch's sources a warning comes from is not ours to say.
         kept = [w for w in caught if not any(part in str(w.message) for part in told_once)]
         texts = [[w.category.__name__, str(w.message).partition(" (Triggered internally")[0]] for w in kept]
@@ -69,3 +69,31 @@ def like_pytorch(program):
 
 def leaf(m, *values, dtype="float64"):
     return m.tensor(list(values), dtype=getattr(m, dtype), requires_grad=True)
+
+
+def programs():
+    """A decorator for programs, and the test of all that it has decorated."""
+    found = []
+
+    def program(function):
+        found.append(function)
+        return function
+
+    @pytest.mark.parametrize("of", found, ids=lambda f: f.__name__)
+    def test_like_pytorch(of):
+        like_pytorch(of)()
+
+    return program, test_like_pytorch
+
+
+def vector(m, *values):
+    return m.tensor(list(values or (1.0, 2.0, 3.0)), dtype=m.float64)
+
+
+def shown(tree):
+    """A tree as lists, with the types of its containers."""
+    if isinstance(tree, dict):
+        return [type(tree).__name__, list(tree), [shown(v) for v in tree.values()]]
+    if isinstance(tree, (list, tuple)):
+        return [type(tree).__name__, [shown(v) for v in tree]]
+    return tree

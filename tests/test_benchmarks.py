@@ -108,6 +108,7 @@ def test_markdown_table_is_aligned():
         ["speed", "--only", "chain16", "--backends", "jax,fused"],
         ["memory", "--backends", "jax,fused", "--width", "64", "--batch", "64"],
         ["checkpointing", "--backends", "fused", "--quick"],
+        ["profiling", "--backends", "fused,eager"],
         ["loop", "--backends", "fused", "--parts", "steady"],
         ["changing", "--backends", "fused", "--loops", "operators,everything"],
     ],

@@ -168,8 +168,44 @@ class TestNamesThatAreMissing:
     def test_can_be_imported(self, run_source, statement):
         run_source(statement)
 
-    def test_are_imported_without_reaching_an_except_clause(self, run_source):
-        source = "try:\n    from torch import foo\nexcept ImportError:\n    foo = None\nprint(foo)"
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "from torch import foo",
+            "import torch.foo as foo",
+            "from torch.foo import bar as foo",
+            "foo = __import__('importlib').import_module('torch.foo')",
+        ],
+    )
+    @pytest.mark.parametrize("clause", ["except ImportError:", "except (KeyError, ModuleNotFoundError) as error:", "except:"])
+    def test_raise_where_the_import_is_prepared_for_it(self, run_source, statement, clause):
+        assert run_source(f"try:\n    {statement}\n{clause}\n    foo = None\nprint(foo)") == "None\n"
+
+    def test_raise_in_functions_with_other_blocks_between(self, run_source):
+        printed = run_source("""
+            import contextlib
+
+            def f():
+                try:
+                    with contextlib.nullcontext():
+                        try:
+                            from torch import foo
+                        finally:
+                            print("finally")
+                except ImportError:
+                    return "none"
+                return foo
+
+            print(f())
+            """)
+        assert printed == "finally\nnone\n"
+
+    @pytest.mark.parametrize("clause", ["except ValueError:", "except Exception:", "finally:"])
+    def test_are_imported_where_other_errors_are_expected(self, run_source, clause):
+        assert run_source(f"try:\n    from torch import foo\n{clause}\n    pass\nprint(foo)") == "<torch.foo: not available in torchgrad_jax>\n"
+
+    def test_are_imported_in_a_handler(self, run_source):
+        source = "try:\n    raise ImportError\nexcept ImportError:\n    from torch import foo\nprint(foo)"
         assert run_source(source) == "<torch.foo: not available in torchgrad_jax>\n"
 
     def test_are_imported_by_modules_with_many_names(self, run_source):

@@ -1,27 +1,11 @@
 """`functional_call`, `stack_module_state`, `rearrange` and the names of before: the same programs with PyTorch and with ours."""
 
 import pytest
-from side_by_side import error_of, like_pytorch
+from side_by_side import error_of, like_pytorch, programs, shown, vector
 
 pytestmark = pytest.mark.operators
 
-PROGRAMS = []
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
-
-
-@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
-def test_like_pytorch(of):
-    like_pytorch(of)()
-
-
-def shown(tree):
-    if isinstance(tree, dict):
-        return [list(tree), [shown(v) for v in tree.values()]]
-    return [shown(v) for v in tree] if isinstance(tree, (list, tuple)) else tree
+program, test_like_pytorch = programs()
 
 
 def linear(m, value=1.0):
@@ -32,10 +16,6 @@ def linear(m, value=1.0):
 
 def state(m):
     return {"weight": m.arange(6.0, dtype=m.float64).reshape(2, 3), "bias": m.tensor([1.0, -1.0], dtype=m.float64)}
-
-
-def vector(m):
-    return m.tensor([1.0, 2.0, 3.0], dtype=m.float64)
 
 
 def tied(m):

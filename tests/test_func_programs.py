@@ -1,25 +1,11 @@
 """Whole programs with `torch.func`, as people write them: the same with PyTorch and with ours."""
 
 import pytest
-from side_by_side import error_of, like_pytorch
+from side_by_side import error_of, like_pytorch, programs, vector
 
 pytestmark = pytest.mark.operators
 
-PROGRAMS = []
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
-
-
-@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
-def test_like_pytorch(of):
-    like_pytorch(of)()
-
-
-def vector(m, *values):
-    return m.tensor(list(values or (1.0, 2.0, 3.0)), dtype=m.float64)
+program, test_like_pytorch = programs()
 
 
 def counted(m, *shape):

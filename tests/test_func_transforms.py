@@ -3,38 +3,15 @@
 import functools
 
 import pytest
-from side_by_side import like_pytorch
+from side_by_side import programs, shown, vector
 
 pytestmark = pytest.mark.operators
 
-PROGRAMS = []
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
-
-
-@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
-def test_like_pytorch(of):
-    like_pytorch(of)()
-
-
-def vector(m, *values):
-    return m.tensor(list(values or (1.0, 2.0, 3.0)), dtype=m.float64)
+program, test_like_pytorch = programs()
 
 
 def ones(m, *shape):
     return m.ones(shape or (3,), dtype=m.float64)
-
-
-def shown(tree):
-    """A tree as lists, with the types of its containers."""
-    if isinstance(tree, dict):
-        return [type(tree).__name__, list(tree), [shown(v) for v in tree.values()]]
-    if isinstance(tree, (list, tuple)):
-        return [type(tree).__name__, [shown(v) for v in tree]]
-    return tree
 
 
 # ---------------------------------------------------------------------- grad

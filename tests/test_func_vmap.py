@@ -4,35 +4,17 @@ import functools
 from collections import OrderedDict, namedtuple
 
 import pytest
-from side_by_side import like_pytorch
+from side_by_side import programs, shown
 
 pytestmark = pytest.mark.operators
 
-PROGRAMS = []
 Point = namedtuple("Point", "x y")
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
-
-
-@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
-def test_like_pytorch(of):
-    like_pytorch(of)()
+program, test_like_pytorch = programs()
 
 
 def matrix(m, *shape):
     shape = shape or (2, 3)
     return m.arange(functools.reduce(lambda a, b: a * b, shape), dtype=m.float64).reshape(shape) + 1
-
-
-def shown(tree):
-    if isinstance(tree, dict):
-        return [type(tree).__name__, list(tree), [shown(v) for v in tree.values()]]
-    if isinstance(tree, (list, tuple)):
-        return [type(tree).__name__, [shown(v) for v in tree]]
-    return tree
 
 
 # ---------------------------------------------------------------------- arguments and results

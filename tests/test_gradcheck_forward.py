@@ -205,7 +205,7 @@ def test_batches_of_tangents(name):
 
 
 def test_a_batch_that_differs_from_single_tangents_is_refused(monkeypatch):
-    module = import_module("torchgrad_jax.autograd.forward_jacobians")
+    module = import_module("torchgrad_jax.autograd.checking.forward_jacobians")
     mapped = module.levels.mapped
     monkeypatch.setattr(module.levels, "mapped", lambda *args: [t * 2 for t in mapped(*args)])
     options = {"check_forward_ad": True, "check_backward_ad": False, "check_batched_forward_grad": True}

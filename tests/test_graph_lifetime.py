@@ -167,3 +167,20 @@ def test_hooks_functions_modes_and_writes_leave_no_objects_and_no_arrays(without
     before = run(20)
     after = run(50)
     assert after[0] <= before[0] + 5 and after[1] <= before[1]
+
+
+@pytest.mark.parametrize("write", ["hot", "several operands", "general", "a view"])
+def test_what_a_tensor_held_before_it_was_written_to_is_let_go_of(write):
+    t = tj.ones(50)
+    before = t._read()
+    assert t.sum().item() == 50
+    if write == "hot":
+        t.add_(1)
+    elif write == "several operands":
+        t.addcmul_(tj.ones(50), tj.ones(50))
+    elif write == "general":
+        t.add_(tj.ones(50, dtype=tj.float64))
+    else:
+        t.view(5, 10).add_(1)
+    assert t.sum().item() == 100
+    assert not [holder for holder in gc.get_referrers(before) if isinstance(holder, tj.Tensor)]

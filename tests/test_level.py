@@ -8,6 +8,7 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.through import Chained
 from torchgrad_jax.runtime.recorder import per_thread
 
 
@@ -97,3 +98,9 @@ def test_an_error_in_it_leaves_nothing_behind():
     with pytest.raises(RuntimeError, match="no"), level(Failing()):
         x + 1
     assert (x + 1).tolist() == [2.0, 2.0]
+
+
+def test_what_is_chained_hands_everything_on():
+    own = {"notes", "without_tangents", "function_of_duals", "apply", "apply_inplace"}
+    asked = {name for name in vars(Interpreter) if not name.startswith("_")} - own
+    assert asked - set(vars(Chained)) == set()

@@ -242,3 +242,21 @@ def test_functions_of_the_top_level() -> None:
         a = outcome(lambda t, f, x: f(x, 1.5, True), None, getattr(torch, name), [torch.tensor(x)])
         b = outcome(lambda t, f, x: f(x, 1.5, True), None, tables[name], [ours.tensor(x)])
         assert (type(a), str(a)) == (type(b), str(b))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 3)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_nodes_of_linear_are_counted_alike_whichever_way_it_goes(shape: tuple[int, ...], biased: bool) -> None:
+    def names() -> list[str]:
+        x, w = ours.ones(shape, requires_grad=True).exp(), ours.ones(4, 3, requires_grad=True)
+        stack, found = [ours.nn.functional.linear(x, w, ours.ones(4) if biased else None).grad_fn], set()
+        while stack:
+            node = stack.pop()
+            if node is not None and node not in found:
+                found.add(node)
+                stack += [target for target, _ in node.next_functions]
+        return [n.name() for n in sorted(found, key=lambda n: n._sequence_nr())]
+
+    plain = names()
+    with ours.autograd.set_detect_anomaly(True):
+        assert names() == plain

@@ -1,5 +1,7 @@
 """Calls of pure functions under a transform that are recorded as one operation, and those that may not be."""
 
+from functools import partial
+
 import pytest
 
 import torchgrad_jax as torch
@@ -172,3 +174,34 @@ def test_a_function_that_changes_a_setting_is_not_pure():
         return x.sum()
 
     assert reached(strict) is None
+
+
+def test_views_as_arguments_and_jacobians_by_tangents_are_remembered():
+    ran = []
+
+    def square(x):
+        return (x * x).sum()
+
+    for i in range(5):
+        x = torch.arange(6.0) + i
+        assert torch.func.vmap(torch.func.grad(square))(x.view(2, 3)).tolist() == (2 * x).view(2, 3).tolist()
+        assert torch.func.grad(square)(x.view(2, 3).t()).tolist() == (2 * x).view(2, 3).t().tolist()
+        assert torch.func.grad(square)(x[2:4]).tolist() == (2 * x)[2:4].tolist()
+        found = torch.autograd.functional.jacobian(lambda a: a * a, x, vectorize=True, strategy="forward-mode")
+        assert found.tolist() == torch.diag(2 * x).tolist()
+        torch.autograd.functional.jacobian(lambda a: ran.append(1) or a * a, x, vectorize=True, strategy="forward-mode")
+    assert len(ran) == 5
+
+
+def test_a_view_among_the_arguments_that_is_written_to_or_returned():
+    for i in range(4):
+        x = torch.arange(6.0) + i
+        torch.func.vmap(lambda a: a.add_(1))(x.view(2, 3))
+        assert x.tolist() == [1.0 + i + n for n in range(6)]
+        y = x.view(2, 3)
+        assert torch.func.vmap(lambda a: (a, a * 2))(y)[0] is y
+        captured = x[1:3]
+        product = partial(lambda c, a: (a * c).sum(), captured)
+        assert torch.func.grad(product)(captured).tolist() == captured.tolist()
+        x[1] = 7.0
+        assert torch.func.grad(product)(captured).tolist() == [7.0, *x[2:3].tolist()]

@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import func, nn, testing  # noqa: F401
+    from torchgrad_jax import func, nn, profiler, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -19,6 +19,7 @@ from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
 func = _lazy.subpackage(__name__, "func")
+profiler = _lazy.subpackage(__name__, "profiler")
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402
 
@@ -27,6 +28,7 @@ globals().update(_api.public())
 from torchgrad_jax import _C, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._ops import ops  # noqa: E402, F401
+from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
     inference_mode,
@@ -69,8 +71,11 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
 )))  # fmt: skip
+for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
+    _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
+setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself
 _interop.register()
 _guard_methods()
 _install_inplace_operators()

@@ -43,6 +43,7 @@ from torchgrad_jax import namespace as namespace
 from torchgrad_jax import nn as nn
 from torchgrad_jax import operators as operators
 from torchgrad_jax import overrides as overrides
+from torchgrad_jax import profiler as profiler
 from torchgrad_jax import random as random
 from torchgrad_jax import return_types as return_types
 from torchgrad_jax import runtime as runtime
@@ -52,6 +53,7 @@ from torchgrad_jax import testing as testing
 from torchgrad_jax import types as types
 from torchgrad_jax import utils as utils
 from torchgrad_jax import version as version
+from torchgrad_jax import viz as viz
 from torchgrad_jax import xpu as xpu
 from torchgrad_jax.core.tensor import Size as Size
 from torchgrad_jax.functions.storages import TypedStorage as TypedStorage
@@ -76,6 +78,8 @@ from torchgrad_jax.functions.random import get_rng_state as get_rng_state
 from torchgrad_jax.functions.limits import iinfo as iinfo
 from torchgrad_jax.autograd.grad_mode import inference_mode as inference_mode
 from torchgrad_jax.functions.random import initial_seed as initial_seed
+from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from torchgrad_jax.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
 from torchgrad_jax.autograd.mixed_precision import is_autocast_cache_enabled as is_autocast_cache_enabled
 from torchgrad_jax.autograd.mixed_precision import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from torchgrad_jax.autograd.mixed_precision import is_autocast_enabled as is_autocast_enabled
@@ -87,6 +91,7 @@ from torchgrad_jax.calling.generate import is_tensor as is_tensor
 from torchgrad_jax.functions.random import manual_seed as manual_seed
 from torchgrad_jax.autograd.grad_mode import no_grad as no_grad
 from torchgrad_jax.functions.random import seed as seed
+from torchgrad_jax.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from torchgrad_jax.functions.creation import set_default_device as set_default_device
 from torchgrad_jax.declaration.dtypes import set_default_dtype as set_default_dtype
 from torchgrad_jax.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode

@@ -10,14 +10,24 @@ from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.grad_mode import enable_grad
 from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.viewing import asked_for
 from torchgrad_jax.functions.creation import zeros
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.views import as_strided
+from torchgrad_jax.memory.storage import View
 
 
 def slice_inverse(self: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """The memory of `self`, a slice, as a tensor that lies in it as `src`, of which it may be a slice, lies in its own."""
-    return as_strided(self, tuple(src.shape), src.stride(), src.storage_offset())
+    made = as_strided(self, tuple(src.shape), src.stride(), src.storage_offset())
+    if View.replayed_somewhere:
+        bounds = (start, end, step)
+        asked_for(
+            made,
+            self,
+            lambda t, given: slice_inverse(t, given.tensor(src), dim, *[None if n is None else given(n) for n in bounds]),  # type: ignore[arg-type]
+        )
+    return made
 
 
 def new_zeros_with_same_feature_meta(self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:

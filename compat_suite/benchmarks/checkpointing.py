@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from compat_suite.benchmarks.backends import LABELS, OURS, namespace
+from compat_suite.benchmarks.descent import jax_step, jax_update, torch_step
 from compat_suite.benchmarks.processes import in_fresh_process
 from compat_suite.benchmarks.report import Report, duration, mebibytes, table
 from compat_suite.benchmarks.residency import peak_resident, resident
@@ -110,19 +111,13 @@ def _prepare_torch(backend: str, tier: str, checkpointed: bool, per: int, sizes:
         ws, x = [T.tensor(w, requires_grad=True) for w in weights], T.tensor(batch)
         blocks = [layers_of(ws[i : i + per]) for i in range(0, len(ws), per)]
 
-        def step() -> float:
+        def forward() -> Any:
             h = x
             for block in blocks:
                 h = checkpoint(block, h, use_reentrant=False) if checkpointed else block(h)
-            loss = (h**2).mean()
-            loss.backward()
-            with T.no_grad():
-                for w in ws:
-                    w.sub_(w.grad * RATE)
-                    w.grad = None
-            return loss.item()
+            return h
 
-        return step
+        return torch_step(T, ws, forward, RATE)
 
     return build
 
@@ -136,27 +131,17 @@ def _prepare_jax(backend: str, tier: str, checkpointed: bool, per: int, sizes: l
             h = jax.nn.gelu(h @ w, approximate=False)
         return h
 
-    def loss_of(ws: Any, x: Any) -> Any:
-        h, run = x, jax.checkpoint(block) if checkpointed else block
+    def forward(ws: Any, h: Any) -> Any:
+        run = jax.checkpoint(block) if checkpointed else block
         for i in range(0, len(ws), per):
             h = run(ws[i : i + per], h)
-        return (h**2).mean()
-
-    def update(ws: Any, x: Any) -> Any:
-        loss, grads = jax.value_and_grad(loss_of)(ws, x)
-        return [w - g * RATE for w, g in zip(ws, grads, strict=True)], loss
+        return h
 
     def build(weights: list[np.ndarray], batch: np.ndarray) -> Callable[[], float]:
         state, x = [jnp.array(w) for w in weights], jnp.array(batch)
-        compiled = jax.jit(update).lower(state, x).compile()
+        compiled = jax.jit(jax_update(forward, RATE)).lower(state, x).compile()
         sizes.append(_beside_arguments(compiled))
-
-        def step() -> float:
-            nonlocal state
-            state, loss = compiled(state, x)
-            return float(loss)
-
-        return step
+        return jax_step(compiled, state, x)
 
     return build
 

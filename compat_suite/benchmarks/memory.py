@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from compat_suite.benchmarks.backends import LABELS, namespace, tensor_maker
+from compat_suite.benchmarks.descent import jax_step, jax_update, torch_step
 from compat_suite.benchmarks.processes import in_fresh_process
 from compat_suite.benchmarks.report import Report, mebibytes, table
 from compat_suite.benchmarks.residency import peak_resident, resident
@@ -58,19 +59,13 @@ def _prepare_torch(backend: str, device: str) -> Callable[..., Callable[[], floa
     def build(weights: Iterator[np.ndarray], batch: Callable[[], np.ndarray]) -> Callable[[], float]:
         ws, x = [make(w, True) for w in weights], make(batch())
 
-        def step() -> float:
+        def forward() -> Any:
             h = x
             for w in ws:
                 h = T.tanh(h @ w)
-            loss = (h**2).mean()
-            loss.backward()
-            with T.no_grad():
-                for w in ws:
-                    w.sub_(w.grad * RATE)
-                    w.grad = None
-            return loss.item()
+            return h
 
-        return step
+        return torch_step(T, ws, forward, RATE)
 
     return build
 
@@ -81,27 +76,15 @@ def _prepare_jax(backend: str, device: str) -> Callable[..., Callable[[], float]
 
     jax.grad(lambda w: (w @ w).sum())(jnp.ones((2, 2)))
 
-    def loss_of(ws, x):
-        h = x
+    def forward(ws: Any, h: Any) -> Any:
         for w in ws:
             h = jnp.tanh(h @ w)
-        return (h**2).mean()
-
-    def update(ws, x):
-        loss, grads = jax.value_and_grad(loss_of)(ws, x)
-        return [w - g * RATE for w, g in zip(ws, grads, strict=True)], loss
+        return h
 
     def build(weights: Iterator[np.ndarray], batch: Callable[[], np.ndarray]) -> Callable[[], float]:
         # Copied: JAX may otherwise use NumPy's memory, which it cannot give away.
         state, x = [jnp.array(w) for w in weights], jnp.array(batch())
-        compiled = jax.jit(update, donate_argnums=0)
-
-        def step() -> float:
-            nonlocal state
-            state, loss = compiled(state, x)
-            return float(loss)
-
-        return step
+        return jax_step(jax.jit(jax_update(forward, RATE), donate_argnums=0), state, x)
 
     return build
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+
+from compat_suite.processes import in_batches, in_processes
 
 BATCH = 60  # functions a process: what was compiled for so many stays small
 
@@ -80,26 +79,11 @@ def compared(name: str, categories: list[str], texts: bool) -> dict[str, list[An
 def measure(chosen: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     """`compared` of many functions, in processes of their own: a call that ends the process loses only its batch."""
     found: dict[str, Any] = {}
-    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
-    with tempfile.TemporaryDirectory() as folder:
-        running: list[tuple[Any, Path, list[str]]] = []
-        number = 0
-        while batches or running:
-            while batches and len(running) < chosen.jobs:
-                batch, number = batches.pop(0), number + 1
-                path = Path(folder) / f"{number}.json"
-                command = [sys.executable, "-m", "compat_suite.calls", *batch, "--in-process", "--json", str(path)]
-                command += ["--categories", *chosen.categories]
-                command += ["--texts"] * chosen.texts
-                running.append((subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}), path, batch))
-            process, path, batch = running.pop(0)
-            process.wait()
-            if path.exists():
-                found |= json.loads(path.read_text())
-            elif len(batch) > 1:
-                batches += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-            else:
-                found[batch[0]] = {"ended": [0, 1, [[batch[0], f"the process ended with {process.returncode}", ""]]]}
+    more = ["--in-process", "--categories", *chosen.categories, *["--texts"] * chosen.texts]
+    batches, variables = in_batches(names, BATCH), {"OMP_NUM_THREADS": "1"}
+    for ended in in_processes(batches, chosen.jobs, lambda batch: ["-m", "compat_suite.calls", *batch, *more], variables, silent=True):
+        crashed = {ended.batch[0]: {"ended": [0, 1, [[ended.batch[0], f"the process ended with {ended.status}", ""]]]}}
+        found |= crashed if ended.found is None else ended.found
     return found
 
 

@@ -52,6 +52,81 @@ count.add_(value > 0)
 
 PROGRAMS = {"views": STEP, "looking": LOOKING}
 
+# Functions that are transformed, and what the library keeps for them.
+SETUP_OF_TRANSFORMS = """
+F = torch.func
+A = torch.autograd.functional
+D = torch.autograd.forward_ad
+x = torch.tensor([0.1, 0.7, -0.4])
+v = torch.tensor([1.0, -1.0, 0.5])
+batch = torch.linspace(-1, 1, 6).reshape(2, 3)
+def f(t): return (t.sin() * t).sum()
+def g(t): return t.sin() * t
+def captures(t): return (t * w[:, 0]).tanh().sum()
+def draws(t): return (t * torch.rand(3)).sum()
+def counts(t):
+    count.add_(1)
+    return (t * w[:, 0]).sum() + count
+class Cube(torch.autograd.Function):
+    generate_vmap_rule = True
+    @staticmethod
+    def forward(t): return t * t * t
+    @staticmethod
+    def setup_context(ctx, inputs, output): ctx.save_for_backward(*inputs); ctx.save_for_forward(*inputs)
+    @staticmethod
+    def backward(ctx, g): return g * 3 * ctx.saved_tensors[0] ** 2
+    @staticmethod
+    def jvp(ctx, v): return v * 3 * ctx.saved_tensors[0] ** 2
+def cubes(t): return Cube.apply(t).sum()
+lin = torch.nn.Linear(3, 1)
+with torch.no_grad(): [p.fill_(0.25) for p in lin.parameters()]
+names = {"weight": torch.full((1, 3), 0.5), "bias": torch.zeros(1)}
+own, (weight, bias) = lin._parameters, lin.parameters()
+checkpoint = torch.utils.checkpoint.checkpoint
+whole, updates, pure = torch.jit(f), torch.jit(counts), torch.to_jax(f)
+import jax
+sines = torch.from_jax(lambda a: jax.numpy.sin(a) * a)
+array = jax.numpy.asarray([0.1, 0.7, -0.4])
+def moved(t):
+    with D.dual_level():
+        return D.unpack_dual(f(D.make_dual(t * 1, v))).tangent
+"""
+
+# Each is a program of its own, in the order of its statements.
+PROGRAMS_OF_TRANSFORMS = {
+    "grad": "r = F.grad(f)(x)",
+    "vmap": "r = F.vmap(g)(batch)",
+    "vmap of grad": "r = F.vmap(F.grad(captures))(batch)",
+    "hessian": "r = F.hessian(f)(x)",
+    "jacrev": "r = F.jacrev(g)(x)",
+    "jacfwd": "r = F.jacfwd(g)(x)",
+    "jvp": "r = F.jvp(g, (x,), (v,))[1]",
+    "vjp": "out, pull = F.vjp(g, x)\n(r,) = pull(v)\n(r,) = pull(v * 2)",
+    "linearize": "out, push = F.linearize(g, x)\nr = push(v)",
+    "random numbers": "torch.manual_seed(3); r = F.grad(draws)(x)",
+    "random numbers of a batch": "torch.manual_seed(3); r = F.vmap(draws, randomness='different')(batch)",
+    "Function in vmap": "r = F.vmap(F.grad(cubes))(batch)",
+    "Function": "y = cubes(w)\ny.backward(retain_graph=True)\nw.grad = None",
+    "functional_call": "r = F.functional_call(lin, names, (x,))\ny = lin(x)",
+    "functional.jacobian": "r = A.jacobian(g, x)",
+    "functional.jacobian, forward": "r = A.jacobian(g, x, vectorize=True, strategy='forward-mode')",
+    "functional.hessian": "r = A.hessian(f, x)",
+    "functional.hvp": "r = A.hvp(f, x, v)[1]",
+    "functional.vjp": "r = A.vjp(g, x, v)[1]",
+    "functional.jvp": "r = A.jvp(g, x, v)[1]",
+    "jit": "r = whole(x)\nr = whole(x)",
+    "jit of what writes": "no_grad: updates(x)\nno_grad: updates(x)",
+    "jit with a graph": "r = whole(w[:, 0])\nr.backward()\nw.grad = None",
+    "to_jax": "r = torch.from_dlpack(pure(array))",
+    "to_jax, differentiated": "r = torch.from_dlpack(jax.grad(pure)(array))",
+    "from_jax": "r = sines(x)",
+    "from_jax in grad": "r = F.grad(lambda t: sines(t).sum())(x)",
+    "checkpoint": "y = checkpoint(captures, w[:, 1], use_reentrant=False)\ny.backward(retain_graph=True)\nw.grad = None",
+    "checkpoint with reentry": "y = checkpoint(captures, w[:, 1] * 1, use_reentrant=True)\ny.backward(retain_graph=True)\nw.grad = None",
+    "dual level": "r = moved(x)",
+    "dual level in grad": "r = F.grad(lambda t: moved(t).sum())(x)",
+}
+
 
 def statements(source: str) -> list[tuple[Any, bool]]:
     """The code of each line, and whether it runs in grad mode: the mode is set before a fault can come."""

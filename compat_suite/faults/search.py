@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import torchgrad_jax
 from compat_suite.faults import programs
 from compat_suite.faults.interrupts import Injected
+from compat_suite.faults.modes import inside
 from compat_suite.faults.programs import state
+from torchgrad_jax.autograd.undisturbed import ThreadState
+from torchgrad_jax.lifting import remembered
+from torchgrad_jax.runtime.value import watches
 
 
 class Loss(NamedTuple):
@@ -44,7 +48,9 @@ class Program:
 
     def __init__(self, name: str, warm: int, given: dict[str, Any] | None = None) -> None:
         self.name, self.warm, self.given = name, warm, given or {}
-        self.code = programs.statements(programs.PROGRAMS[name])
+        transforms = name in programs.PROGRAMS_OF_TRANSFORMS
+        self.setup = programs.SETUP + programs.SETUP_OF_TRANSFORMS * transforms
+        self.code = programs.statements((programs.PROGRAMS_OF_TRANSFORMS if transforms else programs.PROGRAMS)[name])
         names = self.begin()
         self.states = [state(names)]
         for code in self.code:
@@ -57,7 +63,8 @@ class Program:
     def begin(self) -> dict[str, Any]:
         """The names of a program that is about to run the step that is tried."""
         names: dict[str, Any] = {"torch": torchgrad_jax, **self.given}
-        exec(programs.SETUP, names)
+        remembered._known.clear()
+        exec(self.setup, names)
         for _ in range(self.warm):
             for code in self.code:
                 run(code, names)
@@ -76,8 +83,13 @@ class Program:
         names = self.begin()
         for code in self.code[:statement]:
             run(code, names)
+        before, kept = [*inside(), torchgrad_jax.is_grad_enabled()], ThreadState()
         run(self.code[statement], names, injected, at)
-        place = injected.place
+        place, left = injected.place, [*inside(), torchgrad_jax.is_grad_enabled()]
+        if left != before:
+            watches.clear()
+            kept.put_back()
+            return Loss(self.name, statement, place, f"left inside: {[pair for pair in zip(left, before, strict=True) if pair[0] != pair[1]]}")
         try:
             found = state(names)
             # Where there is no difference, the statement can be run again.
@@ -87,7 +99,7 @@ class Program:
             for code in [*self.code[statement + done :], *self.code]:
                 run(code, names)
             found = state(names)
-        except Exception as error:
+        except BaseException as error:  # noqa: B036 - what the library raises inside of itself is a loss too
             return Loss(self.name, statement, place, f"{type(error).__name__}: {error}")
         return None if close(found, self.end) else Loss(self.name, statement, place, "training ends otherwise: " + _difference(found, self.end))
 
@@ -107,4 +119,23 @@ def search(error: Callable[[], BaseException], files: tuple[str, ...], stride: i
         for statement in range(len(program.code)):
             lines = program.count(injected, statement)
             for at in range(1, lines + 1, stride):
+                yield program.attempt(injected, statement, at)
+
+
+# What opens levels and traces, and leaves them.
+OF_TRANSFORMS = (
+    "lifting/", "func/", "autograd/function", "autograd/forward", "autograd/passes.py", "autograd/grad_mode.py", "autograd/undisturbed.py",
+    "autograd/saved_tensors.py", "checkpoint", "core/level.py", "core/duals.py", "core/through.py", "runtime/composite.py", "stateless.py",
+)  # fmt: skip
+
+
+def search_transforms(error: Callable[[], BaseException], warm: int, stride: int, chosen: tuple[str, ...] = OF_TRANSFORMS) -> Iterator[Loss | None]:
+    """As `search`, for programs of transforms. An error where a line runs for the first time in a statement, and for the last: there are too many."""
+    for name in programs.PROGRAMS_OF_TRANSFORMS:
+        program = Program(name, warm)
+        injected = Injected(error)
+        for statement in range(len(program.code)):
+            program.count(injected, statement)
+            places = [when for (code, _), when in injected.places.items() if any(part in code.co_filename for part in chosen)]
+            for at in sorted({at for when in places for at in (when[0], when[-1])})[::stride]:
                 yield program.attempt(injected, statement, at)

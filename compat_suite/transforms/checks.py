@@ -56,7 +56,9 @@ def _settle(case: Case, arrays: list[np.ndarray], dims: Sequence[Sequence[int | 
 
 def _refused(case: Case, arrays: list[np.ndarray], dims: Sequence[Sequence[int | None]], error: Exception) -> bool:
     """Whether PyTorch's vmap raises too. Where there is no PyTorch: whether the error is one of those that it has. A sample that itself seeds the
-    generator cannot be traced."""
+    generator cannot be traced, nor can one whose results' shapes are told by values."""
+    if "result's shape depends on it" in str(error) and _shapes_are_told_by_values(case):
+        return True
     if case.theirs is None:
         return isinstance(error, RuntimeError | ValueError) and str(error).startswith("vmap: ")
     if "seeds the random generator" in str(error):
@@ -66,6 +68,16 @@ def _refused(case: Case, arrays: list[np.ndarray], dims: Sequence[Sequence[int |
     except Exception:
         return True
     return False
+
+
+def _shapes_are_told_by_values(case: Case) -> bool:
+    shapes = []
+    for arrays in (case.arrays, [np.zeros_like(a) for a in case.arrays]):
+        try:
+            shapes.append([t.shape for t in case.results([tensor(a) for a in arrays])])
+        except Exception:
+            return False
+    return shapes[0] != shapes[1]
 
 
 def _mapped_is_looped(case: Case, what: str, chosen: tuple[int, ...], last: bool) -> None:

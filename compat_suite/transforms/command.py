@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from compat_suite.counting import Count, Difference, NotApplicable
+from compat_suite.processes import in_batches, in_processes
 from compat_suite.reporting import BATCH, report, report_differences, tiers
 from compat_suite.transforms.case import Case
 from compat_suite.transforms.checks import CHECKS, DERIVATIVES
 
 DTYPES = ("float64", "complex128", "int64", "bool")
+MORE = ("float32",)
 
 
 def options(arguments: list[str]) -> argparse.Namespace:
@@ -29,7 +26,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     found.add_argument("--ops", nargs="+", default=[], help="operators; none: all of the tiers")
     found.add_argument("--tier", type=int, choices=[1, 2], help="only operators of this tier")
     found.add_argument("--checks", nargs="+", default=list(CHECKS), choices=list(CHECKS))
-    found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    found.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=(*DTYPES, *MORE))
     found.add_argument("--samples", type=int, default=4, help="of each operator and dtype at most; 0: all")
     found.add_argument("--records", action="store_true", help="the suite's own samples, be PyTorch installed")
     found.add_argument("--jobs", type=int, default=1)
@@ -86,33 +83,13 @@ def measure(chosen: argparse.Namespace, names: list[str]) -> dict[str, Any]:
 
 def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[str, Any]:
     """The counts of many operators: so many compiled programs do not fit one process."""
-    batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
-    running: list[tuple[Any, Path, list[str]]] = []
+    more = ["--in-process", "--samples", str(chosen.samples), "--checks", *chosen.checks, "--dtypes", *chosen.dtypes]
+    more += ["--records"] * chosen.records
     found: dict[str, Any] = {}
-    numbers = itertools.count()
-    with tempfile.TemporaryDirectory() as folder:
-        while batches or running:
-            while batches and len(running) < chosen.jobs:
-                batch = batches.pop(0)
-                path = Path(folder) / f"{next(numbers)}.json"
-                command = [sys.executable, "-m", "compat_suite", "transforms", "--ops", *batch, "--in-process", "--json", str(path)]
-                command += ["--samples", str(chosen.samples), "--checks", *chosen.checks, "--dtypes", *chosen.dtypes]
-                command += ["--records"] * chosen.records
-                running.append((subprocess.Popen(command, env=os.environ), path, batch))
-            ended = next((r for r in running if r[0].poll() is not None), None)
-            if ended is None:
-                time.sleep(0.2)
-                continue
-            running.remove(ended)
-            process, path, batch = ended
-            if path.exists():
-                part = json.loads(path.read_text())
-                report_differences(part)
-                found |= part
-            elif len(batch) > 1:  # it crashed: one by one
-                batches += [[n] for n in batch]
-            else:
-                found[f"{batch[0]} vmap float64"] = [0, 1, [f"the process ended with {process.returncode}"]]
+    for ended in in_processes(in_batches(names, BATCH), chosen.jobs, lambda batch: ["-m", "compat_suite", "transforms", "--ops", *batch, *more]):
+        part = ended.found if ended.found is not None else {f"{ended.batch[0]} vmap float64": [0, 1, [f"the process ended with {ended.status}"]]}
+        report_differences(part)
+        found |= part
     return found
 
 

@@ -285,6 +285,12 @@ def retain_grad(self: Tensor) -> None:
 
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if in_transform():
+        raise RuntimeError(
+            "You are attempting to call Tensor.retain_grad() inside of a function being transformed by a functorch transform. This is unsupported, "
+            "please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call retain_grad() outside of a function "
+            "being transformed instead."
+        )
     extra = self._own_extra()
     if extra.retains_grad or self._node is None:  # a view that has not asked for its grad_fn yet is a leaf here
         return

@@ -29,10 +29,11 @@ _kept: dict[Any, BatchedTape] = {}
 class Levels:
     """How the user's Python runs for a batch. The module that does it by levels puts its functions here; see `lifting/basis.py`."""
 
-    __slots__ = ("pull", "push", "mapped")
+    __slots__ = ("pull", "push", "mapped", "transform")
     pull: Callable[..., list[Tensor | None]]
     push: Callable[..., list[tuple[Aval, Tensor | None]]]
     mapped: Callable[..., list[Tensor]]
+    transform: Callable[..., Callable[..., Any]]
 
 
 levels = Levels()

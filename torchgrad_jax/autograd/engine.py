@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +17,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
+from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
 from torchgrad_jax.core.hot import record2
@@ -56,7 +57,8 @@ def run_backward(
     """
     rec = per_thread.recorder
     outer: GraphTask | None = rec.flags.task
-    task = GraphTask(create_graph, retain_graph, captures, accumulate)
+    watch = rec.flags.watch
+    task = (GraphTask if watch is None else watch.task)(create_graph, retain_graph, captures, accumulate)
     if outer is not None:
         task.depth = outer.depth + 1
         if task.depth % DEPTH_OF_A_THREAD == 0:
@@ -65,7 +67,7 @@ def run_backward(
 
 
 def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequence[Tensor], outer: GraphTask | None) -> list[Tensor | None]:
-    before = rec.grad_enabled, outer, list(rec.flags.packing)
+    before, level = (rec.grad_enabled, outer, list(rec.flags.packing)), (rec.level, rec.rare)
     task.roots = roots
     try:
         try:
@@ -75,8 +77,11 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
                 found = task.run(roots, grads)
             for callback in task.callbacks:  # one may add another
                 callback()
+            if outer is not None:  # if the pass that it is part of is taken back, so is it
+                outer.undo.grads += task.undo.grads
         except BaseException as error:
             if not isinstance(error, Exception):
+                rec.level, rec.rare = level
                 task.undo.take_back()
             raise
         finally:
@@ -122,10 +127,12 @@ class GraphTask:
 
     id: its number, counted over the process. depth: how many passes it runs inside of. callbacks: what is called at its end. needed: the nodes
     that run because they lead to a captured edge (None: all run). received: the gradients that the node which runs was given. notes: what others
-    keep for as long as the pass runs.
+    keep for as long as the pass runs. evaluates: what runs a node, where somebody watches. watch: what anomaly mode does as the pass runs; None while
+    it is off.
     """
 
     _ids = itertools.count()
+    evaluates: Callable[[Node, list[Any]], Any] | None = None
 
     def __init__(self, create_graph: bool, retain_graph: bool, captures: Sequence[Edge] | None, accumulate: bool) -> None:
         self.id, self.depth = next(GraphTask._ids), 0
@@ -135,6 +142,7 @@ class GraphTask:
         self.received: Sequence[Any] = ()
         self.retain_graph, self.accumulate = retain_graph, accumulate
         rec = per_thread.recorder
+        self.watch = watch_of(rec) if rec.rare or modes.anomaly else None
         if create_graph or rec.level is not None:
             self.calculus = Calculus(rec, apply, _add_tensors, unpack_all, True, create_graph)
         else:
@@ -206,7 +214,19 @@ class GraphTask:
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
         """Run the pass node by node."""
-        order = self._arrange(roots)
+        watch = self.watch
+        if watch is None:
+            return self._run(roots, grads)
+        try:
+            return self._run(roots, grads)
+        except Exception:
+            watch.failed()
+            raise
+        finally:
+            watch.ends()
+
+    def _run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
+        order, watch = self._arrange(roots), self.watch
         calculus, buffers, missing, undo = self.calculus, self.buffers, self.missing, self.undo
         retain, wanted, needed, rec = self.retain_graph, self.wanted, self.needed, self.calculus.recorder
         for (node, nr), grad in zip(roots, grads, strict=True):
@@ -214,10 +234,13 @@ class GraphTask:
         for node, _ in roots:
             if node in missing and missing[node] == 0 and node in buffers:
                 self._accumulate(node)
-        for node in order:
+        evaluates = self.evaluates
+        for node in self.walk(order):
             if type(node) is AccumulateGrad:  # only where the order of leaves matters
                 self._accumulate(node)
                 continue
+            if watch is not None:
+                watch.begins(node)
             received = buffers.pop(node, None) or [None]
             runs = needed is None or node in needed
             if node in wanted and not self.accumulate:
@@ -237,9 +260,11 @@ class GraphTask:
                 outs: tuple[Any, ...] = (None,) * len(node.next)
             else:
                 self.received = received
-                outs = node.run(calculus, received)
+                outs = node.run(calculus, received) if evaluates is None else evaluates(node, received)
             if node.hooks is not None and node.hooks.post:
                 outs = node_post_hooks(calculus, node, outs, received)
+            if watch is not None:
+                watch.gave(node, outs, calculus.needed)
             if not retain:
                 undo.free(node, rec.epoch)
             for (target, nr), grad in zip(node.next, outs, strict=True):
@@ -253,7 +278,13 @@ class GraphTask:
                     missing[target] -= 1
                     if not missing[target]:
                         self._accumulate(target)
+                        if watch is not None:
+                            watch.begins(node)
         return self._results()
+
+    def walk(self, order: Sequence[Node]) -> Iterable[Node]:
+        """The nodes one after the other."""
+        return order
 
     def _results(self) -> list[Tensor | None]:
         if self.captures is None:
@@ -335,6 +366,8 @@ class GraphTask:
         if received is None:
             return
         assert isinstance(node, AccumulateGrad)
+        if self.watch is not None:
+            self.watch.begins(node)
         grad = received[0]
         extra = node.variable._extra
         wanted = self.captures is None or node in self.wanted

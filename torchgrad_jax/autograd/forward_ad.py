@@ -35,10 +35,15 @@ def enter_dual_level() -> int:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     if rec.level is not None:
         rec.level.refuses("forward mode")
-    rec.level = rec.flags.dual_level = Level(rec.level)
-    rec.rare += 1
-    _current_level = 0
-    return _current_level
+    outer, rare = rec.level, rec.rare
+    try:
+        rec.level = rec.flags.dual_level = Level(outer)
+        rec.rare += 1
+        _current_level = 0
+        return _current_level
+    except BaseException:  # an interrupt: it is open or not
+        rec.level, rec.flags.dual_level, rec.rare, _current_level = outer, None, rare, -1
+        raise
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -50,11 +55,13 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if number < 0:
         raise RuntimeError("Dual level must be a positive number.")
     rec = _opener()
-    opened = rec.flags.dual_level
-    opened.close()
-    rec.flags.dual_level, rec.level = None, opened.outer
-    rec.rare -= 1
-    _current_level = -1
+    opened, rare = rec.flags.dual_level, rec.rare - 1
+    try:
+        opened.close()
+        rec.flags.dual_level, rec.level, rec.rare, _current_level = None, opened.outer, rare, -1
+    except BaseException:  # an interrupt: it is closed nevertheless
+        rec.flags.dual_level, rec.level, rec.rare, _current_level = None, opened.outer, rare, -1
+        raise
 
 
 def _opener() -> Recorder:
@@ -130,7 +137,13 @@ class dual_level(Mode):
         return enter_dual_level()
 
     def __exit__(self, *exc: object) -> None:
-        exit_dual_level()
+        opened = per_thread.recorder.flags.dual_level
+        try:
+            exit_dual_level()
+        except BaseException:
+            if opened is not None and per_thread.recorder.flags.dual_level is opened:  # an interrupt came before it was closed
+                exit_dual_level()
+            raise
 
 
 # ---------------------------------------------------------------------- whether tangents are passed on

@@ -26,6 +26,10 @@ def jacobian_by_tangents(func: Callable[..., Any], several: bool, inputs: tuple[
     for x in inputs:
         if not dtypes.is_float(x._aval.dtype):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {x.dtype}")
+    return levels.transform("jacobian_by_tangents", func, several, lambda *given: _jacobian(func, several, given))(*inputs)
+
+
+def _jacobian(func: Callable[..., Any], several: bool, inputs: tuple[Tensor, ...]) -> Any:
     sizes = [x._aval.size for x in inputs]
     basis = [u.view((sum(sizes), *x._aval.shape)) for u, x in zip(construct_standard_basis_for(inputs, sizes), inputs, strict=True)]
     tuples: list[bool] = []

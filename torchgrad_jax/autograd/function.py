@@ -11,6 +11,7 @@ from typing import Any
 from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import refuse_inference, turn
 from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.core.history import CopySlices
@@ -209,9 +210,9 @@ class BackwardCFunction(FunctionCtx, Node):
 
     def release(self) -> None:
         """See Node."""
-        for s in self._saved or ():
+        saved, self._saved = self._saved, None
+        for s in saved or ():
             s.release()
-        self._saved = None
 
 
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
@@ -346,10 +347,13 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         elif kwargs:
             args = _in_order(cls.forward, args, kwargs)
         rec = per_thread.recorder
-        if rec.rare and rec.level is not None and rec.level.transforms:
-            if not separate:
-                raise RuntimeError(NOT_SEPARATE)
-            return rec.level.function(cls, args)
+        if rec.rare:
+            if rec.level is not None and rec.level.transforms:
+                if not separate:
+                    raise RuntimeError(NOT_SEPARATE)
+                return rec.level.function(cls, args)
+            if rec.flags.watch is not None:
+                return rec.flags.watch.function(cls, args, lambda: cls._recorded(args, cls.forward, separate))
         return cls._recorded(args, cls.forward, separate)
 
     @classmethod
@@ -376,6 +380,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
         ctx.seq, ctx.hooks = rec.sequence, None
         rec.sequence += 1
+        if differentiable and rec.rare:
+            note_node(rec, ctx)
         ctx._call = call = _Call(is_tensor, needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
         rec.grad_enabled = False
         try:

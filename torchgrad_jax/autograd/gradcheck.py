@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.autograd import forward_jacobians, jacobians
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.finite_differences import host
+from torchgrad_jax.autograd.checking import forward_jacobians, jacobians
+from torchgrad_jax.autograd.checking.finite_differences import host
+from torchgrad_jax.autograd.checking.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
+from torchgrad_jax.autograd.checking.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
 from torchgrad_jax.autograd.function import Function
-from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, get_analytical_jacobian, get_numerical_jacobian
-from torchgrad_jax.autograd.jacobians import get_numerical_jacobian_wrt_specific_input as get_numerical_jacobian_wrt_specific_input
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like

@@ -195,3 +195,8 @@ def _first_of(fn: Callable[..., Any]) -> Callable[[Any], None]:
             fn(grad)
 
     return hook
+
+
+def profiler_enabled() -> bool:
+    """Whether a profile is on in this thread."""
+    return per_thread.recorder.flags.watch is not None

@@ -9,9 +9,10 @@ from torchgrad_jax.calling.return_types import ReturnType, return_type
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import passes, tangents_of
 from torchgrad_jax.core.history import REPEATED, repeats
+from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.replacing import take_size
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import OVERLAP, overlaps, overwrite
+from torchgrad_jax.core.writing import OVERLAP, overlaps, overwrite, rewrite
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
@@ -122,13 +123,15 @@ def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
             raise RuntimeError(OVERLAP)
         if target._view is not None and (a.shape == b.shape or _looks_first(name)) and repeats(target._view, b):
             raise RuntimeError(REPEATED)
+        if stands_for_batch(made) or stands_for_batch(target):
+            raise RuntimeError(f"Batching rule not implemented for aten::{name}.out; the fallback path doesn't work on out= or view ops.")
         value = made._read()
         if a.dtype != b.dtype:
             value = apply(cast_to(b.dtype), (made,))._read()
         if a.shape != b.shape:
             resize(target, value)
         else:
-            overwrite(target, value)
+            rewrite(target, value, name)
     _refuse_tangents(name, (*targets, *results))
     return return_type(f"{type(outs).__name__}_out", outs.__match_args__)(targets) if isinstance(outs, ReturnType) else out
 

@@ -23,7 +23,7 @@ from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.writing import refuse_part
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
 # Types that answer no calls. Lists and tuples are not among them: they may hold what does.
@@ -68,6 +68,22 @@ def leave_mode() -> None:
         _active_modes -= 1
     per_thread.recorder.rare -= 1
     state.modes.pop()
+
+
+def watch_calls(rec: Recorder) -> None:
+    """Let every call of a public function come by `rec.flags.watch`, as calls come by modes."""
+    global _active_modes
+    rec.rare += 1
+    with _entering:
+        _active_modes += 1
+
+
+def watch_calls_no_more(rec: Recorder) -> None:
+    """The end of `watch_calls`."""
+    global _active_modes
+    with _entering:
+        _active_modes -= 1
+    rec.rare -= 1
 
 
 class DisableTorchFunctionSubclass:
@@ -172,6 +188,13 @@ publics: dict[Any, Public] = {}
 
 def answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the implementation, unless a mode or an argument's class answers instead. TypeError where all of these decline."""
+    watch = per_thread.recorder.flags.watch
+    if watch is not None:
+        return watch.calls(public, lambda: _answer(public, implementation, args, kwargs), args, kwargs)
+    return _answer(public, implementation, args, kwargs)
+
+
+def _answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if state.everything:
         return held(public, implementation, args, kwargs)
     asked: list[Any] = []

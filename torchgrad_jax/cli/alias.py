@@ -3,7 +3,8 @@
 A finder at the front of ``sys.meta_path`` owns these names, so an installed PyTorch is never
 reached. What torchgrad_jax has is the very same object under both names. What it lacks fails at
 its use and not at its import: ``from torch.x import Y`` binds an `Unavailable`, and ``torch.Y``
-raises an AttributeError that says where to look.
+raises an AttributeError that says where to look. Where a program is prepared for its absence, by
+``except ImportError`` around the import, the import does raise one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from torchgrad_jax.cli.guarded import is_guarded
 from torchgrad_jax.runtime import lazy
 
 PACKAGE = "torchgrad_jax"
@@ -34,7 +36,7 @@ _NAMESPACES = """
     overrides package profiler quantization random return_types serialization signal sparse special storage
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
-    lr_scheduler checkpoint data dlpack hooks
+    lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
 """
 
 
@@ -82,7 +84,7 @@ def _resolve(name: str) -> Any:
     """The object behind the module name `name`: torchgrad_jax's or an `Unavailable`."""
     parent, _, child = name.rpartition(".")
     if isinstance(sys.modules.get(parent), Unavailable):
-        return _placeholder(name)
+        return _absent(name)
     ours = _our_name(name)
     try:
         return importlib.import_module(ours)
@@ -91,7 +93,25 @@ def _resolve(name: str) -> Any:
             raise  # the module exists and something that it imports does not
     # A namespace need not be a submodule of its parent.
     found = getattr(sys.modules[parent], child, None)
-    return _placeholder(name) if found is None else found
+    return _absent(name) if found is None else found
+
+
+def _absent(name: str) -> Unavailable:
+    """What stands for a module that is missing. ModuleNotFoundError where the import is prepared for that."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _is_machinery(frame):
+        frame = frame.f_back
+    if frame is not None and is_guarded(frame):
+        raise ModuleNotFoundError(f"No module named {name!r}: {_message(name)}", name=name)
+    return _placeholder(name)
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib" or _is_ours(frame)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE
 
 
 def _our_name(name: str) -> str:
@@ -135,7 +155,8 @@ def _missing_attribute_hook(module: ModuleType, name: str, own: Callable[[str], 
                 return own(attribute)
             except AttributeError:
                 pass
-        if _is_from_import(sys._getframe(1)):
+        frame = sys._getframe(1)
+        if _is_from_import(frame) and not is_guarded(frame):
             return _placeholder(f"{name}.{attribute}")
         # name and obj let the interpreter suggest a similar name.
         raise AttributeError(_message(f"{name}.{attribute}"), name=attribute, obj=module)
@@ -149,7 +170,7 @@ def _is_from_import(frame: FrameType) -> bool:
     The two statements ``from torch import x`` and ``torch.x`` look up the same attribute; only the
     instruction tells them apart.
     """
-    if str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE:
+    if _is_ours(frame):
         return False
     code, position = frame.f_code.co_code, frame.f_lasti
     while code[position] == dis.EXTENDED_ARG:
@@ -179,7 +200,8 @@ class Unavailable(ModuleType):
         self.__dict__["__path__"] = []  # a package: `import torch.x.y` succeeds too
 
     def __getattr__(self, name: str) -> Any:
-        if _is_from_import(sys._getframe(1)):
+        frame = sys._getframe(1)
+        if _is_from_import(frame) and not is_guarded(frame):
             return _placeholder(f"{self.__name__}.{name}")
         raise AttributeError(_message(f"{self.__name__}.{name}"))
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 
+from torchgrad_jax.cli import scan
 from torchgrad_jax.cli.alias import PACKAGE
 from torchgrad_jax.cli.run import RUN_USAGE, run
 
@@ -14,6 +15,8 @@ _DESCRIPTION = "Run PyTorch programs on JAX/XLA."
 _EPILOG = f"""commands:
   {RUN_USAGE}
       run a program in which `import torch` means torchgrad_jax; `torchgrad-jax run --help` tells more
+  {scan.SCAN_USAGE}
+      list the torch names that a code base uses and which of them are here; `torchgrad-jax scan --help` tells more
 """
 
 
@@ -34,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
-    parser.add_argument("command", choices=["run"], metavar="command", help="run")
+    parser.add_argument("command", choices=["run", "scan"], metavar="command", help="run or scan")
     return parser
 
 
@@ -43,5 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Only the first argument is ours; the rest belongs to the command, and beyond it to the script.
     _parser().parse_args(arguments[:1])
+    if arguments[0] == "scan":
+        return scan.main(arguments[1:])
     run(arguments[1:])
     return 0

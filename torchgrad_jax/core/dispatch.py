@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.anomaly import check_operation, note_node
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
@@ -16,7 +17,7 @@ from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.runtime.call import run
 from torchgrad_jax.runtime.operation import Signature
-from torchgrad_jax.runtime.recorder import LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 _new = object.__new__
@@ -82,8 +83,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     except (TracedInput, DeviceChange):
         outs, sig = run(rec, bound, values)
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
-    if rec.rare and rec.level is not None:
-        rec.level.applied(outs, node)
+    if rec.rare:
+        noticed(rec, bound, values, outs, node)
     if rec.inference:
         made = fresh(rec, outs) if type(outs) is Value else tuple([fresh(rec, v) for v in outs])
     elif type(outs) is Value:
@@ -103,9 +104,19 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     return made
 
 
+def noticed(rec: Recorder, bound: Any, values: Sequence[Any], outs: Any, node: OpNode | None) -> None:
+    """Tell the modes that see each operation of one that was just recorded."""
+    if node is not None:
+        note_node(rec, node)
+    if rec.level is not None:
+        rec.level.applied(outs, node)
+    if rec.rare & CHECK_FORWARD:
+        check_operation(rec, bound, values, outs)
+
+
 def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any], values: Sequence[Any], outs: Any) -> OpNode | None:
     """The node of an operation whose operands need gradients as `mask` says; None where the result has none."""
-    p: Plan = sig.plans.get(mask) or plan_of(sig, mask)
+    p: Plan = sig.plans.get(mask) or (rec.level.plan(plan_of, sig, mask) if rec.rare and rec.level is not None else plan_of(sig, mask))
     if p is NO_PLAN:
         return None
     node: OpNode = _new(p.node_class)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.node import Calculus, Edge, Node, shown
 from torchgrad_jax.core.op_node import OpNode
@@ -118,6 +119,8 @@ class CopySlices(Node):
         self.seq = rec.sequence
         rec.sequence += 1
         self.hooks = None
+        if rec.rare:
+            note_node(rec, self)
 
     def name(self) -> str:
         """See Node."""

@@ -259,6 +259,7 @@ def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Call
         if storage is None:
             storage = self._shared()
         storage.write(value)
+        self._value = value  # the first content is not held
         return self
 
     return call
@@ -285,7 +286,10 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         return apply_inplace(bound, operands)
     aval = values[0].aval
     storage = target._storage or target._shared()
-    storage.write(value if value.aval is aval else fit(rec, value, aval))
+    if value.aval is not aval:
+        value = fit(rec, value, aval)
+    storage.write(value)
+    target._value = value
     return target
 
 

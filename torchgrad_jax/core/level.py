@@ -69,14 +69,34 @@ class Interpreter:
         """`function` where arguments have tangents, by their place among the tensors, of a dual level that was opened inside."""
         raise NotImplementedError
 
+    def stands_for_batch(self, t: Any) -> bool:
+        """Whether a tensor stands for all of a batch, here or in a level outside."""
+        return False
+
+    def rewritten(self, t: Any, value: Any, name: str) -> bool:
+        """`value` is about to become the content of `t`, which no operation has written. name: of the function that writes. Returns whether that is
+        done: what is of a level may not be the content of a tensor outside of it."""
+        return False
+
+    def refuses_memory(self, t: Any, new: Any, name: str) -> str | None:
+        """Why `t` may not take over the memory of `new`; None if it may. name: of the function that does that, "data" or "set_"."""
+        return None
+
     def meets(self, t: Any, grad: str = "") -> None:
         """A tensor is about to be read or changed otherwise than by an operation. grad: "read" or "written", where it is its `.grad`."""
 
     def applied(self, outs: Any, node: Any) -> None:
         """An operation on tensors was recorded, with this node or None."""
 
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """What `plan_of` says of an operation whose operands need gradients as `mask` says, unless its refusal is to come later."""
+        return plan_of(sig, mask)
+
     def departs(self) -> None:
         """Something is about to be done that makes gradients others than those of the operations: a Function of the user's, or a hook."""
+
+    def writes_apart(self, t: Any) -> None:
+        """The memory of `t` is about to be written to, of which no graph will tell."""
 
     def twin_made(self, t: Any) -> None:
         """`t` was just made on the memory of another tensor."""
@@ -102,6 +122,12 @@ def by_parts(function: Callable[..., Any], *tensors: Any) -> Any:
     """What a function that looks at values, and has no derivative, returns for tensors: for what stands for a batch it is called with each part."""
     rec = per_thread.recorder
     return function(*tensors) if not rec.rare or rec.level is None else rec.level.by_parts(function, tensors)
+
+
+def stands_for_batch(t: Any) -> bool:
+    """Whether a tensor stands for all of a batch, inside of vmap."""
+    rec = per_thread.recorder
+    return rec.rare > 0 and rec.level is not None and rec.level.stands_for_batch(t)
 
 
 def mapped_as(t: Any, like: Any) -> Any:

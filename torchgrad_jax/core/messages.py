@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.value import Value
 
 FREED_MESSAGE = (
@@ -35,9 +36,16 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "
-        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
-        "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        f"{_HINTS[modes.anomaly != 0]}"
     )
+
+
+_HINTS = (
+    "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+    "check_nan=False).",
+    "Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in question was changed in there or "
+    "anywhere later. Good luck!",
+)
 
 
 MODIFIED_INDIRECTLY = "its base or another view of its base has been modified inplace"

@@ -88,6 +88,8 @@ class Node:
     is_view = False
     # Whether PyTorch has no such node: the edge to it is shown as none. How the view was made at which it ends the graph: see `View`.
     hidden, made_in = False, "default"
+    # The node, weakly, that stands for this one in the graph, and which of its outputs this one's is: see `list_node.py`.
+    face: tuple[weakref.ref[Node], int] | None = None
 
     def name(self) -> str:
         """The node's name, such as ``MulBackward0``."""

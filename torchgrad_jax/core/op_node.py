@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.messages import DETACHED_MESSAGE, FREED_MESSAGE, MODIFIED_INDIRECTLY, modified_message, untracked
 from torchgrad_jax.core.node import Calculus, Edge, Node, Saved, WithSaved, shown
 from torchgrad_jax.core.refusal import DelayedError
 from torchgrad_jax.core.saved import SavedTensor, blank, is_of_view, name_since_write, readable, save, with_history, written_itself
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, created, result, wrap
+from torchgrad_jax.core.whereabouts import holder_of, shown_again
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.storage import Detached, cut_off, outdated, present
@@ -311,12 +314,12 @@ def saved_attribute(node: OpNode, name: str) -> Any:
         raise RuntimeError(FREED_MESSAGE)
     places = [i for i, n in enumerate(plan.saved_names) if n == name]
     if plan.is_list(name):
-        return tuple(None if i is None else unpack_saved(node, i) for i in plan.list_places(name))
+        return tuple(None if i is None else unpack_saved(node, i, True) for i in plan.list_places(name))
     if not places:
         return None
     if name == "other" and type(node.saved[places[0]]) in (int, float, complex, bool):
         return wrap(_of_number(node.saved[places[0]]))
-    return unpack_saved(node, places[0])
+    return unpack_saved(node, places[0], True)
 
 
 def _saved_number(node: OpNode, i: int) -> Any:
@@ -338,7 +341,10 @@ def raw_saved(node: OpNode, name: str) -> Any:
     saved = list(node.saved)
     for i, kept in enumerate(saved):
         if type(kept) is Value:
-            saved[i] = _from_value(node, i, kept)
+            saved[i] = made = _from_value(node, i, kept)
+            unknown = made.kept is None and not (made.own or in_transform())
+            if unknown and (t := holder_of(node, kept, made.source, made.nr)) is not None:
+                made.kept = weakref.ref(t)
         elif i in places and not isinstance(kept, Saved):
             if name != "other":
                 return NotImplemented
@@ -381,8 +387,8 @@ def _origin(node: OpNode, i: int) -> tuple[Node | None, int]:
     return node.next[origin]
 
 
-def unpack_saved(node: OpNode, i: int) -> Any:
-    """What `node` saved at place `i`, as the Tensor it was (with its history) or the number."""
+def unpack_saved(node: OpNode, i: int, itself: bool = False) -> Any:
+    """What `node` saved at place `i`, as a Tensor like it (with its history) or the number. itself: as the Tensor that it was, if that is there."""
     assert node.saved is not None
     kept = node.saved[i]
     if isinstance(kept, Saved):
@@ -397,6 +403,8 @@ def unpack_saved(node: OpNode, i: int) -> Any:
         source = None
     if isinstance(source, AccumulateGrad):
         return source.variable
+    if itself and not in_transform():
+        return shown_again(node, value, source, nr)
     if value.counter is None:  # the first storage that this one belongs to is to be that of the tensor that was saved
         value = per_thread.recorder.alias(value)
     return with_history(wrap(value), source, nr)
@@ -420,7 +428,8 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
             leaf = _later_leaf(kept)
             found.append(wrap(kept) if leaf is None else leaf)
         elif origin < 0:
-            found.append(result(kept, node, -1 - origin))
+            made = result(kept, node, -1 - origin)
+            found.append(made if node.face is None else with_history(made, node, 0))
         else:
             source, nr = node.next[origin]
             found.append(source.variable if type(source) is AccumulateGrad else result(kept, source, nr))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.twins import detached
@@ -27,6 +28,8 @@ class DelayedError(Node):
         node.next = tuple([t._edge() for t in tensors if t is not None and t.requires_grad])
         node.seq, node.hooks = rec.sequence, None
         rec.sequence += 1
+        if rec.rare:
+            note_node(rec, node)
         outs = [None if t is None else detached(t) for t in tensors]
         for i, out in enumerate(outs):
             if out is not None:

@@ -147,6 +147,8 @@ def with_history(t: Tensor, source: Node | None, nr: int) -> Tensor:
     """`t`, a new tensor, as one whose gradient goes to `source`."""
     if source is None:
         return t
+    if source.face is not None and (shown := source.face[0]()) is not None:
+        source, nr = shown, source.face[1]
     t._rg = True
     if isinstance(source, AccumulateGrad):
         t._own_extra().accumulator = weakref.ref(source)

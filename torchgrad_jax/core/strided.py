@@ -9,10 +9,10 @@ from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
 from torchgrad_jax.core.history import beyond_memory, by_strides, end_of, writer
 from torchgrad_jax.core.tensor import Tensor, result
 from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase
-from torchgrad_jax.core.viewing import is_conj, is_neg, mode_without_history, refuse_lost, viewed
+from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, mode_without_history, refuse_lost, viewed
 from torchgrad_jax.core.writing import place_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
-from torchgrad_jax.memory.storage import Link, Relayout, Storage, in_memory, links_between, read_through
+from torchgrad_jax.memory.storage import Link, Relayout, Storage, View, in_memory, links_between, read_through
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
 
@@ -26,8 +26,15 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     refuse_lost(input)
     check_strides(input, size, stride, offset)
     view = input._view
-    if view is None:
-        return viewed("as_strided", input, size, stride, offset)
+    out = viewed("as_strided", input, size, stride, storage_offset) if view is None else _of_memory(input, view, size, stride, offset)
+    if View.replayed_somewhere and (view is None or view.base is None):
+        begin = () if storage_offset is None else (storage_offset,)
+        asked_for(out, input, lambda t, given: as_strided(t, [*map(given, size)], [*map(given, stride)], *map(given, begin)))
+    return out
+
+
+def _of_memory(input: Tensor, view: View, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tensor:
+    """`as_strided` of a tensor that is a part of its memory, or lies in it otherwise."""
     input._read()
     storage: Any = input._storage
     base, prefix = (input, view.links) if view.base is None else (view.base, view.links[: view.skip])

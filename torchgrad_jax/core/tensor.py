@@ -14,7 +14,7 @@ from torchgrad_jax.memory.storage import InferenceStorage, Storage, View, read_t
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.runtime.value import Aval, Value
+from torchgrad_jax.runtime.value import Aval, Lifted, Value
 
 if TYPE_CHECKING:
     from torchgrad_jax.core.declared import Declared as _Base
@@ -136,9 +136,11 @@ class Tensor(_Base):
             storage = self._storage = Storage(self._value)
         return storage
 
-    def _concrete(self) -> Any:
-        """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found."""
-        return self._content().concrete()
+    def _concrete(self, asked: str = "") -> Any:
+        """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found. asked: by what function, if
+        that is said where there is none, inside of a transform."""
+        value = self._content()
+        return value.array.concrete(asked) if asked and isinstance(value.array, Lifted) else value.concrete()
 
     @property
     def _aval(self) -> Aval:

@@ -67,6 +67,18 @@ class Chained(Interpreter):
         """See Interpreter."""
         return self._asked.function(cls, args)
 
+    def stands_for_batch(self, t: Any) -> bool:
+        """See Interpreter."""
+        return self._asked.stands_for_batch(t)
+
+    def rewritten(self, t: Any, value: Any, name: str) -> bool:
+        """See Interpreter."""
+        return self._asked.rewritten(t, value, name)
+
+    def refuses_memory(self, t: Any, new: Any, name: str) -> str | None:
+        """See Interpreter."""
+        return self._asked.refuses_memory(t, new, name)
+
     def meets(self, t: Any, grad: str = "") -> None:
         """See Interpreter."""
         self._asked.meets(t, grad)
@@ -74,6 +86,14 @@ class Chained(Interpreter):
     def applied(self, outs: Any, node: Any) -> None:
         """See Interpreter."""
         self._asked.applied(outs, node)
+
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """See Interpreter."""
+        return self._asked.plan(plan_of, sig, mask)
+
+    def writes_apart(self, t: Any) -> None:
+        """See Interpreter."""
+        self._asked.writes_apart(t)
 
     def departs(self) -> None:
         """See Interpreter."""

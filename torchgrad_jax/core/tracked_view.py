@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import apply, plan_of
 from torchgrad_jax.core.messages import MODIFIED_INDIRECTLY, untracked
 from torchgrad_jax.core.node import Node, Nowhere, kind_of
@@ -123,6 +124,8 @@ class ViewOfBase(Node):
         self.seq = rec.sequence
         self.hooks = None
         rec.sequence += 1
+        if rec.rare:
+            note_node(rec, self)
 
     def name(self) -> str:
         """See Node."""

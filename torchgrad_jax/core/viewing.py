@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
@@ -11,7 +12,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import is_standard
-from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.memory.storage import Asked, Link
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules
 from torchgrad_jax.runtime.keeping import Memo
@@ -99,6 +100,22 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
         known.plain = is_standard(made._aval.shape, known.strides)
     view.plain = known.plain
     return made
+
+
+def asked_for(made: Tensor, of: Tensor, again: Callable[[Tensor, Any], Tensor]) -> None:
+    """Let `made`, a view of `of` whose operations are done again where it is needed of another base, be asked for as it was; see Asked."""
+    view, parent = made._view, of._view
+    if view is None or not view.replay or not view.links:
+        return
+    last = view.links[-1]
+    if isinstance(last, Asked):
+        count = last.count
+    elif view.base is of:
+        count = len(view.links) - view.skip
+    else:
+        count = len(view.links) - (0 if parent is None else len(parent.links))
+    if count > 0:
+        view.links = (*view.links[:-1], Asked(last, again, count))
 
 
 def refuse_lost(t: Tensor) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchgrad_jax.core.before_write import before_write, unwrite
-from torchgrad_jax.core.dispatch import apply, for_inference, make_node, turn
+from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, turn
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.op_node import pack_operands, pack_results
@@ -40,6 +40,7 @@ def overwrite(t: Tensor, value: Value) -> None:
     view = t._view
     if view is None:
         storage.write(value)
+        t._value = value  # so that the first content is not held
         return
     rec = per_thread.recorder
     if value.aval.size:
@@ -50,8 +51,17 @@ def overwrite(t: Tensor, value: Value) -> None:
     value.counter, value.version = storage.counter, storage.counter.version
     if view.base is not None:
         value.part = True
+        if view.base._view is None:
+            view.base._value = content
     t._value = value
     view.seen = storage.writes
+
+
+def rewrite(t: Tensor, value: Value, name: str) -> None:
+    """`overwrite` where no operation in place writes, but the function `name`: inside of transforms it is done where the tensor is from."""
+    rec = per_thread.recorder
+    if not (rec.rare and rec.level is not None and rec.level.rewritten(t, value, name)):
+        overwrite(t, value)
 
 
 @contextmanager
@@ -225,8 +235,10 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
         if rec.rare and node is not None:
             pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
-    if rec.rare and rec.level is not None:
-        rec.level.applied(out, node)
+    if rec.rare:
+        noticed(rec, bound, values, out, node)
+        if node is None and rec.level is not None:
+            rec.level.writes_apart(target)
     if node is None:
         overwrite(target, out)
         return target

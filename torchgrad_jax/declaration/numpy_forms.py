@@ -326,16 +326,17 @@ def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
-def _strided_places(size: Shape, stride: Shape, offset: int) -> Array:
-    found = np.array(offset)
+def _strided_places(size: Shape, stride: Shape, offset: int | None) -> Array:
+    found = np.array(offset or 0)
     for n, s in zip(size, stride, strict=True):
         found = np.add.outer(found, np.arange(n) * s)
     return found
 
 
-def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int) -> Array | None:
-    last = storage_offset + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
-    inside = 0 not in size and min(stride, default=0) >= 0 and 0 <= storage_offset <= last < x.size
+def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int | None) -> Array | None:
+    begin = storage_offset or 0
+    last = begin + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
+    inside = 0 not in size and min(stride, default=0) >= 0 and 0 <= begin <= last < x.size
     return stand_in(size, x.dtype) if inside else None
 
 

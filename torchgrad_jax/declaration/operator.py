@@ -24,25 +24,12 @@ from torchgrad_jax.declaration import dtypes, numpy_forms, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half
 from torchgrad_jax.declaration.memory_order import Order
 from torchgrad_jax.declaration.numpy_forms import Form
-from torchgrad_jax.declaration.schema import Parameter, Schema, static, wrong_type
+from torchgrad_jax.declaration.schema import NUMBERS, Parameter, Schema, plain_number, real_number, static, wrong_type
 from torchgrad_jax.runtime import keeping, recorder
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval, aval_of
-
-NUMBERS = (float, int, bool, complex)
-
-
-def plain_number(x: Any) -> Any:
-    """A number whose class is not Python's own (NumPy's scalars, enums) as one whose class is; anything else as it is."""
-    if isinstance(x, np.generic):
-        return x.item()
-    if type(x) in NUMBERS:
-        return x
-    kind: Any = next((k for k in NUMBERS if isinstance(x, k)), None)
-    return x if kind is None else kind(x)
-
 
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
@@ -219,7 +206,7 @@ class BoundOperator:
         self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
         for p, item in zip(operator.schema.parameters, layout, strict=True):
             if type(item) is Static:
-                self.statics[p.name] = item.value
+                self.statics[p.name] = real_number(item.value) if p.type == "number" and item.value is not None else item.value
             else:
                 self.names.extend([p.name] * (1 if item is ARRAY else item))
         bound_ever.append(weakref.ref(self))
@@ -319,6 +306,10 @@ class BoundOperator:
     def is_index(self) -> list[bool]:
         """For each operand, whether it is a run-time int that keeps its type."""
         return [self.operator.schema.by_name[n].type == "Index" for n in self.names]
+
+    def given(self, name: str) -> Any:
+        """A static argument as it was given: a number in its own type."""
+        return next(item.value for p, item in zip(self.operator.schema.parameters, self.layout, strict=True) if p.name == name)
 
     def formulas(self) -> list[Any] | None:
         """The gradient formula of each operand, None for JAX's derivative of all of them."""

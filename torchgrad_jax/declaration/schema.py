@@ -1,8 +1,8 @@
 """Operator schemas: ``"sum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)"``.
 
 Types: Tensor, Tensor[] (a sequence of them), Scalar (a Python number, given to programs at run time), Tensor|Scalar, Index (a run-time int
-that keeps its type), and the static ones int, float, bool, str, int[], dtype, any. `?` after a type allows None. ``int...`` is a sequence
-of ints that may also be spelt as separate arguments.
+that keeps its type), and the static ones int, float, number, bool, str, int[], dtype, any. A number is a float that nodes show in the type in which
+it was given. `?` after a type allows None. ``int...`` is a sequence of ints that may also be spelt as separate arguments.
 """
 
 from __future__ import annotations
@@ -120,10 +120,33 @@ def _public(name: str) -> str:
     return "input" if name == "self" else name
 
 
+NUMBERS = (float, int, bool, complex)
+
+
+def plain_number(x: Any) -> Any:
+    """A number whose class is not Python's own (NumPy's scalars, enums) as one whose class is; anything else as it is."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if type(x) in NUMBERS:
+        return x
+    kind: Any = next((k for k in NUMBERS if isinstance(x, k)), None)
+    return x if kind is None else kind(x)
+
+
+def real_number(number: Any, dtype: str = "double") -> float:
+    """A number as a real one. RuntimeError, which names the C++ type, for one with an imaginary part."""
+    if isinstance(number, complex):
+        if number.imag:
+            raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
+        number = number.real
+    return float(number)
+
+
 _INTS = (int, np.integer)
 _WANTED = {
     "int": "int", "float": "float", "bool": "bool", "str": "str", "int[]": "tuple of ints", "int...": "tuple of ints",
     "dtype": "torch.dtype", "Scalar": "Number", "Index": "int", "Tensor": "Tensor", "Tensor|Scalar": "Tensor", "Tensor[]": "tuple of Tensors",
+    "number": "Number",
 }  # fmt: skip
 
 
@@ -149,6 +172,8 @@ def static(schema: Schema, p: Parameter, value: Any, position: int) -> Any:
         found = bool(value)
     elif kind == "float" and isinstance(value, (float, int, np.number)) and not isinstance(value, bool):
         found = float(value)
+    elif kind == "number" and isinstance(value, (*NUMBERS, np.number, np.bool_)):
+        found = plain_number(value)
     elif kind == "str" and isinstance(value, str):
         found = value
     elif kind == "dtype" and isinstance(value, dtypes.dtype):

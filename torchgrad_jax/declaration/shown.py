@@ -30,7 +30,7 @@ def shown_value(sig: Signature, name: str) -> Any:
     if name in constants:
         return _CONSTANTS[constants[name]]
     if name in bound.statics and name not in _DERIVED:
-        kind, value = bound.operator.schema.by_name[name].type, bound.statics[name]
+        kind, value = bound.operator.schema.by_name[name].type, bound.given(name)
         return _REDUCTIONS[value] if name == "reduction" else _unsigned(value) if kind.startswith("int") else value
     if name in _DERIVED:
         argument, derive = _DERIVED[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.autograd.undisturbed import undisturbed
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import check_outputs, differentiating, map_aux, split_aux
 from torchgrad_jax.func.reverse import Pullback
@@ -81,6 +82,7 @@ def _checked(call: str, primals: Any, tangents: Any) -> tuple[Any, list[Tensor],
 # ---------------------------------------------------------------------- the linear part of a function
 
 
+@undisturbed
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """What `func` returns for `primals`, and the linear function from tangents, given as the primals are, to how its results move.
 
@@ -110,6 +112,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         pull = Pullback(level, outputs, inside)
     push = _transposed(pull, values)
 
+    @undisturbed
     def jvp_fn(*tangents: Any) -> Any:
         directions, given_spec = tree_flatten(tangents)
         if given_spec != spec:

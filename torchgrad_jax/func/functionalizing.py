@@ -6,15 +6,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core.before_write import before_write, unwrite
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.levels import held_tensor
+from torchgrad_jax.lifting.trees import tree_leaves
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """`func` with its mutations (remove="mutations"), or mutations and views ("mutations_and_views"), taken out.
 
     Here that is always so: arrays are immutable, and what a program writes in place or views is recorded as new values. The function that is given
-    back therefore calls `func`; what it writes to its arguments is written, as in PyTorch. RuntimeError for another `remove`.
+    back therefore calls `func`; what it writes to its arguments is written, as in PyTorch, unless it raises. RuntimeError for another `remove`.
 
         >>> torch.func.functionalize(lambda x: x.clone().mul_(2))(torch.ones(2))
         tensor([2., 2.])
@@ -29,7 +31,13 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)
+        before = [(t, before_write(t)) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        try:
+            return func(*args, **kwargs)
+        except BaseException:
+            for t, content in reversed(before):
+                unwrite(t, content)
+            raise
 
     return wrapped
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from torchgrad_jax.autograd.grad_mode import set_grad_enabled
+from torchgrad_jax.autograd.undisturbed import undisturbed
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import (
@@ -130,6 +131,7 @@ def _check_number(call: str, output: Any) -> None:
 # ---------------------------------------------------------------------- vector-Jacobian products
 
 
+@undisturbed
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and the function from cotangents, a tree as these results, to a tuple with a gradient for each primal.
 
@@ -163,6 +165,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         pull: Pullback | None = Pullback(level, outputs, inputs)
     inputs_spec = tree_flatten(inside)[1]
 
+    @undisturbed
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple[Any, ...]:
         nonlocal pull
         given, given_spec = tree_flatten(cotangents)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created, wrap
 from torchgrad_jax.core.twins import data_of, share
 from torchgrad_jax.core.viewing import viewed
@@ -17,6 +18,7 @@ from torchgrad_jax.memory.storage import Storage
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import Lifted
 
 
 @public("torch.Tensor")
@@ -27,6 +29,8 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """
     if id(self) in memo:
         return memo[id(self)]
+    if in_transform() and isinstance(self._content().array, Lifted):
+        raise NotImplementedError("Cannot access storage of a tensor inside of a function being transformed: clone() it instead.")
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.runtime._jax_compat import as_x64
@@ -25,6 +26,8 @@ class ToCopyBackward0(Node):
         self.seq = rec.sequence
         self.hooks = None
         rec.sequence += 1
+        if rec.rare:
+            note_node(rec, self)
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:

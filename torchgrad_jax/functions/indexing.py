@@ -18,7 +18,8 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
-from torchgrad_jax.functions.views import expand, slice_dim, unsqueeze, view
+from torchgrad_jax.functions.views import expand, select, slice_dim, unsqueeze, view
+from torchgrad_jax.memory.storage import View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -34,6 +35,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         if shape:
             n = shape[0]
             if -n <= key < n:
+                if View.replayed_somewhere:
+                    return select(self, 0, key)
                 return part_of("select", self, key + n if key < 0 else key, (0,))
             raise _outside(key, 0, n)
         raise IndexError(ZERO_DIM)
@@ -245,6 +248,8 @@ def _selected(t: Tensor, dim: int, index: int, place: int) -> Tensor:
     n = t._aval.shape[dim]
     if not -n <= index < n:
         raise _outside(index, place, n)
+    if View.replayed_somewhere:
+        return select(t, dim, index)
     return part_of("select", t, index + n if index < 0 else index, (dim,))
 
 
@@ -262,8 +267,7 @@ def _sliced(t: Tensor, dim: int, k: slice, whole: bool = True) -> Tensor:
     n = t._aval.shape[dim]
     if whole and start in (None, 0) and (stop is None or stop >= n) and step in (None, 1):
         return t
-    start, stop, step = slice(start, stop, step).indices(n)
-    return slice_dim(t, dim, start, stop, step)
+    return slice_dim(t, dim, 0 if start is None else start, MOST_INT if stop is None else stop, 1 if step is None else step)
 
 
 def _bound(v: Any) -> int:
@@ -297,7 +301,7 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
-        found = np.nonzero(np.asarray(k._concrete()))
+        found = np.nonzero(np.asarray(k._concrete("mask")))
         return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
     if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

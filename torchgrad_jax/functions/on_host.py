@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.core.writing import rewrite
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.views import expand
 from torchgrad_jax.runtime.recorder import per_thread
@@ -43,5 +43,5 @@ def _each(name: str, target: Tensor, others: tuple[Any, ...], function: Callable
     shape = target._aval.shape
     columns = [np.asarray(t._concrete()).reshape(-1).tolist() for t in (target, *[expand(t, shape) for t in others])]
     made = np.asarray([function(*elements) for elements in zip(*columns, strict=True)]).astype(target._aval.dtype).reshape(shape)
-    overwrite(target, per_thread.recorder.alias(from_data(made, target.dtype, target.device)))
+    rewrite(target, per_thread.recorder.alias(from_data(made, target.dtype, target.device)), name.removesuffix("_"))
     return target

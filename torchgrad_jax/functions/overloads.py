@@ -258,7 +258,7 @@ def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out:
     """input where `condition` holds, else other; with the condition alone, the indices where it does."""
     operands = [plain_number(x) for x in (input, other)]
     if isinstance(condition, Tensor) and input is MISSING and other is MISSING:
-        return nonzero(condition, as_tuple=True)
+        return _columns(condition, "where")
     if not isinstance(condition, Tensor) or not all(isinstance(x, (Tensor, *NUMBERS)) for x in operands):
         given = ", ".join(type(x).__name__ for x in (condition, *operands) if x is not MISSING)
         raise TypeError(f"where() received an invalid combination of arguments - got ({given})")
@@ -293,13 +293,21 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 @public("torch", "torch.Tensor")
 def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: a matrix with a row for each, or a tuple of columns. Looks at the values."""
-    array, ndim = np.asarray(input._concrete()), input._aval.ndim
-    found = np.nonzero(array if ndim else array.reshape(1))
     if as_tuple:
-        return tuple(created(from_data(np.asarray(i, np.int64), None, input.device)) for i in found)
-    matrix = np.stack(found, 1).astype(np.int64)[:, :ndim]
+        return _columns(input, "nonzero_numpy")
+    matrix = np.stack(_places(input, "nonzero"), 1).astype(np.int64)[:, : input._aval.ndim]
     made = created(from_data(matrix, None, input.device))
     return arrange(made, (1, 0)) if out is None else write_out("nonzero", out, made)
+
+
+def _places(input: Tensor, asked: str) -> tuple[np.ndarray, ...]:
+    array = np.asarray(input._concrete(asked))
+    return np.nonzero(array if array.ndim else array.reshape(1))
+
+
+def _columns(input: Tensor, asked: str) -> tuple[Tensor, ...]:
+    """`nonzero` as a tuple. asked: by which function."""
+    return tuple([created(from_data(np.asarray(i, np.int64), None, input.device)) for i in _places(input, asked)])
 
 
 def _first_places(size: int, fill_value: int, input: Tensor) -> Tensor:
@@ -330,7 +338,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor:
     if mask._aval.dtype != np.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(input._aval.shape, mask._aval.shape) or (1,)
-    indices = nonzero(mask if mask._aval.shape == shape else expand(mask.detach(), shape), as_tuple=True)
+    indices = _columns(mask if mask._aval.shape == shape else expand(mask.detach(), shape), "masked_select")
     made = apply(registry["_masked_select"].bind((ARRAY, len(indices), Static(shape))), (input, *indices))
     return made if out is None else write_out("masked_select", out, made, (input, mask))
 
@@ -466,7 +474,7 @@ def _check_tensors(name: str, **given: Any) -> None:
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
     _check_tensors("equal", input=input, other=other)
-    a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
+    a, b = np.asarray(input._concrete("equal")), np.asarray(other._concrete("equal"))
     return a.shape == b.shape and bool((a == b).all())
 
 
@@ -484,7 +492,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     if input._aval.dtype != other._aval.dtype:
         raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
     broadcast_shapes(input._aval.shape, other._aval.shape)
-    a, b = np.asarray(input._concrete()), np.asarray(other._concrete())
+    a, b = np.asarray(input._concrete("allclose")), np.asarray(other._concrete("allclose"))
     return bool(np.allclose(a, b, rtol, atol, equal_nan))
 
 

@@ -13,7 +13,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.duals import passes, tangents_of
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
-from torchgrad_jax.core.writing import apply_inplace, check_writable, overwrite
+from torchgrad_jax.core.writing import apply_inplace, check_writable, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import is_contiguous
 from torchgrad_jax.functions.creation import as_device, requiring
@@ -188,7 +188,7 @@ def sampled(sample: Sample, shape: tuple[int, ...], dtype: np.dtype, strides: tu
 def put(t: Tensor, array: np.ndarray | Callable[[], np.ndarray]) -> Tensor:
     """Write drawn numbers into `t`, without a graph."""
     check_writable(per_thread.recorder, t)
-    overwrite(t, drawn(array, t.device)._value)
+    rewrite(t, drawn(array, t.device)._value, "random")
     return t
 
 

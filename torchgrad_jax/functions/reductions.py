@@ -22,6 +22,7 @@ from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion  # noqa: F401 - declare operators
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
 from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.declaration.schema import real_number
 from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
@@ -29,6 +30,7 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.user_code import warn_user
 
 _NONE = Static(None)
+_NOT_GIVEN: Any = object()
 
 
 def as_int_dims(dim: Any, name: str = "sum") -> tuple[int, ...] | None:
@@ -55,13 +57,15 @@ def _sum_like(name: str, doc: str) -> Callable[..., Tensor]:
     whole = static_op(name, None, False, None)
 
     def general(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None
+        input: Tensor, dim: Any = _NOT_GIVEN, keepdim: bool = False, *, dtype: Any = None, out: Any = None, axis: Any = None, keepdims: Any = None
     ) -> Tensor:
         expect_tensor(name, input)
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims
         kind = _computed_in(dtype, out if name == "sum" else None)
-        if dim is None and not keepdim:
+        if dim is _NOT_GIVEN and keepdim:
+            dim = None
+        if dim is _NOT_GIVEN:  # with ``dim=None`` it is the other operator, as its node's name tells
             made = apply(static_op(name, None, False, kind), (input,))
         else:
             made = apply(static_op(name + "_dim", as_int_dims(dim), keepdim, kind), (input,))
@@ -108,12 +112,11 @@ def _spread(name: str, doc: str, pair: bool) -> Callable[..., Any]:
         dim = dim if axis is None else axis
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        if unbiased is not None and correction is None:
-            correction = 1 if unbiased else 0
-        correction = 1.0 if correction is None else float(correction)
+        if correction is None and (dim is not None or unbiased is not None):
+            correction = 0 if unbiased is False else 1
         made = apply(static_op(name, as_int_dims(dim), correction, bool(keepdim)), (input,))
         results = (made[0] if pair else made)._aval.size
-        if input._aval.size <= correction * results:
+        if input._aval.size <= (1 if correction is None else real_number(correction)) * results:
             warn_user(
                 f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output "
                 "numel)."
@@ -402,7 +405,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     Looks at the values.
     """
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
-    array = np.asarray(input._concrete())
+    array = np.asarray(input._concrete("_unique2" if dim is None else "unique_dim"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     inverse = inverse.reshape(array.shape if axis is None else -1)
@@ -415,7 +418,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """The elements (or slices along `dim`) without direct repetitions. Looks at the values."""
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
-    array = np.asarray(input._concrete())
+    array = np.asarray(input._concrete("unique_consecutive"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
     rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
     n = len(rows)

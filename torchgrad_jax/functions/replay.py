@@ -11,9 +11,9 @@ from torchgrad_jax.core import strided
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import view_by_name
 from torchgrad_jax.declaration.operator import Static
-from torchgrad_jax.declaration.strides import is_contiguous
 from torchgrad_jax.functions import views
-from torchgrad_jax.memory.storage import Link, links_between
+from torchgrad_jax.memory.storage import Asked, Link, links_between
+from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT
 
 Visitor = Callable[[int], int] | None
 
@@ -34,8 +34,8 @@ def _view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor = None
 def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor = None, tensor_visitor_fn: Any = None) -> Tensor | None:
     """The view that this one is of its base, of `new_base`; None where this tensor is no view.
 
-    Where the original views are tracked they are done again one by one, with what symint_visitor_fn makes of their indices and sizes; else memory is
-    told by strides. No view takes tensors, so that tensor_visitor_fn has nothing to see.
+    Where the original views are tracked they are done again one by one, with what symint_visitor_fn makes of their indices and sizes, and
+    tensor_visitor_fn of tensors that they were given; else memory is told by strides, from its beginning.
     """
     for visitor in (symint_visitor_fn, tensor_visitor_fn):
         if visitor is not None and not callable(visitor):
@@ -47,13 +47,39 @@ def _view_func_unsafe(self: Tensor, new_base: Tensor, symint_visitor_fn: Visitor
     assert view is not None
     links = links_between(base, view, self._storage)
     not_by_strides = not all(link.read.operator.by_strides for link in links)
-    if not (view.replay or not_by_strides) and is_contiguous(new_base._aval.shape, new_base._strides()):
-        offset = view.offset - base.storage_offset() + new_base.storage_offset()
-        return strided.as_strided(new_base, self._aval.shape, view.strides, offset)
+    if not (view.replay or not_by_strides):
+        return strided.as_strided(new_base, self._aval.shape, view.strides, view.offset)
+    visitor = symint_visitor_fn if view.replay else None
+    given = _Given(visitor, tensor_visitor_fn if view.replay else None)
+    steps: list[Link] = []
+    while links:
+        steps.append(links[-1])
+        links = links[: -links[-1].count if isinstance(links[-1], Asked) else -1]
     t = new_base
-    for link in links:
-        t = _again(t, link, symint_visitor_fn if view.replay else None)
+    for link in reversed(steps):
+        t = link.again(t, given) if isinstance(link, Asked) else _again(t, link, visitor)
     return t
+
+
+class _Given:
+    """What the arguments become with which a view was asked for."""
+
+    def __init__(self, visitor: Visitor, tensor_visitor: Callable[[Tensor], Tensor] | None) -> None:
+        self._visitor, self._tensor_visitor = visitor, tensor_visitor
+
+    def __call__(self, n: int) -> int:
+        """What an index or a size becomes. ValueError, PyTorch's, where a visitor makes one of it that is too large."""
+        found = n if self._visitor is None else self._visitor(n)
+        if not LEAST_INT <= found <= MOST_INT:
+            raise ValueError("Overflow when unpacking long long")
+        return found
+
+    def tensor(self, t: Tensor) -> Tensor:
+        """What a tensor becomes. TypeError where a visitor makes none of it."""
+        found = t if self._tensor_visitor is None else self._tensor_visitor(t)
+        if not isinstance(found, Tensor):
+            raise not_a_tensor("_view_func", found, "tensor_visitor_fn", 3)
+        return found
 
 
 # Their offset is counted in elements of another size.

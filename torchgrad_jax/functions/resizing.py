@@ -9,6 +9,7 @@ from typing import Any
 
 from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import make_node, plan_of, turn
 from torchgrad_jax.core.duals import tangent_of, without_duals
 from torchgrad_jax.core.history import writer
@@ -98,6 +99,8 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     if t._node is not None and not recording and not t._is_view() and out.aval is not value.aval:
         t._node.own_hooks().tensor.setdefault(t._nr, HookList()).add(_shape_check(value.aval.shape))
     node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
+    if rec.rare and node is not None:
+        note_node(rec, node)
     place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
     counter = t._shared().counter
     if not t._is_view():
@@ -209,6 +212,7 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     rec = per_thread.recorder
     if source is None:
         source = wrap(from_data([], self.dtype, self.device))
+    _check_memory(self, source, "set_")
     mask = self.requires_grad + 2 * source.requires_grad if rec.grad_enabled else 0
     if mask:
         check_differentiable(self)
@@ -221,6 +225,8 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
         values = (self._content(), source._content())
         out, sig = run(rec, _SET, values)
         node = make_node(rec, sig, mask, (self, source), values, out)
+        if rec.rare and node is not None:
+            note_node(rec, node)
     if source is self:
         self._shared().write(rec.alias(self._shared().value))
     else:
@@ -263,4 +269,16 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
-public("torch.Tensor.data")(property(get_data, set_data, refuse_to_delete, doc="The tensor's memory without its history."))
+def _check_memory(t: Tensor, new: Any, name: str) -> None:
+    """RuntimeError where, inside of a transform, `t` may not take over the memory of `new`."""
+    rec = per_thread.recorder
+    if rec.rare and rec.level is not None and isinstance(new, Tensor) and (refusal := rec.level.refuses_memory(t, new, name)) is not None:
+        raise RuntimeError(refusal)
+
+
+def _set_data(t: Tensor, new: Any) -> None:
+    _check_memory(t, new, "data")
+    set_data(t, new)
+
+
+public("torch.Tensor.data")(property(get_data, _set_data, refuse_to_delete, doc="The tensor's memory without its history."))

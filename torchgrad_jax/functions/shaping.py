@@ -12,7 +12,7 @@ from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.level import by_parts
+from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.core.writing import fill_
@@ -50,10 +50,10 @@ def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
 def new_empty_strided(self: Tensor, size: Any, stride: Any, **kwargs: Any) -> Tensor:
     """See `empty_strided`: with this tensor's dtype and device, where the keywords do not say otherwise."""
     check_options("new_empty_strided", kwargs)
-    return _of_strides(views.as_dims((size,)), views.as_dims((stride,)), of_self(self, kwargs))
+    return _of_strides(views.as_dims((size,)), views.as_dims((stride,)), of_self(self, kwargs), self)
 
 
-def _of_strides(size: tuple[int, ...], stride: tuple[int, ...], options: dict[str, Any]) -> Tensor:
+def _of_strides(size: tuple[int, ...], stride: tuple[int, ...], options: dict[str, Any], like: Tensor | None = None) -> Tensor:
     if len(size) != len(stride):
         raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")
     if any(n < 0 for n in size):
@@ -66,7 +66,10 @@ def _of_strides(size: tuple[int, ...], stride: tuple[int, ...], options: dict[st
             steps[i] = steps[i + 1] * max(size[i + 1], 1) if i + 1 < len(size) else 1
     requires_grad = options.pop("requires_grad", False)
     last = sum((n - 1) * s for n, s in zip(size, steps, strict=True)) if 0 not in size else -1
-    return requiring(as_strided(zeros(last + 1, **options), size, tuple(steps)).detach(), requires_grad)
+    memory = zeros(last + 1, **options)
+    if like is not None:
+        memory = mapped_as(memory, like)
+    return requiring(as_strided(memory, size, tuple(steps)).detach(), requires_grad)
 
 
 # ---------------------------------------------------------------------- joining

@@ -14,13 +14,13 @@ from torchgrad_jax.core.order import lay_out_as
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.viewing import is_conj, is_neg, mode_without_history, part_of, refuse_lost, viewed
+from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, mode_without_history, part_of, refuse_lost, viewed
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32
 from torchgrad_jax.memory.formats import contiguous_format, preserve_format
-from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.memory.storage import Link, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules, view_strides
 from torchgrad_jax.runtime.recorder import per_thread
@@ -54,14 +54,20 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {dim}"
         )  # fmt: skip
-    return part_of("select", input, index + n if index < 0 else index, (dim,))
+    out = part_of("select", input, index + n if index < 0 else index, (dim,))
+    if View.replayed_somewhere:
+        asked_for(out, input, lambda t, given: select(t, dim, given(index)))
+    return out
 
 
 def slice_dim(t: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     """Elements `start`, `start + step` ... before `stop` of `dim`; bounds beyond the dimension are moved to its ends."""
     n = t._aval.shape[dim]
-    start, stop, step = slice(start, stop, step).indices(n)
-    return part_of("slice", t, start, (dim, max(0, -(-(stop - start) // step)), step))
+    first, last, step = slice(start, stop, step).indices(n)
+    out = part_of("slice", t, first, (dim, max(0, -(-(last - first) // step)), step))
+    if View.replayed_somewhere:
+        asked_for(out, t, lambda t, given: slice_dim(t, dim, given(start), given(stop), given(step)))
+    return out
 
 
 @public("torch", "torch.Tensor")
@@ -187,17 +193,24 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Ten
         if kind is input.dtype:
             return viewed("alias", input)
         raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
-    aval = input._aval
-    return viewed("view", input, infer_size(as_dims(shape, size), aval.size))
+    dims = as_dims(shape, size)
+    return _shaped(input, dims, infer_size(dims, input._aval.size))
+
+
+def _shaped(input: Tensor, asked: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
+    out = viewed("view", input, size)
+    if View.replayed_somewhere:
+        asked_for(out, input, lambda t, given: view(t, *map(given, asked)))
+    return out
 
 
 @public("torch", "torch.Tensor")
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where strides allow it, else a copy."""
-    aval = input._aval
-    size = infer_size(as_dims(sizes, shape), aval.size)
+    aval, dims = input._aval, as_dims(sizes, shape)
+    size = infer_size(dims, aval.size)
     if input.is_contiguous():
-        return viewed("view", input, size)
+        return _shaped(input, dims, size)
     if view_strides(aval.shape, input._strides(), size) is not None:
         return viewed("_reshape_alias", input, size)
     return apply(_UNSAFE_VIEW(size), (clone(input),))
@@ -285,7 +298,10 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
                 f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
         full.insert(0, n)
-    return viewed("expand", input, tuple(full))
+    out = viewed("expand", input, tuple(full))
+    if View.replayed_somewhere:
+        asked_for(out, input, lambda t, given: expand(t, *map(given, wanted)))
+    return out
 
 
 @public("torch", "torch.Tensor")
@@ -430,14 +446,26 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     dim = wrap_dim(dim, len(shape))
     if not shape[dim]:
         return ()
-    return _several("unbind", "UnbindBackward0", input, dim, [(i, 1) for i in range(shape[dim])], True)
+    made = _several("unbind", "UnbindBackward0", input, dim, [(i, 1) for i in range(shape[dim])], True)
+    if View.replayed_somewhere:
+        for i, out in enumerate(made):
+            asked_for(out, input, lambda t, given, i=i: unbind(t, dim)[i])
+    return made
 
 
 @public("torch", "torch.Tensor")
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of `dim`: of one size (the last may be shorter), or of the sizes of a list."""
     name, dim, parts = split_parts(tensor, split_size_or_sections, dim)
-    return _several(name, "SplitBackward0" if name == "split" else "SplitWithSizesBackward0", tensor, dim, parts, False)
+    made = _several(name, "SplitBackward0" if name == "split" else "SplitWithSizesBackward0", tensor, dim, parts, False)
+    if View.replayed_somewhere:
+        asked = split_size_or_sections
+        for i, out in enumerate(made):
+            if name == "split":
+                asked_for(out, tensor, lambda t, given, i=i: split(t, given(int(asked)), dim)[i])
+            else:
+                asked_for(out, tensor, lambda t, given, i=i: split(t, list(map(given, asked)), dim)[i])
+    return made
 
 
 def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[str, int, list[tuple[int, int]]]:

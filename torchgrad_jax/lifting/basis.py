@@ -10,6 +10,7 @@ from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.levels import BatchLevel, ForwardLevel, batch_level
+from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.runtime.value import Aval
 
 RANDOM = "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a workaround"
@@ -78,4 +79,4 @@ def push(func: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], tangen
         return [(aval, None if tangent is None else batch.unwrap(tangent, 0)) for aval, tangent in found]
 
 
-levels.pull, levels.push, levels.mapped = pull, push, mapped
+levels.pull, levels.push, levels.mapped, levels.transform = pull, push, mapped, transform

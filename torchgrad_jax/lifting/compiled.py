@@ -56,7 +56,7 @@ def as_function(lifted: Lifted, wanted: Sequence[int]) -> tuple[Callable[..., li
 class Compiled:
     """What calls a Lifted. residuals: the slots of what its backward pass needs, which come after the function's own results."""
 
-    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "plain")
+    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "asks", "plain")
 
     def __init__(self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None, living: Sequence[int] = ()) -> None:
         """node: makes the node of a call; living: which of the results with a graph are its outputs."""
@@ -118,7 +118,7 @@ class Compiled:
                 outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
         else:
             outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
-        if self.checks:
+        if self.asks:
             self._check(outs)
         return self._settle(rec, tensors, values, outs)
 
@@ -141,20 +141,33 @@ class Compiled:
             if leaf:
                 t.requires_grad = True
             made.append(t)
-        for place, which, aval, versions in lifted.writes:
-            _write(rec, tensors[place], _value(outs[which], aval), versions)
-        for place, which in lifted.grads:
-            tensors[place]._own_extra().grad = None if which is None else made[which]
+        writes = [(tensors[place], _value(outs[which], aval), versions) for place, which, aval, versions in lifted.writes]
+        try:
+            for t, value, versions in writes:
+                _write(rec, t, value, versions)
+            self._set_grads(tensors, made)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt: what is begun is done
+                for t, value, versions in writes:
+                    if not versions or t._storage is None or t._storage.peek() is not value:
+                        _write(rec, t, value, versions)
+                self._set_grads(tensors, made)
+            raise
         returned = lifted.returned
         if lifted.layout.kind is None:
             i = returned[0]
             return made[i] if i >= 0 else tensors[-1 - i]
         return lifted.layout.filled([made[i] if i >= 0 else tensors[-1 - i] for i in returned])
 
+    def _set_grads(self, tensors: list[Tensor], made: list[Tensor]) -> None:
+        for place, which in self.lifted.grads:
+            tensors[place]._own_extra().grad = None if which is None else made[which]
+
     def _compile(self) -> None:
         lifted = self.lifted
         function, given, calls = as_function(lifted, self.wanted)
         self.checks = [c for c in calls if c.signature.check is not None]
+        self.asks = bool(self.checks or lifted.faults)
         self.contents, self.others, avals = [], [], []
         for i in given:
             kind, at = lifted.inputs[i]
@@ -175,6 +188,11 @@ class Compiled:
         self.function = program
 
     def _check(self, outs: Sequence[Any]) -> None:
+        faults = self.lifted.faults
+        if faults and (which := int(outs[self.lifted.answer])):
+            raise faults[which - 1].error()
+        if not self.checks:
+            return
         code, offender = np.asarray(outs[-1])
         if code:
             call = self.checks[int(code) - 1]
@@ -219,15 +237,15 @@ def _write(rec: Recorder, t: Tensor, value: Value, versions: int) -> None:
         storage = data_of(t)._storage
         storage.write(value)
         return
+    counter = storage.counter
+    version = counter.version + versions
     if rec.epoch.lines or storage.siblings is not None or storage.inference:
         storage.write(value)
-        versions -= 1
-    else:
-        storage.writes, storage.value = storage.writes + 1, value
-    if versions:
-        counter = storage.counter
-        counter.version = value.version = counter.version + versions
-        value.counter = counter
+        counter.version = value.version = version
+    else:  # at once: an interrupt may come at each line
+        storage.writes, storage.value, counter.version, value.version, value.counter = storage.writes + 1, value, version, version, counter
+    if t._view is None:
+        t._value = value  # the first content is not held
 
 
 def _lay_out(t: Tensor, memory: Value, view: View) -> None:

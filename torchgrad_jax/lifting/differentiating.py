@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.core.anomaly import Fault, first_of, note_node
 from torchgrad_jax.core.messages import FREED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
-from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, discard
+from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, abandon
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder, Step, per_thread
+from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, Step, per_thread
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
 KEPT = "this tensor was made while the backward pass of a compiled function was traced: a hook has kept it, where it has no value"
@@ -23,10 +24,11 @@ KEPT = "this tensor was made while the backward pass of a compiled function was 
 class Backward:
     """The backward pass of a Lifted: a BoundOp. Operands: what it needs of the forward run, the gradients of the outputs, tensors from outside that
     hooks read, and numbers. residuals: slots of the forward program; outside: those tensors; numbers: those; reached: which of the targets get a
-    gradient, one for each result."""
+    gradient, one for each result. faults: what may be found to be wrong; one more result then says which of them is, counted from 1."""
 
     __slots__ = (
-        "name", "device", "signatures", "differentiable", "residuals", "outside", "constants", "numbers", "reached", "avals", "_expansion", "_specs",
+        "name", "device", "signatures", "differentiable", "residuals", "outside", "constants", "numbers", "reached", "avals", "faults", "_expansion",
+        "_specs",
     )  # fmt: skip
 
     def __init__(self, lifted: Lifted, rec: TraceRecorder, given: Sequence[Value], grads: Sequence[Value | None]) -> None:
@@ -35,7 +37,11 @@ class Backward:
         self.avals = [g.aval for g in given]
         epoch = rec.epoch
         self.reached = [i for i, g in enumerate(grads) if g is not None]
-        results = [g.slot if g.epoch is epoch else rec.enter(g) for g in grads if g is not None]
+        made = [g for g in grads if g is not None]
+        self.faults = [fault for _, fault in rec.suspects]
+        if rec.suspects:
+            made.append(first_of([value for value, _ in rec.suspects]))
+        results = [g.slot if g.epoch is epoch else rec.enter(g) for g in made]
         leaves = list(epoch.leaves.values())
         slots = [_forward_slot(lifted, v) for v in leaves]
         self.residuals = list(dict.fromkeys([s for s in slots if s is not None]))
@@ -73,7 +79,7 @@ class Backward:
             for number in step.numbers:
                 places.append(at + len(self.numbers))
                 self.numbers.append(epoch.numbers[number])
-        avals = tuple([g.aval for g in grads if g is not None])
+        avals = tuple([g.aval for g in made])
         self._expansion = Expansion(steps, operands, places, results, avals)
         checked = any(s.signature.check is not None for s in steps)
         values = [_aval_of(lifted, s) for s in self.residuals]
@@ -102,6 +108,11 @@ class Backward:
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
+
+    def wrong(self, answer: Value) -> Fault | None:
+        """What has first been found to be wrong, if anything; nothing where JAX itself transforms, which has no answer."""
+        found = answer.everything()
+        return None if found is None or not found.any() else self.faults[int(found[found > 0].min()) - 1]
 
 
 def _aval_of(lifted: Lifted, slot: int) -> Aval:
@@ -135,6 +146,8 @@ class CompiledFunctionBackward(Node):
     def __init__(self, backward: Backward, saved: tuple[Value, ...], edges: tuple[Any, ...], rec: Recorder) -> None:
         self.backward, self.saved, self.next, self.seq, self.hooks = backward, saved, edges, rec.sequence, None
         rec.sequence += 1
+        if rec.rare:
+            note_node(rec, self)
 
     @property
     def output_avals(self) -> tuple[Aval, ...]:
@@ -161,7 +174,11 @@ class CompiledFunctionBackward(Node):
         outside = [t._content() for t in backward.outside]
         outs = call_values(backward, (*self.saved, *given, *outside, *backward.constants, *backward.numbers))
         found = outs if type(outs) is tuple else (outs,)
-        return tuple([wrap(v) for v in found]) if calculus.tensors else found
+        if backward.faults:
+            *found, answer = found
+            if calculus.recorder.rare & CHECK_NAN and (which := backward.wrong(answer)) is not None:
+                raise which.error()
+        return tuple([wrap(v) for v in found]) if calculus.tensors else tuple(found)
 
     def release(self) -> None:
         """See Node."""
@@ -236,13 +253,20 @@ def _traced(lifted: Lifted, which: list[int]) -> Backward:
     extras = [node.variable._extra for _, node in lifted.targets if type(node) is AccumulateGrad]
     hooks = [(e, e.hooks) for e in extras if e is not None and e.hooks]
     try:
+        return _pulled(lifted, [t._edge() for t in roots], rec, given, hooks, edges)
+    except BaseException:  # an interrupt may have come while it was left
+        _leave(rec, outer, hooks)
+        raise
+
+
+def _pulled(lifted: Lifted, roots: list[Any], rec: TraceRecorder, given: list[Value], hooks: list[tuple[Any, Any]], edges: list[Any]) -> Backward:
+    outer = per_thread.recorder
+    try:
         per_thread.recorder = rec
         watches.append(rec)
         for extra, _ in hooks:  # they see the gradient when it arrives outside
             extra.hooks = None
-        found = run_backward(
-            [t._edge() for t in roots], [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False
-        )
+        found = run_backward(roots, [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False)
         _refuse_changes(rec)
         return Backward(lifted, rec, given, [None if g is None else g._content() for g in found])
     except TracingError as error:
@@ -252,12 +276,14 @@ def _traced(lifted: Lifted, which: list[int]) -> Backward:
             raise Refusal(f"its backward pass fails: {error}") from None
         raise _IsFreed from None
     finally:
-        per_thread.recorder = outer
-        watches.remove(rec)
-        for extra, own in hooks:
-            extra.hooks = own
-        outer.sequence = rec.sequence
-        discard(rec, KEPT)
+        _leave(rec, outer, hooks)
+
+
+def _leave(rec: TraceRecorder, outer: Recorder, hooks: list[tuple[Any, Any]]) -> None:
+    for extra, own in hooks:
+        extra.hooks = own
+    outer.sequence = rec.sequence
+    abandon(rec, outer, KEPT)
 
 
 def _refuse_changes(rec: TraceRecorder) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from torchgrad_jax.core.anomaly import Fault, first_of
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
@@ -61,12 +62,13 @@ class Lifted:
     Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
     tensors, as places (-1, -2, ...) or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad:
     places whose `.grad` has to be None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have
-    a gradient; targets: places that may get one, with the nodes that stand for them.
+    a gradient; targets: places that may get one, with the nodes that stand for them. faults: what may be found to be wrong; answer: the result that
+    says which of them is, counted from 1.
     """
 
     __slots__ = (
         "places", "inputs", "leaf_avals", "memories", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
-        "without_grad", "device", "epoch", "slots", "roots", "targets",
+        "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer",
     )  # fmt: skip
 
     def __init__(self, finding: Finding, layout: Layout, returned: list[int]) -> None:
@@ -75,6 +77,8 @@ class Lifted:
         self.layout, self.returned = layout, returned
         self.grads, self.without_grad = finding.grads(), finding.without_grad()
         self.writes = finding.writes()
+        self.faults: list[Fault] = [fault for _, fault in rec.suspects]
+        self.answer = finding.answer()
         self.roots: list[Tensor] = finding.roots
         self.targets = [(finding.place(m), m.boundary or m.tensor._edge()[0]) for m in rec.mets.values() if m.rg] if self.roots else []
         self.inputs: list[tuple[str, Any]] = [finding.input(v) for v in epoch.leaves.values()]
@@ -212,6 +216,10 @@ class Finding:
         self._kept.append(t)
         self.made.append(Made(self._result(value), memory, value.aval, view, t._rg and root < 0, root))
         return found
+
+    def answer(self) -> int:
+        """Which result says what is wrong; -1 where nothing can be."""
+        return self._result(first_of([value for value, _ in self.rec.suspects])) if self.rec.suspects else -1
 
     def grads(self) -> list[tuple[int, int | None]]:
         """The places whose `.grad` has become another tensor."""

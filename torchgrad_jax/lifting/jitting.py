@@ -17,7 +17,7 @@ from torchgrad_jax.lifting.structures import Refused, changed, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, other_modes, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import is_tracer
 
@@ -61,13 +61,13 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
-        if rec.rare != rec.inference or modes.execution == "eager":
+        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager":
             return self._as_it_is(rec, args, kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
         try:
             key: Any = (
-                rec.grad_enabled, rec.inference, dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
+                rec.grad_enabled, rec.rare, dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
                 key_of(kwargs, tensors, objects) if kwargs else None,
             )  # fmt: skip
         except Refused as refused:

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed, hold, tangent_of
-from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as
+from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.writing import apply_inplace, overwrite
+from torchgrad_jax.core.writing import apply_inplace, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, anomaly_of, per_thread
 from torchgrad_jax.runtime.value import Aval, Lifted, Value, constant
 
 CAPTURED = (
@@ -85,6 +86,11 @@ class Held(Lifted):
     def everything(self) -> Any:
         """See Lifted."""
         return self.tensor._content().everything()
+
+    def innermost(self) -> Value:
+        """See Lifted."""
+        value = self.tensor._content()
+        return value.array.innermost() if isinstance(value.array, Lifted) else value
 
     def followed(self) -> bool:
         """See Lifted."""
@@ -179,7 +185,8 @@ class Level(Interpreter):
 
     def __exit__(self, kind: Any = None, *exc: object) -> None:
         try:
-            if kind is None:
+            # What was written to when the function raised has been written to; its own error is the one to be told.
+            with nullcontext() if kind is None else suppress(Exception):
                 self._return_arguments()
         finally:
             rec = per_thread.recorder
@@ -187,6 +194,7 @@ class Level(Interpreter):
             rec.level, rec.grad_enabled, rec.rare = outside.level, outside.grad_enabled, outside.rare
             flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
             flags.packing, flags.packing_refused = outside.packing, outside.refused
+            anomaly_of(rec)  # it may have been set since
             self._arguments.clear()
             self.outside = None  # type: ignore[assignment] - it is left
 
@@ -377,6 +385,31 @@ class Level(Interpreter):
         if not isinstance(found, Tensor):
             return found
         return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def stands_for_batch(self, t: Tensor) -> bool:
+        """See Interpreter."""
+        inner = self.unwrap(t)
+        with self.outside:
+            return stands_for_batch(inner)
+
+    def rewritten(self, t: Tensor, value: Value, name: str) -> bool:
+        """See Interpreter."""
+        if self.owns(t):
+            return False
+        inner = self._below(value)
+        with self.outside:
+            rewrite(t, inner._read(), name)
+        return True
+
+    def refuses_memory(self, t: Tensor, new: Tensor, name: str) -> str | None:
+        """See Interpreter."""
+        own = self.owns(t), self.owns(new)
+        if True not in own:
+            with self.outside:
+                return None if self.outside.level is None else self.outside.level.refuses_memory(t, new, name)
+        if name == "data":
+            return "mutating directly with `.data` inside functorch transform is not allowed."
+        return None if own[0] else CAPTURED.format("set_.source_Tensor")
 
     def view_made(self, t: Any, out: Any, links: tuple[Link, ...], strides: tuple[int, ...], offset: int) -> None:
         """See Interpreter."""

@@ -21,7 +21,15 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
 
+ASK = "Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature."
+DYNAMIC = f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{{}}. {ASK}"
 LOOKED = {
+    **{name: DYNAMIC.format(name) for name in ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "where")},
+    **{name: f"Batching rule not implemented for aten::{name}. We could not generate a fallback." for name in ("nonzero_numpy", "equal")},
+    "mask": "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over indexing with a boolean mask.",
+    "masked_select": "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because for each batch this "
+    f"would return a differently shaped Tensor. {ASK}",
+    "allclose": f"vmap over torch.allclose isn't supported yet. {ASK}",
     "item": "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to rewrite "
     "what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report.",
     "is_nonzero": "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please file "
@@ -42,10 +50,22 @@ SAME_WRITTEN = (
 SAME_OF_BATCH = "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
 
 MAPPED = (
-    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than "
-    "`self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
-    "instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please file a bug report instead."
+    "vmap: {0}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`. This "
+    "happened due to `other` being vmapped over but `self` not being vmapped over {1}. Please try to use out-of-place operators instead of {0}. If "
+    "said operator is being called inside the PyTorch framework, please file a bug report instead."
 )
+# In-place operators of which PyTorch says that they are arithmetic.
+ARITHMETIC = frozenset(("add", "sub", "mul", "div", "copy", "masked_fill", "put", "index_put"))
+
+
+def _mapped_into(name: str, depth: int) -> str:
+    """Why an operator may not write what stands for a batch to what does not."""
+    name = name.removesuffix("_number").removesuffix("_tensor")
+    if name in ARITHMETIC:
+        return MAPPED.format("inplace arithmetic", "in a vmap")
+    if name in ("fill", "index_add"):
+        return MAPPED.format(name + "_", "in a vmap")
+    return MAPPED.format(f"aten::{name}_", f"at level {depth}")
 
 
 class Mapped(Held):
@@ -134,9 +154,29 @@ class BatchLevel(Level):
     def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """See Level: what is no batch may be written to with what is none."""
         if any([isinstance(o, Tensor) and self.owns(o) for o in operands]):
-            raise RuntimeError(MAPPED)
+            raise RuntimeError(_mapped_into(bound.operator.name, self.depth))
         with self.outside:
             return apply_inplace(bound, operands)
+
+    def stands_for_batch(self, t: Tensor) -> bool:
+        """See Interpreter."""
+        return self.is_mapped(t) or super().stands_for_batch(t)
+
+    def rewritten(self, t: Tensor, value: Value, name: str) -> bool:
+        """See Interpreter. RuntimeError for a batch as the content of what is none."""
+        array = value.array
+        if not (isinstance(array, Mapped) and array.level is self) or self.is_mapped(t):
+            return super().rewritten(t, value, name)
+        raise RuntimeError(_mapped_into(name, self.depth))
+
+    def refuses_memory(self, t: Tensor, new: Tensor, name: str) -> str | None:
+        """See Interpreter."""
+        mapped = self.is_mapped(t), self.is_mapped(new)
+        if True not in mapped:
+            return super().refuses_memory(t, new, name)
+        if name == "data":
+            return "mutating directly with `.data` under vmap transform is not allowed."
+        return None if mapped[0] else _mapped_into("set", self.depth)
 
     def created(self, t: Tensor) -> None:
         """See Interpreter: it is made for all of the batch, outside."""

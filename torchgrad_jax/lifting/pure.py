@@ -8,17 +8,19 @@ from typing import Any
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.core.dispatch import plan_of
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import Tensor, result, wrap
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.lifting.derivatives import carried_out
+from torchgrad_jax.lifting.derivatives import Derivatives, carried_out
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
-from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, discard
+from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, abandon
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.program import numbers_of
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import other_modes, per_thread
 from torchgrad_jax.runtime.structure import calls_to
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
@@ -47,30 +49,46 @@ class Pure:
     """A traced function of arrays. layout: of its result; captured: the tensors from outside that it reads; departed: whether its gradients are
     others than those of its operations, and come from `pulled`."""
 
-    __slots__ = ("layout", "captured", "departed", "avals", "_calls", "_plans", "_numbers", "_inputs", "_outputs", "_given", "_pull", "function")
+    __slots__ = (
+        "layout",
+        "captured",
+        "departed",
+        "avals",
+        "_calls",
+        "_derivatives",
+        "_numbers",
+        "_inputs",
+        "_outputs",
+        "_given",
+        "_pull",
+        "function",
+    )
 
     def __init__(self, function: Callable[[list[Tensor]], Any], avals: Sequence[Aval], frozen: Collection[int] = ()) -> None:
         """frozen: the arguments that have no gradient."""
         self.avals = avals
         outer = per_thread.recorder
-        if outer.rare != outer.inference:
+        if other_modes(outer) != outer.inference:
             raise TracingError("to_jax: a mode is active that sees each operation (a __torch_function__ mode, hooks on saved tensors, forward mode)")
         outer.flush("jit")
         rec = TraceRecorder(outer, True)
         rec.grad_enabled, rec.inference, rec.rare = True, False, 1
+        rec.unasked = True
         given = [_symbol(aval) for aval in avals]
         rec.symbols.update(given)
         nodes = [Argument(v.aval) if dtypes.is_float(v.aval.dtype) else None for v in given]
         nodes = [None if i in frozen else node for i, node in enumerate(nodes)]
         tensors = [wrap(v) if node is None else result(v, node, 0) for v, node in zip(given, nodes, strict=True)]
         try:
-            per_thread.recorder = rec
-            watches.append(rec)
-            self._trace(rec, function, given, nodes, tensors)
-        finally:
-            per_thread.recorder = outer
-            watches.remove(rec)
-            discard(rec, ESCAPED)
+            try:
+                per_thread.recorder = rec
+                watches.append(rec)
+                self._trace(rec, function, given, nodes, tensors)
+            finally:
+                abandon(rec, outer, ESCAPED)
+        except BaseException:  # an interrupt may have come while it was abandoned
+            abandon(rec, outer, ESCAPED)
+            raise
         self.function = jax.jit(self._called)
 
     def _trace(self, rec: TraceRecorder, function: Any, given: list[Value], nodes: list[Any], tensors: list[Tensor]) -> None:
@@ -110,7 +128,7 @@ class Pure:
         self._outputs = [renamed[s] for s in self._outputs]
         if self._pull is not None:
             self._pull = len(self._pull[0]), [None if s is None else renamed[s] for s in self._pull[1]], self._pull[2]
-        self._plans = rec.plans
+        self._derivatives = Derivatives(rec.plans, rec.refused)
         self._numbers = {a.dtype.kind: a for a in numbers_of(rec.epoch)}
 
     def _pulled(self, rec: TraceRecorder, given: list[Value], nodes: list[Any], outs: list[Tensor]) -> Any:
@@ -141,18 +159,26 @@ class Pure:
             return self._run(arrays, captured, ())[0]
 
         def forward(arrays: list[Any], captured: list[Any]) -> Any:
-            return self._run(arrays, captured, ())[0], (arrays, captured)
+            self._refuse([a.perturbed for a in arrays])
+            kept = [a.value for a in arrays], [c.value for c in captured]
+            return self._run(*kept, ())[0], kept
 
         def backward(kept: Any, cotangents: list[Any]) -> Any:
             arrays, captured = kept
             _, _, carried = self._pull
             # PyTorch's gradients of complex numbers are the conjugates of JAX's.
-            seeds = [jnp.conj(cotangents[i]) for i in carried]
+            seeds = [jnp.conj(_instantiated(cotangents[i])) for i in carried]
             found = [None if g is None else jnp.conj(g) for g in self._run(arrays, captured, seeds)[1]]
             return [_cotangent(a, g) for a, g in zip(arrays, found, strict=True)], [_cotangent(a, None) for a in captured]
 
-        whole.defvjp(forward, backward)
+        whole.defvjp(forward, backward, symbolic_zeros=True)
         return whole(arrays, captured)
+
+    def _refuse(self, perturbed: Sequence[bool]) -> None:
+        """RuntimeError where one of the arguments that are differentiated comes to where an operation has no derivative."""
+        for sig, mask, sources in self._derivatives.refused_by(self._calls):
+            if any(perturbed[at] for i, (kind, at) in enumerate(self._inputs) if kind == "argument" and -1 - i in sources):
+                plan_of(sig, mask)
 
     def _run(self, arrays: Sequence[Any], captured: Sequence[Any], seeds: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The results, and where gradients of them are given those of the arguments."""
@@ -169,7 +195,7 @@ class Pure:
         calls = self._calls
         if not seeds and self._pull is not None:
             calls = _independent(calls, {-1 - i for i, (kind, _) in enumerate(self._inputs) if kind == "cotangent"})
-        carried_out(calls, self._plans, self._numbers, env)
+        carried_out(calls, self._derivatives, self._numbers, env)
         grads = [None if s is None else env[s] for s in self._pull[1]] if seeds and self._pull is not None else []
         return [env[s] for s in self._outputs], grads
 
@@ -206,6 +232,13 @@ def _independent(calls: Sequence[Any], slots: set[int]) -> list[Any]:
         else:
             found.append(call)
     return found
+
+
+def _instantiated(cotangent: Any) -> Any:
+    if not isinstance(cotangent, SymbolicZero):
+        return cotangent
+    dtype: Any = cotangent.dtype
+    return jnp.zeros(cotangent.shape, dtype)
 
 
 def _cotangent(array: Any, found: Any) -> Any:

@@ -8,12 +8,12 @@ but for the contents of tensors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.autograd.undisturbed import ThreadState
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
@@ -39,10 +39,15 @@ def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        rec = per_thread.recorder
-        if rec.rare or modes.execution == "eager":
-            return body(*args, **kwargs)
-        return _call(rec, wrapper, body, args, kwargs)
+        before = ThreadState()
+        rec = before.recorder
+        try:
+            if rec.rare or modes.execution == "eager":
+                return body(*args, **kwargs)
+            return _call(rec, wrapper, body, args, kwargs)
+        except BaseException:
+            before.put_back()
+            raise
 
     wrapper.transform_of = (name, repr(options), func)  # type: ignore[attr-defined]
     return wrapper
@@ -61,7 +66,7 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
     if known is None:
         return _first(key, found.tensors, lambda: body(*args, **kwargs))
     if known is _ONCE:
-        known = _known[key] = _rehearsed(rec, lambda: body(*args, **kwargs), found.tensors, values) or _NEVER
+        known = _known[key] = _rehearsed(rec, body, args, kwargs, found.tensors, values) or _NEVER
     if type(known) is not Remembered:
         return body(*args, **kwargs)
     return known.again(rec, values)
@@ -83,6 +88,7 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if not _is_plain(spec):
         return None
     found.key.append(spec)
+    captured = {id(t) for t in found.tensors}
     try:
         for leaf in leaves:
             found.add(leaf)
@@ -90,7 +96,9 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return None
     values = []
     for t in found.tensors:
-        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t._view is not None or t.is_inference():
+        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t.is_inference():
+            return None
+        if t._view is not None and (id(t) in captured or not t.is_contiguous()):
             return None
         value = t._read()
         if value.array is not None and is_tracer(value.array):
@@ -116,50 +124,81 @@ def _unknown(like: Value) -> Value:
     return value
 
 
-@contextmanager
-def _without_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> Iterator[None]:
-    """In this block the tensors hold, in place of `values`, those that stand for them in `unknown`. It leaves them as they were."""
-    before = [(t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors]
-    try:
-        for t, value in zip(tensors, values, strict=True):
-            stand_in = unknown[id(value)]
-            if t._storage is None:
-                t._value = stand_in
-            else:
-                stand_in.counter, stand_in.version = value.counter, value.version
-                t._storage.value = stand_in
-        yield
-    finally:
-        for t, value, storage, content in before:
+class _Before:
+    """What tensors were, and the generator's state, before a rehearsal."""
+
+    __slots__ = ("contents", "drawn")
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.contents = [
+            (t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors
+        ]  # fmt: skip
+        self.drawn = state_of_random()
+
+    def put_back(self) -> None:
+        """Let them be that again."""
+        for t, value, storage, content in self.contents:
             t._value, t._storage = value, storage
             if storage is not None and content is not None:
                 storage.value, storage.counter.version = content
+        if not np.array_equal(state_of_random(), self.drawn):
+            set_state_of_random(self.drawn)
 
 
-def _rehearsed(rec: Recorder, body: Callable[[], Any], tensors: Sequence[Tensor], values: Sequence[Value]) -> Remembered | None:
-    """The call as one operation, found without computing anything; None where it must be done anew each time."""
+def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> None:
+    """Let the tensors hold, in place of `values`, those that stand for them in `unknown`."""
+    for t, value in zip(tensors, values, strict=True):
+        stand_in = unknown[id(value)]
+        if t._storage is None:
+            t._value = stand_in
+        else:
+            stand_in.counter, stand_in.version = value.counter, value.version
+            t._storage.value = stand_in
+
+
+def _rehearsed(
+    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], values: Sequence[Value]
+) -> Remembered | None:
+    """The call as one operation, found without computing anything; None where it must be done anew each time. A view among the arguments is given
+    as a tensor on a memory of its own, from which it differs in nothing that the function may see."""
+    plain = {id(t): wrap(v) for t, v in zip(tensors, values, strict=True) if t._view is not None}
+    if plain:
+        tensors = [plain.get(id(t), t) for t in tensors]
+        leaves, spec = tree_flatten((args, kwargs))
+        args, kwargs = spec.unflatten([plain.get(id(leaf), leaf) for leaf in leaves])
     unknown = {id(v): _unknown(v) for v in values}
-    scratch = Rehearsal(rec)
-    drawn = state_of_random()
-    shared = [(t._storage, t._version) for t in tensors]
+    scratch, before = Rehearsal(rec), _Before(tensors)
+    found = None
+    # No `return` in here: an interrupt at one would go past what puts all back.
     try:
-        per_thread.recorder = scratch
-        with _without_content(tensors, values, unknown):
-            result = body()
-            if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), drawn):
-                return None
-        leaves, spec = tree_flatten(result)
-        results = [t for t in leaves if isinstance(t, Tensor)]
-        if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
-            return None
-        return _as_one(scratch, leaves, spec, [t._read() for t in results], [unknown[id(v)] for v in values])
+        try:
+            per_thread.recorder = scratch
+            _take_content(tensors, values, unknown)
+            result = _called(lambda: body(*args, **kwargs), tensors, before)
+        finally:
+            before.put_back()
+        if result is not None:
+            found = _as_one(scratch, *result, [unknown[id(v)] for v in values])
     except (Exception, Looked):
-        return None
+        pass
     finally:
+        before.put_back()  # an interrupt may have come while that was done
         per_thread.recorder = rec
-        if not np.array_equal(state_of_random(), drawn):
-            set_state_of_random(drawn)
         scratch.close()
+    return found
+
+
+def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before) -> tuple[list[Any], TreeSpec] | None:
+    """The leaves of what `body` returns, and their structure; None where it writes, draws random numbers, or returns what cannot be made anew."""
+    shared = [(t._storage, t._version) for t in tensors]
+    result = body()
+    if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), before.drawn):
+        return None
+    leaves, spec = tree_flatten(result)
+    results = [t for t in leaves if isinstance(t, Tensor)]
+    if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
+        return None
+    return leaves, spec
 
 
 def _is_plain(spec: TreeSpec) -> bool:
@@ -178,7 +217,8 @@ def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
     return len(set(map(id, own))) < len(own) or not {id(s) for s in own}.isdisjoint([id(t._storage) for t in tensors])
 
 
-def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, outs: list[Value], given: list[Value]) -> Remembered | None:
+def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, given: list[Value]) -> Remembered | None:
+    outs = [t._read() for t in leaves if isinstance(t, Tensor)]
     if any([v.array is not None and is_tracer(v.array) for v in outs]):
         return None
     found = composed("transform", scratch, outs, list({id(v): v for v in given}.values()))

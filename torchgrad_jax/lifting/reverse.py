@@ -36,8 +36,11 @@ class GradLevel(Level):
         opened since.
         """
         if not self.open:
-            with self:
-                return self.pull(outputs, inputs, cotangents)
+            try:
+                with self:
+                    return self.pull(outputs, inputs, cotangents)
+            finally:
+                self.outside = None  # type: ignore[assignment] - an interrupt may have come before it was left
         roots = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
         outside, recording = self.outside, per_thread.recorder.grad_enabled
         outside.records = True

@@ -113,16 +113,24 @@ def _of_module(module: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
                     raise ValueError(f"{name} has shape {tuple(new[name].shape)} and not {tuple(t.shape)}")
                 places[id(t)] = new[name]
         try:
-            for m, kind in tables:
-                table = getattr(m, kind)
-                for name, t in table.items():
-                    if t is not None:
-                        table[name] = places[id(t)]
-            result = module(*args, **kwargs)
-            return result, dict(module.named_buffers())
-        finally:
-            for table, content in before:
-                table.clear()
-                table.update(content)
+            try:
+                for m, kind in tables:
+                    table = getattr(m, kind)
+                    for name, t in table.items():
+                        if t is not None:
+                            table[name] = places[id(t)]
+                result = module(*args, **kwargs)
+                return result, dict(module.named_buffers())
+            finally:
+                _put_back(before)
+        except BaseException:  # an interrupt may have come while they were put back
+            _put_back(before)
+            raise
 
     return functools.update_wrapper(ToJax(apply, module, 1), apply), params, buffers
+
+
+def _put_back(tables: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    for table, content in tables:
+        table.clear()
+        table.update(content)

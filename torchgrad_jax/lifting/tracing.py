@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.anomaly import Fault
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
@@ -111,11 +112,12 @@ class Met:
 class Meeting(Interpreter):
     """Notes each tensor before an operation reads it. Operations are recorded as ever."""
 
-    __slots__ = ("recorder",)
+    __slots__ = ("recorder", "_refused")
     notes = True
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self.recorder = recorder
+        self._refused: tuple[Any, int] = (None, 0)
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
@@ -136,12 +138,37 @@ class Meeting(Interpreter):
     def applied(self, outs: Any, node: Any) -> None:
         """See Interpreter."""
         first = outs[0] if type(outs) is tuple else outs
+        refused, self._refused = self._refused, (None, 0)
         if first.epoch is self.recorder.epoch:
             self.recorder.plans[first.slot] = None if node is None else node.plan
+            if refused[0] is first.signature:
+                self.recorder.refused[first.slot] = refused[1]
+
+    def plan(self, plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> Any:
+        """See Interpreter: where it is not known yet which derivatives will be asked for, those that are refused are noted and left out."""
+        if not self.recorder.unasked:
+            return plan_of(sig, mask)
+        try:
+            return plan_of(sig, mask)
+        except RuntimeError:
+            refused = sum(bit for bit in [1 << i for i in range(mask.bit_length())] if mask & bit and _refuses(plan_of, sig, bit))
+            self._refused = (sig, refused)
+            return plan_of(sig, mask & ~refused)
 
     def departs(self) -> None:
         """See Interpreter."""
         self.recorder.departed = True
+
+    def writes_apart(self, t: Any) -> None:
+        """See Interpreter: where what is written over has a graph, that goes on without the write."""
+        value = t._value if t._storage is None else t._storage.peek()
+        if value.epoch is self.recorder.epoch and value.slot in self.recorder.plans:
+            followed = self.recorder.plans[value.slot] is not None
+        else:
+            base = None if t._view is None else t._view.base
+            followed = t.requires_grad or (base is not None and base.requires_grad) or getattr(t._storage, "twinned", False)
+        if followed:
+            self.departs()
 
     def twin_made(self, t: Any) -> None:
         """See Interpreter."""
@@ -165,24 +192,37 @@ class Meeting(Interpreter):
         self.recorder.meet(t, grad)
 
 
+def _refuses(plan_of: Callable[[Any, int], Any], sig: Any, mask: int) -> bool:
+    try:
+        plan_of(sig, mask)
+    except RuntimeError:
+        return True
+    return False
+
+
 class TraceRecorder(Recorder, Watch):
     """Records a function. Every Value that it has not made is an input, and none is known by its content.
 
     mets: the tensors from outside, by their ids, in the order in which they were met. owners: the Values that they had. constants: Values made of
-    arrays within. draws: how random numbers were drawn within, and the Values they became. reason: why the function cannot be one program, once it
-    has been given up: then it runs as any other, to its end.
+    arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
+    their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
+    an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
+    any other, to its end. suspects: Values that will tell whether something is wrong, and what then.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed",
+        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
         super().__init__()
         self.outer, self.strict, self.before = outer, strict, before
+        self.quiet = before is not None
+        self.suspects: list[tuple[Value, Fault]] = []
         self.symbols: set[Value] = set()
         self.plans: dict[int, Any] = {}
+        self.unasked, self.refused = False, dict[int, int]()
         self.departed = False
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0
@@ -281,6 +321,15 @@ class TraceRecorder(Recorder, Watch):
             "by torch.where instead of if, keep the number a tensor, or do this outside of the function"
         )
 
+    def suspect(self, value: Value, fault: Fault) -> None:
+        """See Watch."""
+        self.suspects.append((value, fault))
+
+    def fault(self) -> Fault | None:
+        """The first thing that is wrong, once the trace was run."""
+        suspects, self.suspects = self.suspects, []
+        return next((fault for value, fault in suspects if np.asarray(value.concrete()).any()), None)
+
     def give_up(self, reason: str) -> None:
         """The function cannot be one program. TracingError where it has to be; else it goes on like any other, and what it has recorded is run."""
         reason = f"{reason} (at {user_line()})"
@@ -288,6 +337,9 @@ class TraceRecorder(Recorder, Watch):
             raise TracingError(f"this function cannot be compiled whole: {reason}")
         self.reason = reason
         self.run("look")
+        fault = self.fault()
+        if fault is not None:
+            raise fault.error()
 
     def run(self, reason: str) -> None:
         """Run what was recorded, which ends the trace."""
@@ -369,26 +421,36 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
     rec = TraceRecorder(outer, strict)
     found: Any = None
     try:
-        per_thread.recorder = rec
-        watches.append(rec)
-        for t in tensors:
-            rec.meet(t)
-        result = function()
-        if not rec.given_up:
-            try:
-                found = finish(rec, result)
-            except Refusal as refusal:
-                if strict:
-                    raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
-                rec.reason = str(refusal)
-        rec.run("jit")
-        return result, rec.reason or found
-    except BaseException:
+        try:
+            per_thread.recorder = rec
+            watches.append(rec)
+            for t in tensors:
+                rec.meet(t)
+            result = function()
+            if not rec.given_up:
+                try:
+                    found = finish(rec, result)
+                except Refusal as refusal:
+                    if strict:
+                        raise TracingError(f"this function cannot be compiled whole: {refusal}") from None
+                    rec.reason = str(refusal)
+            rec.run("jit")
+            fault = rec.fault()
+            if fault is not None:
+                rec.take_back()
+                raise fault.error()
+            return result, rec.reason or found
+        except BaseException:
+            if not rec.given_up:
+                rec.take_back()
+            raise
+        finally:
+            _leave(rec, outer)
+    except BaseException:  # an interrupt may have come while it was taken back, or left
         if not rec.given_up:
             rec.take_back()
-        raise
-    finally:
         _leave(rec, outer)
+        raise
 
 
 def _leave(rec: TraceRecorder, outer: Recorder) -> None:
@@ -399,8 +461,16 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     else:
         rec.leave()
     outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
-    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws = {}, {}, set(), {}, {}
+    rec.mets, rec.owners, rec.constants, rec.inside, rec.draws, rec.suspects = {}, {}, set(), {}, {}, []
     per_thread.recorder = outer
+
+
+def abandon(rec: TraceRecorder, outer: Recorder, text: str) -> None:
+    """End a trace that is not run, and `discard` it. It may be done again, where an interrupt came meanwhile."""
+    per_thread.recorder = outer
+    if rec in watches:
+        watches.remove(rec)
+    discard(rec, text)
 
 
 def discard(rec: TraceRecorder, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -321,6 +321,19 @@ class Relayout(Link):
     def __init__(self, read: Any, write: Any, undo: tuple[Any, Any]) -> None:
         super().__init__(read, write, ())
         self.undo = undo
+
+
+class Asked(Link):
+    """The last Link of a view that is done again as it was asked for, with the arguments that the user gave.
+
+    again: makes it of another tensor, given a function that says what sizes and indices become, and by its method `tensor` what tensors do. count:
+    how many Links it stands for, the last ones."""
+
+    __slots__ = ("again", "count")
+
+    def __init__(self, link: Link, again: Callable[[Any, Any], Any], count: int) -> None:
+        super().__init__(link.read, link.write, link.numbers)
+        self.again, self.count = again, count
 
 
 class View:

@@ -16,8 +16,10 @@ from torchgrad_jax.core.hot import unary
 from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import is_half
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.promotion import fitting
+from torchgrad_jax.declaration.schema import plain_number, real_number
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.random import default_generator
@@ -34,9 +36,9 @@ __all__ = [
 
 
 @lru_cache(maxsize=4096)
-def _function(operator: str, name: str, statics: tuple[Any, ...]) -> Callable[[Any], Tensor]:
+def _function(operator: str, name: str, statics: tuple[Static, ...]) -> Callable[[Any], Tensor]:
     """The function of one tensor that the operator is with these static arguments."""
-    bound = registry[operator].bind((ARRAY, *[Static(s) for s in statics]))
+    bound = registry[operator].bind((ARRAY, *statics))
 
     def general(input: Any) -> Tensor:
         expect_tensor(name, input)
@@ -47,10 +49,11 @@ def _function(operator: str, name: str, statics: tuple[Any, ...]) -> Callable[[A
 
 def _call(operator: str, input: Any, statics: tuple[Any, ...] = (), inplace: bool = False, name: str | None = None) -> Tensor:
     """One operator on one tensor, its static arguments given in order."""
+    given = tuple([Static(s) for s in statics])
     if not inplace:
-        return _function(operator, name or operator, statics)(input)
+        return _function(operator, name or operator, given)(input)
     expect_tensor(name or operator.removesuffix("_written"), input)
-    return apply_inplace(registry[operator].bind((ARRAY, *[Static(s) for s in statics])), (input,))
+    return apply_inplace(registry[operator].bind((ARRAY, *given)), (input,))
 
 
 # ---------------------------------------------------------------------- clipped and piecewise linear
@@ -72,7 +75,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """The input, kept between `min_val` and `max_val`. ValueError where they are in the wrong order."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _call("hardtanh", input, (float(min_val), float(max_val)), inplace)
+    return _call("hardtanh", input, (_real(min_val, input), _real(max_val, input)), inplace)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -82,36 +85,44 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """The input, kept between 0 and 6."""
-    return _call("hardtanh", input, (0.0, 6.0), inplace, "relu6")
+    return _call("hardtanh", input, (0, 6), inplace, "relu6")
 
 
-def _real(number: Any, input: Tensor) -> float:
-    """A number as a real one, for the dtype of `input`. RuntimeError for one with an imaginary part."""
-    if isinstance(number, complex) and number.imag:
-        raise RuntimeError(f"value cannot be converted to type {input.dtype.word} without overflow")
+def _real(number: Any, input: Tensor, dtype: str | None = None) -> Any:
+    """A number that is taken for a real one, of `input`'s dtype or the C++ type `dtype`. RuntimeError for one with an imaginary part."""
+    number = plain_number(number.item() if isinstance(number, Tensor) else number)
+    half = isinstance(input, Tensor) and is_half(input._aval.dtype)
+    real_number(number, dtype or ("float" if half or not isinstance(input, Tensor) else input.dtype.word))
+    return number
+
+
+def _bound(number: Any, input: Tensor) -> Any:
+    """The same of what the input is compared with, or replaced by, which its dtype must have."""
+    number = _real(number, input)
     if isinstance(number, float) and number < 0 and isinstance(input, Tensor) and input._aval.dtype.kind == "u":
         fitting(number, input._aval.dtype)
-    return float(number.real if isinstance(number, complex) else number)
+    return number
 
 
 @public("torch")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The input where it is above `threshold`, else `value`."""
-    made = _call("threshold_written" if inplace else "threshold", input, (_real(threshold, input), _real(value, input)), inplace)
+    made = _call("threshold_written" if inplace else "threshold", input, (_bound(threshold, input), _bound(value, input)), inplace)
     return with_out("threshold", out, made)
 
 
 @public("torch")
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place `threshold`."""
-    return _call("threshold_written", input, (_real(threshold, input), _real(value, input)), True)
+    return _call("threshold_written", input, (_bound(threshold, input), _bound(value, input)), True)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input where positive, else negative_slope * input."""
     # A negative slope makes the written result's sign ambiguous, so backward then keeps the input.
-    written = "_written" if inplace and negative_slope >= 0 else ""
-    return _call("leaky_relu" + written, input, (float(negative_slope),), inplace)
+    slope = _real(negative_slope, input)
+    written = "_written" if inplace and slope.real >= 0 else ""
+    return _call("leaky_relu" + written, input, (slope,), inplace)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -122,6 +133,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 @public("torch")
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """Leaky relu with slope (lower + upper) / 2; in training, each negative element has its own slope drawn from [lower, upper]."""
+    lower, upper = (real_number(plain_number(bound)) for bound in (lower, upper))
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if training:
@@ -178,18 +190,19 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @public("torch", "torch.Tensor")
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input where its magnitude is above `lambd`, else 0."""
-    return with_out("hardshrink", out, _call("hardshrink", input, (float(lambd),)))
+    return with_out("hardshrink", out, _call("hardshrink", input, (_real(lambd, input),)))
 
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input brought `lambd` nearer to 0, and 0 where it is nearer than that. RuntimeError for a negative `lambd`."""
     expect_tensor("softshrink", input)
-    if lambd < 0 and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
+    lambd = _real(lambd, input, "double")
+    if lambd.real < 0 and dtypes.category(input._aval.dtype) == dtypes.FLOAT:
         largest = float(np.finfo(input._aval.dtype).max) if input._aval.dtype.kind == "f" else 3.38953e38
         raise RuntimeError(
-            f"lambda must be in range [0, {largest:g}] for input dtype {dtypes.of(input._aval.dtype).title}, but found {lambd:g}"
+            f"lambda must be in range [0, {largest:g}] for input dtype {dtypes.of(input._aval.dtype).title}, but found {lambd.real:g}"
         )  # fmt: skip
-    return with_out("softshrink", out, _call("softshrink", input, (float(lambd),)))
+    return with_out("softshrink", out, _call("softshrink", input, (lambd,)))
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -205,14 +218,14 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 # ---------------------------------------------------------------------- exponential
 
 
-def _elu(name: str, input: Tensor, constants: tuple[float, float, float], inplace: bool, public: str) -> Tensor:
-    written = "_written" if inplace and constants[0] >= 0 else ""
+def _elu(name: str, input: Tensor, constants: tuple[Any, ...], inplace: bool, public: str) -> Tensor:
+    written = "_written" if inplace and constants[0].real >= 0 else ""
     return _call(name + written, input, constants, inplace, public)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, else alpha * (exp(input) - 1)."""
-    return _elu("elu", input, (float(alpha), 1.0, 1.0), inplace, "elu")
+    return _elu("elu", input, (_real(alpha, input), 1, 1), inplace, "elu")
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -223,7 +236,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 @public("torch")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`elu` with the constants of self-normalizing networks (Klambauer et al. 2017)."""
-    return _elu("elu", input, (ops_activation.SELU_ALPHA, ops_activation.SELU_SCALE, 1.0), inplace, "selu")
+    return _elu("elu", input, (ops_activation.SELU_ALPHA, ops_activation.SELU_SCALE, 1), inplace, "selu")
 
 
 @public("torch")
@@ -238,7 +251,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     expect_tensor("celu", input)
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return _elu("celu", input, (float(alpha), 1.0, 1.0 / alpha), inplace, "celu")
+    return _elu("celu", input, (_real(alpha, input, "double"),), inplace, "celu")
 
 
 @public("torch")
@@ -265,9 +278,9 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return _call("mish", input, (), inplace)
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out: Tensor | None = None) -> Tensor:
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None) -> Tensor:
     """log(1 + exp(beta * input)) / beta; the input itself where beta * input is above `threshold`."""
-    return with_out("softplus", out, _call("softplus", input, (float(beta), float(threshold))))
+    return with_out("softplus", out, _call("softplus", input, (_real(beta, input), _real(threshold, input))))
 
 
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -322,7 +335,7 @@ def _along(name: str, input: Any, dim: Any, dtype: Any, position: int = 1) -> Te
         dim = dim.__index__()
     if dtype is not None:
         input = cast(input, dtype)
-    return _function(name, name, (wrap_dim(dim, input._aval.ndim),))(input)
+    return _function(name, name, (Static(wrap_dim(dim, input._aval.ndim)),))(input)
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:

@@ -43,6 +43,4 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def _unit(x: Any, axis: int, eps: float) -> Any:
-    norm = vector_norm(x, 2, axis, True).clone()
-    norm.detach().clamp_min_(eps)  # outside of the graph: the gradient stays that of the norm
-    return x / norm
+    return x / apply(registry["_raised"].bind((ARRAY, Static(float(eps)))), (vector_norm(x, 2, axis, True),))

@@ -45,15 +45,14 @@ def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     x, w = input._aval, weight._aval
     if x.ndim == 0 or w.ndim == 0:
         raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {x.ndim}D and {w.ndim}D")
-    turned = t(weight)
     if bias is None:
-        return matmul(input, turned)
+        return matmul(input, t(weight))
     if x.ndim == 2:
-        return apply(_ADDMM, (bias, input, turned))
+        return apply(_ADDMM, (bias, input, t(weight)))
     if (x.ndim == 1 or input.is_contiguous()) and bias._aval.ndim == 1 and w.ndim == 2:
-        rows = reshape(input, (math.prod(x.shape[:-1]), x.shape[-1]))
-        return reshape(apply(_ADDMM, (bias, rows, turned)), (*x.shape[:-1], w.shape[0]))
-    return matmul(input, turned) + bias
+        rows = reshape(input, (math.prod(x.shape[:-1]), x.shape[-1]))  # before the transpose, as PyTorch counts its nodes
+        return reshape(apply(_ADDMM, (bias, rows, t(weight))), (*x.shape[:-1], w.shape[0]))
+    return matmul(input, t(weight)) + bias
 
 
 @public("torch")

@@ -98,7 +98,7 @@ def multi_margin_loss(
             f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
             f"Expected target size [{a[0]}], but got {list(b)}. Input has shape {list(a)}."
         )
-    return call_loss("multi_margin_loss", (input, target, weight), int(p), float(margin), reduction)
+    return call_loss("multi_margin_loss", (input, target, weight), p, margin, reduction)
 
 
 def multilabel_margin_loss(

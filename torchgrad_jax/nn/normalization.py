@@ -12,8 +12,9 @@ import numpy as np
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import in_transform, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.core.writing import rewrite
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions.conversion import cast
@@ -25,7 +26,14 @@ from torchgrad_jax.nn.padding import pad
 from torchgrad_jax.nn.pooling import avg_pool2d, avg_pool3d
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.normalization import check_parameter_types
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
+
+BATCHED = (
+    "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not batched.\nIf you are "
+    "using a module and do not need eval mode, please set `track_running_stats` to be False.If you are using a prebuilt module and do not need "
+    "eval mode, please see the functorch website for resources on how to patch your module to work with vmap"
+)
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -153,15 +161,6 @@ def _check_channels(channels: int, **parameters: Tensor | None) -> None:
             raise RuntimeError(f"{label} should contain {channels} elements not {p._aval.size}")
 
 
-def _refuse_gradient(**statistics: Tensor | None) -> None:
-    for label, p in statistics.items():
-        if p is not None and p._rg:
-            raise RuntimeError(
-                f"The function 'native_batch_norm' is not differentiable with respect to argument '{label}'. "
-                "This input cannot have requires_grad True."
-            )
-
-
 def _batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: bool,
     momentum: float, eps: float,
@@ -174,17 +173,31 @@ def _batch_norm(
     _check_channels(shape[1] if len(shape) > 1 else 0, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
-    _refuse_gradient(running_mean=running_mean, running_var=running_var)
     statistics = (running_mean, running_var)
     present = tuple([x is not None for x in (input, weight, bias, *statistics)])
     if not training:
         return apply(_bound("native_batch_norm_eval", present, (float(eps),)), _given(input, weight, bias, *statistics))
     bound = _bound("native_batch_norm", present, (float(eps),), number=True)
+    if running_mean is None or running_var is None:
+        return apply(bound, (*_given(input, weight, bias, *statistics), float(momentum)))[0]
+    if stands_for_batch(input) and not (stands_for_batch(running_mean) and stands_for_batch(running_var)):
+        raise RuntimeError(BATCHED)
     made = apply(bound, (*_given(input, weight, bias, *statistics), float(momentum)))
-    if running_mean is not None and running_var is not None:
-        overwrite(running_mean, made[3]._read())
-        overwrite(running_var, made[4]._read())
+    moved = _moved_statistics(input, running_mean, running_var, momentum, eps) if in_transform() else made[3:]
+    rewrite(running_mean, moved[0]._read(), "batch_norm")
+    rewrite(running_var, moved[1]._read(), "batch_norm")
     return made[0]
+
+
+def _moved_statistics(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float) -> Any:
+    """What the running statistics become: apart from the result, so that in no level of a transform they have a graph, or depend on weights."""
+    bound = _bound("native_batch_norm", (True, False, False, True, True), (float(eps),), number=True)
+    rec = per_thread.recorder
+    recording, rec.grad_enabled = rec.grad_enabled, False
+    try:
+        return apply(bound, (input, running_mean, running_var, float(momentum)))[3:]
+    finally:
+        rec.grad_enabled = recording
 
 
 def batch_norm(
@@ -229,8 +242,17 @@ def instance_norm(
     if use_input_stats:
         for old, new in zip((running_mean, running_var), repeated, strict=False):
             if old is not None and new is not None:
-                overwrite(old, reshape(new, (samples, channels)).mean(0).detach()._read())
+                rewrite(old, _mean_of_samples(new, samples, channels)._read(), "instance_norm")
     return reshape(out, tuple(input._aval.shape))
+
+
+def _mean_of_samples(p: Tensor, samples: int, channels: int) -> Tensor:
+    rec = per_thread.recorder
+    recording, rec.grad_enabled = rec.grad_enabled, False
+    try:
+        return reshape(p, (samples, channels)).mean(0)
+    finally:
+        rec.grad_enabled = recording
 
 
 def _repeat(p: Tensor, times: int) -> Tensor:

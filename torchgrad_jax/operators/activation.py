@@ -84,7 +84,7 @@ def relu(x: Any) -> Any:
     return lax.max(x, jnp.zeros_like(x))
 
 
-@op("hardtanh(Tensor self, float min_val, float max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+@op("hardtanh(Tensor self, number min_val, number max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
     again=("self",),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
@@ -106,7 +106,7 @@ def _check_threshold(self: Any, threshold: float, value: float) -> None:
 
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
-    @op(f"{_name}(Tensor self, float threshold, float value)", keeps_order=True, method=False, toplevel=False, node=_node,
+    @op(f"{_name}(Tensor self, number threshold, number value)", keeps_order=True, method=False, toplevel=False, node=_node,
         validate=_check_threshold, again=("self",),
         grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
@@ -130,7 +130,7 @@ def _leaky_grad_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
 
 for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "RreluWithNoiseBackward")):
     _declare(
-        f"{_name}(Tensor self, float negative_slope)",
+        f"{_name}(Tensor self, number negative_slope)",
         _leaky,
         "leaky_relu_cpu",
         {"self": _leaky_grad},
@@ -139,7 +139,7 @@ for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "
         again=("self",),
     )
     _declare(
-        f"{_name}_written(Tensor self, float negative_slope)",
+        f"{_name}_written(Tensor self, number negative_slope)",
         _leaky,
         "leaky_relu_cpu",
         {"self": _leaky_grad_of_result},
@@ -171,7 +171,7 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
-@op("hardshrink(Tensor self, float lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+@op("hardshrink(Tensor self, number lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
     again=("self",),
     grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardshrink(x: Any, lambd: float) -> Any:
@@ -179,7 +179,7 @@ def hardshrink(x: Any, lambd: float) -> Any:
     return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x)
 
 
-_declare("softshrink(Tensor self, float lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
+_declare("softshrink(Tensor self, number lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
          "softshrink_check",
          {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)},
          again=("self",))  # fmt: skip
@@ -221,10 +221,19 @@ def _elu_grad_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_sc
     return jnp.where(y <= 0, g * input_scale * (y + alpha * scale), g * scale)
 
 
-for _name in ("elu", "celu"):
-    _schema = "(Tensor self, float alpha, float scale, float input_scale)"
-    _declare(_name + _schema, _elu, "elu_cpu", {"self": _elu_grad}, node=_name.title() + "Backward0")
-    _declare(_name + "_written" + _schema, _elu, "elu_cpu", {"self": _elu_grad_of_result}, node=_name.title() + "Backward1")
+_ELU, _CELU = "(Tensor self, number alpha, number scale, number input_scale)", "(Tensor self, number alpha)"
+_declare("elu" + _ELU, _elu, "elu_cpu", {"self": _elu_grad})
+_declare("elu_written" + _ELU, _elu, "elu_cpu", {"self": _elu_grad_of_result}, node="EluBackward1")
+
+
+def _celu(x: Any, alpha: float) -> Any:
+    """self where positive, else alpha * (exp(self / alpha) - 1)."""
+    return _elu(x, alpha, 1.0, 1.0 / alpha)
+
+
+_declare("celu" + _CELU, _celu, "elu_cpu", {"self": lambda grad, self, alpha: _elu_grad(grad, self, alpha, 1.0, 1.0 / alpha)})
+_declare("celu_written" + _CELU, _celu, "elu_cpu", node="CeluBackward1",
+         grads={"self": lambda grad, result, alpha: _elu_grad_of_result(grad, result, alpha, 1.0, 1.0 / alpha)})  # fmt: skip
 
 
 def gelu_cdf(x: Any) -> Any:
@@ -285,7 +294,7 @@ def _softplus_grad(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
     return jnp.where(x * beta > threshold, g, g * lax.logistic(x * beta))
 
 
-_declare("softplus(Tensor self, float beta, float threshold)", _softplus, "softplus_cpu", {"self": _softplus_grad})
+_declare("softplus(Tensor self, number beta, number threshold)", _softplus, "softplus_cpu", {"self": _softplus_grad})
 
 
 def log_sigmoid_of(x: Any) -> Any:

@@ -281,7 +281,7 @@ def _declare_nll() -> None:
 _declare_nll()
 
 
-def _margin_terms(x: Any, target: Any, weight: Any, p: int, margin: float) -> Any:
+def _margin_terms(x: Any, target: Any, weight: Any, p: float, margin: float) -> Any:
     x = jnp.atleast_1d(x)
     classes = x.shape[-1]
     target = target.reshape(x.shape[:-1])
@@ -305,11 +305,11 @@ def _margin_types(x: Aval, target: Aval, weight: Aval | None, **_: Any) -> None:
         _same_type(weight, x.dtype)
 
 
-@op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, int p, float margin, str reduction)", method=False, toplevel=False,
+@op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, number p, number margin, str reduction)", method=False, toplevel=False,
     validate=_margin_types,
     edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"),
     attributes="p margin weight reduction")  # fmt: skip
-def multi_margin_loss(x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str) -> Any:
+def multi_margin_loss(x: Any, target: Any, weight: Any, p: float, margin: float, reduction: str) -> Any:
     """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
     return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1] if x.ndim else 1)
 

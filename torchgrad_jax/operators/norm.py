@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert, wide
-from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
+from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
 from torchgrad_jax.operators.pointwise import direction_of
@@ -108,7 +108,7 @@ def _vector_norm_grad(grad: Any, self: Any, result: Any, ord: float, dim: Any, k
     return norm_grad(g, self.astype(norm.dtype) if self.dtype.kind != "c" else self, norm, ord, dims)
 
 
-@op("vector_norm(Tensor self, float ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
+@op("vector_norm(Tensor self, number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,
     node="LinalgVectorNormBackward0", validate=_check_vector_norm, grads={"self": _vector_norm_grad},
     undefined=lambda ord, **_: ord == 0)  # fmt: skip
 def vector_norm(x: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
@@ -155,7 +155,7 @@ def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
 
 
-@op("renorm(Tensor self, float p, int dim, float maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad})
+@op("renorm(Tensor self, number p, int dim, number maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad})
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice of `dim` whose `p`-norm is above `maxnorm`, shortened to it."""
     dims = _others(x.shape, dim)
@@ -170,7 +170,7 @@ def _dist_grad(grad: Any, self: Any, other: Any, result: Any, p: float) -> Any:
     return norm_grad(grad, self - other, result, p, tuple(range(max(self.ndim, other.ndim))))
 
 
-@op("dist(Tensor self, Tensor other, float p=2)", promote="common", out=False,
+@op("dist(Tensor self, Tensor other, number p=2)", promote="common", out=False,
     grads={"self": _dist_grad, "other": lambda grad, self, other, result, p: -_dist_grad(grad, self, other, result, p)})  # fmt: skip
 def dist(x: Any, y: Any, p: float) -> Any:
     """The `p`-norm of self - other."""
@@ -287,3 +287,9 @@ def pdist(x: Any, p: float) -> Any:
     same = (off == 0).all(-1, keepdims=True)
     found = _distance(jnp.where(same, 1, off).astype(x.dtype), float(p))
     return jnp.where(same[:, 0], 0, found).astype(x.dtype)
+
+
+@op("_raised(Tensor self, float least)", method=False, toplevel=False, node="CloneBackward0", grads={"self": SAME})
+def raised(x: Any, least: float) -> Any:
+    """Each number, at least `least`; its gradient is that of a copy, as where PyTorch changes the copy outside of the graph."""
+    return jnp.maximum(x, jnp.asarray(least, x.dtype))

@@ -158,6 +158,9 @@ def _batch_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight:
     return _standardized_grad(g, _batch_xhat(input, result1, result2), _channel_stats(result2, ndim), _not_channels(ndim), *gradients)
 
 
+_STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm")
+
+
 @op("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, Scalar momentum, float eps)",
     order=IMAGE_ALONE, method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
     validate=lambda x, w, b, m, v, momentum, **_: _check_parameters("batch_norm")(x, w, b, m, v),
@@ -165,7 +168,7 @@ def _batch_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight:
            "weight": lambda grad0, input, result1, result2:
                lax.reduce_sum(wide(grad0) * _batch_xhat(input, result1, result2), _not_channels(input.ndim)),
            "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))},
-    attributes="eps training=True running_mean=None running_var=None")  # fmt: skip
+    attributes="eps training=True running_mean=None running_var=None", constants=_STATISTICS)  # fmt: skip
 def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:
     """Each channel brought to mean 0 and variance 1 over batch and space, scaled and shifted; mean, reciprocal deviation; the running
     statistics moved towards this batch's mean and unbiased variance by `momentum`."""
@@ -198,7 +201,8 @@ def _rstd_of(running_var: Any, eps: float) -> Any:
                wide(grad) * _of_channels(_rstd_of(running_var, eps) if weight is None else _rstd_of(running_var, eps) * wide(weight), grad.ndim),
            "weight": lambda grad, input, running_mean, running_var, eps:
                lax.reduce_sum(wide(grad) * _batch_xhat(input, running_mean, _rstd_of(running_var, eps)), _not_channels(input.ndim)),
-           "bias": lambda grad: lax.reduce_sum(wide(grad), _not_channels(grad.ndim))}, attributes="eps training=False")  # fmt: skip
+           "bias": lambda grad: lax.reduce_sum(wide(grad), _not_channels(grad.ndim))},
+    attributes="eps training=False", constants=_STATISTICS)  # fmt: skip
 def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
     """Each channel normalized by the running statistics, scaled and shifted."""
     scale = _rstd_of(running_var, eps)

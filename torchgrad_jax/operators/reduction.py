@@ -162,25 +162,30 @@ def _center(x: Any, dims: tuple[int, ...]) -> Any:
     return keep(lax.reduce_sum(x, dims) / jnp.asarray(count_of(x.shape, dims), x.dtype), dims, True)
 
 
-def _variance(x: Any, center: Any, dims: tuple[int, ...], correction: float) -> Any:
+def _free(shape: tuple[int, ...], dims: tuple[int, ...], correction: float | None) -> float:
+    """The degrees of freedom. correction: 1 where None."""
+    return count_of(shape, dims) - (1 if correction is None else correction)
+
+
+def _variance(x: Any, center: Any, dims: tuple[int, ...], correction: float | None) -> Any:
     off = wide(x) - center
     squares = off.real * off.real + off.imag * off.imag if off.dtype.kind == "c" else off * off
-    return lax.reduce_sum(squares, dims) / jnp.asarray(max(count_of(x.shape, dims) - correction, 0.0), squares.dtype)
+    return lax.reduce_sum(squares, dims) / jnp.asarray(max(_free(x.shape, dims, correction), 0.0), squares.dtype)
 
 
 def _real_type(x: Any) -> Any:
     return dtypes.to_real(np.dtype(x.dtype))
 
 
-def _var_grad(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def _var_grad(grad: Any, self: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     dims = wrap_dims(dim, self.ndim)
     g = unreduced(grad, self.shape, dim, keepdim)
     off = self - _center(self, dims).astype(self.dtype)
-    free = count_of(self.shape, dims) - correction
+    free = _free(self.shape, dims, correction)
     return jnp.asarray(2.0 / free if free else np.inf, g.dtype) * g * off
 
 
-def _std_grad(grad: Any, self: Any, result: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def _std_grad(grad: Any, self: Any, result: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     flat = result == 0
     return _var_grad(jnp.where(flat, 0, grad / jnp.where(flat, 1, 2 * result)).astype(grad.dtype), self, dim, correction, keepdim)
 
@@ -190,18 +195,18 @@ def _mean_grad(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
     return spread(grad, self.shape, dim, keepdim) / jnp.asarray(count, grad.dtype)
 
 
-_SPREAD = "(Tensor self, int[]? dim, float correction, bool keepdim)"
+_SPREAD = "(Tensor self, int[]? dim, number? correction, bool keepdim)"
 
 
 @op("var" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _var_grad})
-def var(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def var(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The mean square distance from the mean over `dim`, divided by the count less `correction`."""
     dims = wrap_dims(dim, x.ndim)
     return keep(_variance(x, _center(x, dims), dims, correction).astype(_real_type(x)), dims, keepdim)
 
 
 @op("std" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _std_grad})
-def std(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def std(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The root of the variance over `dim`. Its gradient where nothing varies is 0."""
     dims = wrap_dims(dim, x.ndim)
     return keep(lax.sqrt(_variance(x, _center(x, dims), dims, correction)).astype(_real_type(x)), dims, keepdim)
@@ -212,7 +217,7 @@ def std(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     grads={"self": lambda grad0, grad1, self, dim, correction, keepdim: _var_grad(grad0, self, dim, correction, keepdim)
            + _mean_grad(grad1, self, dim, keepdim)},
 )  # fmt: skip
-def var_mean(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_mean(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The variance and the mean."""
     dims = wrap_dims(dim, x.ndim)
     center = _center(x, dims)
@@ -225,7 +230,7 @@ def var_mean(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     grads={"self": lambda grad0, grad1, self, result0, dim, correction, keepdim: _std_grad(grad0, self, result0, dim, correction, keepdim)
            + _mean_grad(grad1, self, dim, keepdim)},
 )  # fmt: skip
-def std_mean(x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def std_mean(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The standard deviation and the mean."""
     variance, mean = var_mean.function(x, dim, correction, keepdim)
     return lax.sqrt(variance), mean

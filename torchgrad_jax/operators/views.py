@@ -342,28 +342,28 @@ def alias(x: Any) -> Any:
     return x
 
 
-def _strided_index(shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
-    index = jnp.full((), offset)
+def _strided_index(shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+    index = jnp.full((), offset or 0)
     for i, (n, s) in enumerate(zip(size, stride, strict=True)):
         index = index + (jnp.arange(n) * s).reshape((n,) + (1,) * (len(size) - 1 - i))
     return jnp.broadcast_to(index, size)
 
 
-def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+def _strided_write(x: Any, src: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None) -> Any:
     return x.reshape(-1).at[_strided_index(x.shape, size, stride, storage_offset)].set(src).reshape(x.shape)
 
 
-def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
+def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None) -> Any:
     """The gradient of what was read by strides: where no element was read twice it is put in its place, be it a negative 0."""
     at = jnp.zeros(math.prod(shape), grad.dtype).at[_strided_index(shape, size, stride, storage_offset)]
     return (at.set(grad, unique_indices=True) if apart(size, stride) else at.add(grad)).reshape(shape)
 
 
-@viewed("as_strided(Tensor self, int[] size, int[] stride, int storage_offset)", _strided_write,
-       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset), numpy=forms.as_strided,
+@viewed("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset)", _strided_write,
+       lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset or 0), numpy=forms.as_strided,
        transpose=_strided_back, attributes="size stride storage_offset", repeats=True, scatter_attributes="size stride storage_offset")  # fmt: skip
-def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int) -> Any:
-    """Elements of the base's memory by strides."""
+def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None) -> Any:
+    """Elements of the base's memory by strides, from its beginning where no offset is given."""
     return x.reshape(-1)[_strided_index(x.shape, size, stride, storage_offset)]
 
 

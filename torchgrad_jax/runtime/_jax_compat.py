@@ -96,6 +96,14 @@ try:
 except (ImportError, AttributeError, TypeError):
     call_x64, trace_x64 = _call_in_context, _trace_in_context
 
+    def _is_outside() -> bool:
+        return False
+
+
+def traced_around() -> bool:
+    """Whether a transformation of JAX's is under way."""
+    return not _is_outside()
+
 
 def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
     """The `ClosedJaxpr` of a function of arrays of these shapes and dtypes that returns a tuple of arrays.

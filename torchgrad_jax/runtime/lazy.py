@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
@@ -46,6 +46,8 @@ def is_unloaded(module: Any) -> bool:
     return type(module) is _Unloaded
 
 
+# Modules of which the source is in another folder than their names say.
+_elsewhere: dict[str, str] = {}
 _afterwards: dict[str, Callable[[ModuleType], None]] = {}
 
 
@@ -60,7 +62,10 @@ def load(module: ModuleType) -> None:
     with _lock:
         if not is_unloaded(module) or name in _loading:
             return
-        spec = PathFinder.find_spec(name, sys.modules[name.rpartition(".")[0]].__path__)
+        if name in _elsewhere:
+            spec = spec_from_file_location(name, _elsewhere[name])
+        else:
+            spec = PathFinder.find_spec(name, sys.modules[name.rpartition(".")[0]].__path__)
         assert spec is not None and spec.loader is not None
         vars(module).update({key: value for key, value in vars(module_from_spec(spec)).items() if key.startswith("__")})
         _loading.add(name)
@@ -88,3 +93,11 @@ def subpackage(package: str, name: str) -> ModuleType:
     found = submodules(package, (name,))[name]
     found.__path__ = [f"{path}/{name}" for path in sys.modules[package].__path__]
     return found
+
+
+def module_elsewhere(package: str, name: str, path: str) -> None:
+    """Let `package` have a submodule, not loaded yet, of which the source is at `path`, from the folder of the whole on: it belongs to a later layer
+    than its name says."""
+    dotted = f"{package}.{name}"
+    _elsewhere[dotted] = f"{sys.modules[package.partition('.')[0]].__path__[0]}/{path}"
+    vars(sys.modules[package])[name] = submodules(package, (name,))[name]

@@ -25,6 +25,8 @@ if checks not in ("look", "now"):
     raise ValueError(f"TORCHGRAD_JAX_CHECK must be look or now, not {checks!r}")
 # Whether a program keeps the tier that it began with: `torch.use_deterministic_algorithms(True)`.
 deterministic: bool = False
+# Anomaly mode, of the whole process: the bits that each thread's `Recorder.rare` has for it, 0 while it is off. See `recorder.set_anomaly`.
+anomaly: int = 0
 # How many blocks of code are active in which nothing is run compiled that can be interpreted.
 same_tier_blocks: int = 0
 

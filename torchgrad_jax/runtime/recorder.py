@@ -11,6 +11,7 @@ import threading
 from functools import cache
 from sys import getrefcount
 from typing import Any
+from weakref import ref
 
 import jax
 import numpy as np
@@ -41,6 +42,9 @@ KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
 _places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
 # The bits of Recorder.turned.
 TURNED, LOOK = 1, 2
+# The bits of Recorder.rare that anomaly mode has, above what is counted there: that it is on, and what it looks for NaN in.
+ANOMALY, CHECK_NAN, CHECK_FORWARD = 1 << 28, 1 << 29, 1 << 30
+_ANOMALY_BITS = ANOMALY | CHECK_NAN | CHECK_FORWARD
 
 _new = object.__new__
 
@@ -126,15 +130,19 @@ class Recorder:
     """What is pending in one thread, and the flags that the layers above keep per thread.
 
     epoch: what is pending. grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes
-    its long way. inference: inference mode; grad_enabled is off then. turned: what the next operation that extends a graph has to stop for, as bits:
-    TURNED, a backward has finished, so it begins a new program; LOOK, an inference tensor was read, perhaps to be saved for backward.
+    its long way; anomaly mode has bits of it (`set_anomaly`). inference: inference mode; grad_enabled is off then. turned: what the next operation
+    that extends a graph has to stop for, as bits: TURNED, a backward has finished, so it begins a new program; LOOK, an inference tensor was read,
+    perhaps to be saved for backward.
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     """
 
     __slots__ = (
         "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "rolling",
+        "__weakref__",
     )  # fmt: skip
+    # Whether nobody is told of a backward pass that fails: it is only tried.
+    quiet = False
 
     def __init__(self) -> None:
         self.device = CPU
@@ -143,7 +151,7 @@ class Recorder:
         self.rolling = False
         self.grad_enabled = True
         self.inference = False
-        self.rare = 0
+        self.rare = modes.anomaly
         self.sequence = 0
         self.level: Any = None
         self.flags = Flags()
@@ -272,14 +280,41 @@ def _array_class() -> type:
 class _PerThread(threading.local):
     def __init__(self) -> None:
         self.recorder = Recorder()
+        _of_threads.append(ref(self.recorder, _of_threads.remove))
+        self.recorder.rare = modes.anomaly  # it may have been set in between
 
 
+# The recorders of all threads, for what is set for the whole process.
+_of_threads: list[ref[Recorder]] = []
 per_thread = _PerThread()
 
 
 def recorder() -> Recorder:
     """The calling thread's recorder."""
     return per_thread.recorder
+
+
+def set_anomaly(bits: int) -> None:
+    """Turn anomaly mode on or off, for all threads. bits: ANOMALY and what else it looks for, or 0.
+
+    A thread may be in a block that will put back what its `rare` was before: `anomaly_of` sets it right.
+    """
+    modes.anomaly = bits
+    for rec in {*[found() for found in tuple(_of_threads)], per_thread.recorder}:
+        if rec is not None:
+            rec.rare = other_modes(rec) | bits
+
+
+def anomaly_of(rec: Recorder) -> int:
+    """The bits of anomaly mode, for a thread that begins a backward pass or leaves a transform."""
+    if type(rec) is Recorder and rec.rare & _ANOMALY_BITS != modes.anomaly:
+        rec.rare = other_modes(rec) | modes.anomaly
+    return rec.rare & _ANOMALY_BITS
+
+
+def other_modes(rec: Recorder) -> int:
+    """How many modes and other rarities are active in a thread beside anomaly mode."""
+    return rec.rare & ~_ANOMALY_BITS
 
 
 # ---------------------------------------------------------------------- recording

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
 import warnings
 from collections.abc import Collection
+from functools import lru_cache
+from types import CodeType
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -15,6 +19,33 @@ def user_line() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_stack() -> list[str]:
+    """The frames outside this package, outermost first, as a traceback shows them; with ``TORCHGRAD_JAX_TRACEBACK=full`` all frames."""
+    every = os.environ.get("TORCHGRAD_JAX_TRACEBACK") == "full"
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        code = frame.f_code
+        if every or not code.co_filename.startswith(_FOLDED):
+            linecache.lazycache(code.co_filename, frame.f_globals)
+            found.append(_frame_text(code, frame.f_lineno))
+        elif code.co_filename == _LAUNCHER:  # the program begins here
+            break
+        frame = frame.f_back
+    return found[::-1]
+
+
+_ROOT = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_FOLDED = (_ROOT, "<frozen runpy>")
+# Of `torchgrad-jax run`.
+_LAUNCHER = os.path.join(_ROOT, "cli", "run.py")
+
+
+@lru_cache(maxsize=4096)
+def _frame_text(code: CodeType, line: int) -> str:
+    text = linecache.getline(code.co_filename, line).strip()
+    return f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {text}\n" if text else "")
 
 
 def innermost_line(error: BaseException, others: Collection[str]) -> str:

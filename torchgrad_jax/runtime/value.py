@@ -71,6 +71,10 @@ class Lifted:
         """See Value."""
         raise NotImplementedError
 
+    def innermost(self) -> Value:
+        """The Value outside of all levels that it stands for."""
+        raise NotImplementedError
+
     def followed(self) -> bool:
         """Whether a derivative of what is computed of it may be asked for below."""
         raise NotImplementedError
@@ -98,6 +102,10 @@ class Watch:
 
     def made(self, value: Value) -> None:
         """A Value was made of an array: within the function, it is a constant of it."""
+        raise NotImplementedError
+
+    def suspect(self, value: Value, fault: Any) -> None:
+        """A Value that is hidden tells, once it is computed, whether something is wrong: then `fault` is to be raised."""
         raise NotImplementedError
 
 

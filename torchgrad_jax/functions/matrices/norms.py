@@ -13,7 +13,7 @@ from torchgrad_jax.core.replacing import static_op
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
-from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.declaration.operator import ARRAY, Static, plain_number
 from torchgrad_jax.functions import views
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.gathering import call
@@ -27,7 +27,9 @@ from torchgrad_jax.operators.kernels.linalg_errors import check_float, check_squ
 @public("torch.linalg")
 def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The `ord`-norm over `dim`, all elements taken as one vector where None."""
-    made = apply(static_op("vector_norm", float(ord), as_int_dims(dim), bool(keepdim), None if dtype is None else dtype.np), (x,))
+    if isinstance(ord, complex):
+        raise RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.")
+    made = apply(static_op("vector_norm", plain_number(ord), as_int_dims(dim), bool(keepdim), None if dtype is None else dtype.np), (x,))
     return with_out("linalg.vector_norm", out, made)
 
 
@@ -97,7 +99,7 @@ def linalg_norm(
         return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} not supported.")
-    return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
+    return vector_norm(A, 2.0 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
 
 
 @public("torch.norm", "torch.Tensor.norm")
@@ -105,7 +107,7 @@ def norm_(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False,
     """The `p`-norm over `dim`, all elements taken as one vector where None; "nuc" is the nuclear norm of a matrix."""
     if p == "nuc":
         return matrix_norm(input, "nuc", tuple(range(input._aval.ndim)) if dim is None else dim, keepdim, dtype=dtype, out=out)
-    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, 2 if p == "fro" else 2.0 if p is None else p, dim, keepdim, dtype=dtype, out=out)
 
 
 @public("torch")

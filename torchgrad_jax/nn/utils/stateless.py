@@ -55,16 +55,23 @@ def replaced(module: Module, given: State, tie_weights: bool, strict: bool) -> I
     if strict:
         _check_names(module, set(values), set(named))
     places = {name: _Place(module, name) for name in values}
-    own: dict[str, Any] = {}
+    there = False
+    own = {name: place.names.get(place.attribute, _ABSENT) for name, place in places.items()}
     try:
-        for name, place in places.items():
-            own[name] = place.put(values[name])
-        yield
-    finally:
-        for name in reversed(list(own)):
-            left = places[name].put(own[name])
-            if name in given and left is not _ABSENT:
-                given[name] = left
+        try:
+            for name, place in places.items():
+                place.put(values[name])
+            there = True
+            yield
+        finally:
+            for name in reversed(places):
+                left = places[name].put(own[name])
+                if there and name in given and left is not _ABSENT:
+                    given[name] = left
+    except BaseException:  # an interrupt may have come while they were put back
+        for name in reversed(places):
+            places[name].put(own[name])
+        raise
 
 
 def _named_tensors(module: Module) -> dict[str, Tensor]:

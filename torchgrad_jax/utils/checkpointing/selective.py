@@ -9,6 +9,7 @@ from typing import Any
 
 from torchgrad_jax._ops import OpOverload, OpOverloadPacket, overload_of
 from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import make_node
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.op_node import pack_operands, pack_results
@@ -201,6 +202,7 @@ def _as_if_computed(bound: Any, operands: Sequence[Any], outs: list[Value]) -> A
         made = tuple([result(v, node, i) if carries else wrap(v) for i, (v, carries) in enumerate(zip(outs, node.plan.outputs, strict=True))])
     found = made[0] if sig.single else made
     if node is not None:
+        note_node(rec, node)
         pack_operands(rec, node, operands)
         pack_results(rec, node, found)
     return found

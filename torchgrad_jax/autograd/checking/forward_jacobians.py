@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.autograd.batched import levels
-from torchgrad_jax.autograd.finite_differences import directional, host, partials
+from torchgrad_jax.autograd.checking.finite_differences import directional, host, partials
+from torchgrad_jax.autograd.checking.jacobians import GradcheckError, Problem, Vectors, check_constant, explained, floats
 from torchgrad_jax.autograd.forward_ad import dual_level, make_dual_plainly, unpack_dual_plainly
-from torchgrad_jax.autograd.jacobians import GradcheckError, Problem, Vectors, check_constant, explained, floats
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.finite_differences import directional, host, joined, partials, real_dtype, units_of
+from torchgrad_jax.autograd.checking.finite_differences import directional, host, joined, partials, real_dtype, units_of
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.random import drawn

@@ -1,0 +1,1 @@
+"""What `gradcheck` compares: Jacobians by backward and forward mode, and by finite differences."""
