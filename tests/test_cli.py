@@ -431,7 +431,7 @@ class TestTheCommand:
     def test_prints_its_usage(self, launch, arguments):
         result = launch(*arguments)
         assert result.returncode == 0
-        assert "torchgrad-jax run [-i] [script.py | -c command | -m module | -] [arguments ...]" in result.stdout
+        assert "torchgrad-jax run [-i] [--explain] [script.py | -c command | -m module | -] [arguments ...]" in result.stdout
 
     @pytest.mark.parametrize("arguments", [(), ("walk",), ("--walk",), ("run", "-c"), ("run", "-m"), ("run", "-z")])
     def test_rejects_unknown_and_incomplete_commands(self, launch, arguments):

@@ -29,6 +29,7 @@ from torchgrad_jax import cpu as cpu
 from torchgrad_jax import cuda as cuda
 from torchgrad_jax import declaration as declaration
 from torchgrad_jax import determinism as determinism
+from torchgrad_jax import explain as explain
 from torchgrad_jax import fft as fft
 from torchgrad_jax import func as func
 from torchgrad_jax import functions as functions

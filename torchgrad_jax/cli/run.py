@@ -7,12 +7,15 @@ import builtins
 import os
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
+import torchgrad_jax
 from torchgrad_jax.cli import alias, console, tracebacks, workers
 
-RUN_USAGE = "torchgrad-jax run [-i] [script.py | -c command | -m module | -] [arguments ...]"
+RUN_USAGE = "torchgrad-jax run [-i] [--explain] [script.py | -c command | -m module | -] [arguments ...]"
 RUN_HELP = f"""usage: {RUN_USAGE}
 
 Run a program in which `import torch` means torchgrad_jax; the program is not modified.
@@ -22,6 +25,7 @@ Run a program in which `import torch` means torchgrad_jax; the program is not mo
   -m module    run a module
   -            run what standard input has
   -i           begin an interactive prompt, after the program if there is one
+  --explain    say afterwards, on standard error, what ran, what was compiled and why, and what costs time
   -h, --help   show this text
 Without a program it is an interactive prompt, or standard input where that is no terminal.
 
@@ -43,8 +47,10 @@ def run(arguments: list[str]) -> None:
     it gives under ``python``.
     """
     parser = argparse.ArgumentParser(prog="torchgrad-jax run", usage=RUN_USAGE, add_help=False)
-    stays = arguments[:1] == ["-i"]
-    arguments = arguments[int(stays) :]
+    stays = explains = False
+    while arguments[:1] == ["-i"] or arguments[:1] == ["--explain"]:
+        stays, explains = stays or arguments[0] == "-i", explains or arguments[0] == "--explain"
+        arguments = arguments[1:]
     if not arguments:
         arguments = [""] if stays or sys.stdin.isatty() else ["-"]
     target, rest = arguments[0], arguments[1:]
@@ -52,10 +58,23 @@ def run(arguments: list[str]) -> None:
         print(RUN_HELP, end="")
         return
     try:
-        _run(parser, target, rest, arguments)
+        with _explained() if explains else nullcontext():
+            _run(parser, target, rest, arguments)
     finally:
         if stays and target:
             console.interact(sys.modules["__main__"])
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What is run, explained on standard error when it has come to its end, whichever that is."""
+    report = torchgrad_jax.explain()  # type: ignore[operator] - the module is a function too
+    try:
+        with report:
+            yield
+    finally:
+        sys.stdout.flush()
+        print(report, file=sys.stderr)
 
 
 def _run(parser: argparse.ArgumentParser, target: str, rest: list[str], arguments: list[str]) -> None:

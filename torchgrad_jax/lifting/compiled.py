@@ -19,6 +19,8 @@ from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, repl
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.notices import compiling
+from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.observing.observer import COMPILING, RUNNING, timed
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.value import Aval, Value, constant, is_tracer
@@ -100,7 +102,8 @@ class Compiled:
         if lifted.writes and len({id(t._storage or t) for t in tensors}) != lifted.memories:
             return MISS  # what is written to is part of another one, or was and is not
         if self.function is None:
-            self._compile()
+            with timed(COMPILING, self):
+                self._compile()
         arrays = [values[i].array for i in self.contents]
         plain = self.plain
         for i, array in enumerate(arrays):
@@ -110,7 +113,11 @@ class Compiled:
             drawn = [make() for make in lifted.draws]
             arrays += [_other(kind, at, tensors, drawn, lifted.device) for kind, at in self.others]
         function: Any = self.function
-        outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
+        if observer.active:
+            with timed(RUNNING, self):
+                outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
+        else:
+            outs = function(*arrays) if self.ahead else call_x64(function, *arrays)
         if self.asks:
             self._check(outs)
         return self._settle(rec, tensors, values, outs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,10 @@ from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
 from torchgrad_jax.lifting.differentiating import backward_of, node_maker
 from torchgrad_jax.lifting.finding import Lifted, find
 from torchgrad_jax.lifting.reach import Reach
-from torchgrad_jax.lifting.structures import Refused, key_of
+from torchgrad_jax.lifting.structures import Refused, changed, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import Recorder, other_modes, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import is_tracer
@@ -24,7 +26,14 @@ MOST_PROGRAMS = 16
 MOST_IN_VAIN = 8
 
 
+# All functions under `jit`, in the order in which they were made.
+living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+
+
+# What the key of a call begins with.
+_MODES_OF_KEYS = "grad mode", "inference mode", "the default dtype", "the precision of matrix products"
 
 
 class Kind:
@@ -48,6 +57,7 @@ class Jitted:
         self._kinds: dict[Any, Kind] = {}
         self._record: list[str] = []
         self._warned = False
+        living[self] = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
@@ -96,6 +106,8 @@ class Jitted:
     def _trace(self, kind: Kind, tensors: list[Tensor], objects: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kind.entries:
             self._note(f"traced again: {_why(kind, tensors)}")
+        elif len(self._kinds) > 1:
+            self._note(f"traced for other arguments: {self._other_arguments(kind)}")
         kind.in_vain += 1
         if kind.in_vain > MOST_IN_VAIN:
             kind.plainly = f"traced {MOST_IN_VAIN} times in a row without one trace being of use: {_why(kind, tensors)}"
@@ -117,6 +129,14 @@ class Jitted:
             self._warn(found)
         return result
 
+    def _other_arguments(self, kind: Kind) -> str:
+        """In what the calls of a kind differ from those of the kind before."""
+        key, before = [k for k, known in self._kinds.items() if known is kind][0], [k for k, known in self._kinds.items() if known is not kind][-1]
+        if len(key) != len(before):  # see `_told_apart`
+            return "one tensor is given twice, or two are that were one"
+        named = [name for name, was, now in zip(_MODES_OF_KEYS, before, key, strict=False) if was != now]
+        return f"{named[0]} is not what it was" if named else changed(before, key)
+
     def _warn(self, reason: str) -> None:
         self._note(f"not compiled: {reason}")
         if not self._warned:
@@ -125,6 +145,8 @@ class Jitted:
             warn_user(f"{name} is not compiled whole, and runs as it would without jit: {reason}")
 
     def _note(self, text: str) -> None:
+        for one in observer.active:
+            one.under_jit(self, text)
         if text not in self._record:
             self._record.append(text)
 

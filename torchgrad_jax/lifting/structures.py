@@ -10,6 +10,8 @@ import numpy as np
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.observing.differences import shown
+from torchgrad_jax.runtime.value import Aval
 
 # What is told by its value: nobody can change it.
 BY_VALUE = (int, str, bool, type(None), bytes, complex, Size, dtypes.dtype, device, range, np.dtype, np.generic, enum.Enum, type(...))
@@ -58,6 +60,27 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
         raise Refused("an argument is a NumPy array, whose content may change: pass a tensor")
     objects.append(given)
     return Same(given)
+
+
+def changed(was: Any, now: Any) -> str:
+    """In what two keys of arguments first differ, in words; "" where they do not."""
+    if not (type(was) is type(now) is tuple and was and now):
+        return "" if was == now else f"an argument was {_said(was)} and is {_said(now)}"
+    if isinstance(was[0], Aval) and isinstance(now[0], Aval):
+        if was[0] is not now[0]:
+            return f"a tensor among the arguments was {shown(was[0])} and is {shown(now[0])}"
+        return "" if was == now else f"requires_grad, grad_fn or class of an argument of shape {list(now[0].shape)} is not what it was"
+    if was[0] is now[0] is float:
+        return "" if was == now else f"an argument was {float.fromhex(was[1])} and is {float.fromhex(now[1])}"
+    if isinstance(was[0], type) and isinstance(now[0], type) and was[0] is not now[0]:
+        return f"an argument was of type {was[0].__name__} and is of type {now[0].__name__}"
+    if len(was) != len(now):
+        return f"there were {len(was) - 1} arguments, or parts of one, and are {len(now) - 1}"
+    return next((found for a, b in zip(was, now, strict=True) if (found := changed(a, b))), "")
+
+
+def _said(part: Any) -> str:
+    return f"another {type(part.object).__name__}" if isinstance(part, Same) else "a tensor" if isinstance(part, Aval) else repr(part)
 
 
 class Layout:

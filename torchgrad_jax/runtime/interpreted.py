@@ -10,6 +10,7 @@ from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
 from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.structure import last_uses, operands, store
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
@@ -36,7 +37,8 @@ class Interpreted:
             if self._runs == 1:
                 return self._one_by_one(numbers, arrays, np.asarray, _own)
             if self._merged is None:
-                self._merge()
+                with timed(TRACING):
+                    self._merge()
             return self._at_once(numbers, arrays)
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
@@ -96,6 +98,8 @@ def alone(sig: Any, given: Any) -> Any:
         sig.warm = True
         counters.compiled_ops += 1
         keeping.compiled(sig, 1)
+        with timed(COMPILING, sig):
+            return call_x64(function, *given)
     return call_x64(function, *given)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torchgrad_jax.runtime.observing.differences import Outline, difference
+
 # Seconds until a compilation is worth a line.
 LONG = 2.0
 # So many new programs of so many operations, one after the other, that begin alike are a loop whose structure changes.
@@ -60,7 +62,7 @@ class Changing:
         if self._count >= IN_A_ROW and last is not None:
             self._said = True
             if _told():
-                print(f"torchgrad_jax: the last {IN_A_ROW} turns of a loop were each a new program: {difference(last, calls)}. "
+                print(f"torchgrad_jax: the last {IN_A_ROW} turns of a loop were each a new program: {changed(last, calls)}. "
                       "Sizes and structure that repeat are compiled once.", file=sys.stderr, flush=True)  # fmt: skip
 
     def repeated(self) -> None:
@@ -68,22 +70,7 @@ class Changing:
         self._count = 0
 
 
-def difference(old: list[Any], new: list[Any]) -> str:
+def changed(old: list[Any], new: list[Any]) -> str:
     """Where two programs first differ, in words."""
-    for i, (a, b) in enumerate(zip(old, new, strict=False)):
-        if a.signature is not b.signature:
-            was, now = a.signature, b.signature
-            if was.bop.name != now.bop.name:
-                return f"operation {i} was {was.bop.name} and is now {now.bop.name}"
-            if was.specs != now.specs:
-                return f"the operands of {now.bop.name} (operation {i}) were {_shown(was.specs)} and are now {_shown(now.specs)}"
-            return f"the arguments of {now.bop.name} (operation {i}) differ"
-        if a.args != b.args:
-            return f"{b.signature.bop.name} (operation {i}) has other operands"
-    if len(old) != len(new):
-        return f"it had {len(old)} operations and now has {len(new)}"
-    return "other results are held"
-
-
-def _shown(specs: Any) -> str:
-    return ", ".join([s.__name__ if isinstance(s, type) else f"{s.dtype}{list(s.shape)}" for s in specs])
+    found = difference(Outline(old), Outline(new))
+    return "other results are held" if found is None else found.text

@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.compiling.masks import converts_masks, selecting_masks, with_masks_selected
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
+from torchgrad_jax.runtime.observing.observer import TRACING, timed
 from torchgrad_jax.runtime.value import Aval, aval_of
 from torchgrad_jax.runtime.vectors import as_vectors
 
@@ -186,7 +187,8 @@ class Signature:
         """Its plan for the interpreter; None where there is none: on another device than the CPU, or with something in it that has no rule."""
         found = self._baseline
         if found is None:
-            found = self._baseline = self._plan() or False
+            with timed(TRACING):
+                found = self._baseline = self._plan() or False
             self._jaxpr = None
         return found or None
 
@@ -358,7 +360,8 @@ def signature(bop: BoundOp, specs: tuple[ArgSpec, ...]) -> Signature:
     """The one Signature of `bop` at `specs`. PyTorch's error where they do not fit."""
     found = bop.signatures.get(specs)
     if found is None:
-        found = bop.signatures[specs] = Signature(bop, specs)
+        with timed(TRACING):
+            found = bop.signatures[specs] = Signature(bop, specs)
         keeping.new_signature()
     return found
 

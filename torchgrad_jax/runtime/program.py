@@ -18,6 +18,8 @@ from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
+from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNING, TRACING, timed
 from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of, roots
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
@@ -169,7 +171,8 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) 
         # On accelerators JAX may have to compile it for several shardings. What is compiled ahead is called by Python, where a signal can raise
         # before its results are kept: not where its arguments are given away.
         if not ahead:
-            return form.function(*arguments)
+            with timed(COMPILING):
+                return form.function(*arguments)
         function = ahead_of_time(form.function, arguments)
         outs = function(*arguments)
         form.function = directly(function)
@@ -185,6 +188,8 @@ def run_pending(rec: Recorder, reason: str) -> None:
     """
     if keeping.steps > keeping.step_limit:
         prune(roots, rec.epoch.step)
+    for one in observer.active:
+        one.flushing(rec, reason)
     new, epoch = rec.new_epoch(), rec.epoch
     try:
         rec.epoch = new
@@ -226,8 +231,10 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     if programs is None:
         programs = step.programs = {}
     program = programs.get((alive, donated))
+    new = program is None
     if program is None:
-        program = programs[alive, donated] = Program(step, alive, donated, leaves)
+        with timed(TRACING):
+            program = programs[alive, donated] = Program(step, alive, donated, leaves)
         keeping.now += 1
         rec.changing.met(program.calls)
     else:
@@ -236,7 +243,13 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     epoch.wanted = program.slots
-    _run(program, numbers_of(epoch), epoch, reason != "look")
+    if observer.active:
+        for one in observer.active:
+            one.program(step, alive, program, new)
+        with timed(RUNNING, program):
+            _run(program, numbers_of(epoch), epoch, reason != "look")
+    else:
+        _run(program, numbers_of(epoch), epoch, reason != "look")
     rec.rolling = program.tier == ROLLED
 
 
@@ -298,7 +311,8 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
     checked, arguments = program.checked, [*program.kept(numbers), *arrays]
 
     def run(*given: Any) -> list[Any]:
-        outs = call_x64(function, *given)
+        with timed(COMPUTING, program):
+            outs = call_x64(function, *given)
         if checked and np.asarray(outs[-1])[0]:
             raise CheckFailed
         return outs

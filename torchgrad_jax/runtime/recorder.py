@@ -22,6 +22,7 @@ from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.flags import Flags
 from torchgrad_jax.runtime.notices import Changing
+from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
@@ -65,13 +66,13 @@ class Step:
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
     the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
-    outputs or numbers. inputs, counts, nbytes: of all
-    inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a number beyond every limit.
+    outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a
+    number beyond every limit. line: the user's that it was first recorded from; not there unless somebody watched (`observing`).
     """
 
     __slots__ = (
         "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
-        "counts", "nbytes", "programs",
+        "counts", "nbytes", "programs", "line",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
@@ -215,6 +216,8 @@ class Recorder:
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
         keeping.steps += 1
+        if observer.active:
+            step.line = user_line()
         return before.next.setdefault(key, step)
 
     def operand(self, operand: Any) -> Any:

@@ -116,6 +116,52 @@ def _chosen(program: Any) -> str:
     return COMPILED if form.spent * (1 + program.repeats / TURNS) > estimate.compiling and not only_one else INTERPRETED
 
 
+def reason(program: Any) -> str:
+    """Why a program that has just been run was run as it was, in words."""
+    if modes.execution == "eager":
+        return "eager execution: XLA runs each operation by itself"
+    if modes.forked:
+        return "this process was forked from one that had used XLA, whose threads stayed there"
+    if modes.same_tier_blocks and any(program.estimate.plans):
+        return "inside gradcheck what can be interpreted is, so that the same operation gives the same bits"
+    if program.tier == COMPILED:
+        return "what interpreting it cost, or its coming back, was worth compiling it"
+    if program.tier == ROLLED:
+        return "what repeats in it is a loop: one compiled program serves every length"
+    if not program.calls:
+        return "there is nothing to compute: its results are its inputs"
+    form, estimate = program.form, program.estimate
+    if not any(estimate.plans):
+        why = _why_by_xla(program, program.calls[0].signature)
+        return f"none of its operations can be interpreted ({why}): XLA runs each by itself until it is clear that the program comes back"
+    if modes.deterministic:
+        return "use_deterministic_algorithms: a program keeps the tier that it began with"
+    if program.common is not None and program.common.members >= LENGTHS:
+        return "what repeats in it goes round other times in other programs: they are to be compiled as one with a loop"
+    if estimate.interpreting <= estimate.calling:
+        cost, call = estimate.interpreting / 1e3, estimate.calling / 1e3
+        return f"that takes {cost:.0f} us by estimate, and a call of a compiled program would take {call:.0f}"
+    share = form.spent * (1 + program.repeats / TURNS) / max(estimate.compiling, 1.0)
+    return f"compiling it has to pay first: interpreting it has cost {share:.0%} of what that would, by estimate"
+
+
+def by_xla(program: Any) -> dict[str, str]:
+    """The operations of an interpreted program that XLA runs, each by itself, by name; and why."""
+    found = {}
+    for call, plan in zip(program.calls, program.estimate.plans, strict=True):
+        if plan is None:
+            found[call.signature.bop.name] = _why_by_xla(program, call.signature)
+    return found
+
+
+def _why_by_xla(program: Any, sig: Any) -> str:
+    if not modes.baseline:
+        return "the interpreter is switched off"
+    if program.device.type != "cpu":
+        return f"it is on {program.device}"
+    return "something in it has no form for NumPy" if sig.baseline is None else "interpreting it takes longer than compiling it, by estimate"
+
+
 def _is_rolled_now(program: Any, cost: float) -> bool:
     """Whether the program with loops is compiled now: it serves many lengths, or is so much smaller that compiling the long one can wait."""
     common, rolled, whole = program.common, program.rolled, program.estimate.compiling

@@ -12,6 +12,7 @@ from jax.core import Tracer
 from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
 from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.keeping import Memo
+from torchgrad_jax.runtime.observing.observer import tell_waiting
 from torchgrad_jax.runtime.worker import Promised
 
 
@@ -171,6 +172,7 @@ class Value:
             self.epoch.force(self)
             array = self.array
         if type(array) is Promised:
+            tell_waiting()
             array = self.array = array.kept()
         elif isinstance(array, Lifted):
             return array.concrete()

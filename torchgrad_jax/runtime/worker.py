@@ -15,6 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
+from torchgrad_jax.runtime.observing.observer import WAITING, timed
+
 # From this estimated time on, in nanoseconds, a program is worth the 50 us that handing it over takes.
 LONG = 400_000.0
 # How many programs may be on their way: recording must not run ahead of computing for ever.
@@ -38,7 +40,9 @@ class Promised:
         """The array, when it is there. Raises what became of it if the program failed."""
         if self._array is None:
             job = self._job
-            if job is None or job.cancelled() or job.exception() is not None:
+            with timed(WAITING):
+                failed = job is None or job.cancelled() or job.exception() is not None
+            if failed:
                 self._array = self.epoch.outcome(self.slot)
         return self._array
 

@@ -13,6 +13,7 @@ from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.device import device, placed
+from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.structure import operands, store
 
@@ -36,14 +37,16 @@ def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate
 def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
     """What is compiled of a function under `jax.jit` for such arguments on a CPU, by itself: JAX keeps two thirds more memory with it for being
     called otherwise."""
-    traced = function.trace(*arguments)
+    with timed(TRACING):
+        traced = function.trace(*arguments)
     options = options_of_products(list(multiplications(traced.jaxpr.jaxpr)))
-    try:
-        return traced.lower().compile(compiler_options=options)
-    except Exception as error:  # an XLA without that option takes somewhat longer to run, and that is all
-        if options is None or "No such compile option" not in str(error):
-            raise
-        return traced.lower().compile()
+    with timed(COMPILING):
+        try:
+            return traced.lower().compile(compiler_options=options)
+        except Exception as error:  # an XLA without that option takes somewhat longer to run, and that is all
+            if options is None or "No such compile option" not in str(error):
+                raise
+            return traced.lower().compile()
 
 
 def options_of_products(sizes: list[int]) -> dict[str, Any] | None:
