@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 
 from torchgrad_jax.cli.alias import PACKAGE
+from torchgrad_jax.cli.diff import DIFF_USAGE, diff
 from torchgrad_jax.cli.run import RUN_USAGE, run
 
 _DESCRIPTION = "Run PyTorch programs on JAX/XLA."
 _EPILOG = f"""commands:
   {RUN_USAGE}
       run a program in which `import torch` means torchgrad_jax; `torchgrad-jax run --help` tells more
+  {DIFF_USAGE}
+      name the operator that gives something else than in PyTorch; `torchgrad-jax diff --help` tells more
 """
 
 
@@ -34,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
-    parser.add_argument("command", choices=["run"], metavar="command", help="run")
+    parser.add_argument("command", choices=["run", "diff"], metavar="command", help="run or diff")
     return parser
 
 
@@ -42,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's) and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Only the first argument is ours; the rest belongs to the command, and beyond it to the script.
-    _parser().parse_args(arguments[:1])
+    if _parser().parse_args(arguments[:1]).command == "diff":
+        return diff(arguments[1:])
     run(arguments[1:])
     return 0
