@@ -99,11 +99,13 @@ def _script(options: argparse.Namespace) -> int:
         sides = [_noting(workshop, side, job, ended) for side in (OURS, PYTORCH)]
         found = kept(investigate(sides[0], sides[1], Path(folder)), options.save)
     ours, theirs = ended[OURS], ended[PYTORCH]
+    if ours.code and theirs.code and not found.compared:
+        raise Failure(f"the script ended with status {theirs.code} under PyTorch: {theirs.told()}")
     agrees = found.difference is None and ours.code == theirs.code and found.parted is None
     status = _told(found, agrees, options.json)
-    for name, mine, other in (("torchgrad_jax", ours, theirs), ("PyTorch", theirs, ours)):
-        if mine.code and not (other.code and other.error == mine.error):
-            print(f"The script ended with status {mine.code} under {name}: {mine.error or mine.output[-2000:]}", file=sys.stderr)
+    for name, done in (("torchgrad_jax", ours), ("PyTorch", theirs)):
+        if done.code:
+            print(f"The script ended with status {done.code} under {name}: {done.told()}", file=sys.stderr)
     return status
 
 
@@ -131,11 +133,18 @@ def _function(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise Failure(str(error)) from None
     inputs = [ways.generated(shapes, dtypes, options.seed, n) for n in range(max(1, options.samples))]
-    job = {"function": options.function, "inputs": inputs, "order": 2 if options.second else 1, "seed": options.seed, "noted": False}
+    job = {
+        "function": options.function,
+        "inputs": inputs,
+        "order": 2 if options.second else 1,
+        "seed": options.seed,
+        "noted": False,
+        "jax": options.jax,
+    }
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(Path(folder))
         reference = PYTORCH if _pytorch_is_there() else OURS
-        mine = _computed(workshop, OURS, {**job, "jax": options.jax})
+        mine = _computed(workshop, OURS, job)
         theirs = _computed(workshop, PYTORCH, job) if reference == PYTORCH else [{} for _ in inputs]
         found = [{**a, **b} for a, b in zip(theirs, mine, strict=True)]
         comparison = judged(found, options.rtol)

@@ -35,6 +35,10 @@ class Done:
     output: str
     error: str = ""
 
+    def told(self) -> str:
+        """What it raised, or the end of what it printed."""
+        return self.error or self.output[-2000:]
+
 
 class Workshop:
     """Runs jobs in processes, with its files in a folder."""
@@ -48,9 +52,8 @@ class Workshop:
         out, file = self.folder / f"out{self._count}", self.folder / f"job{self._count}"
         with open(file, "wb") as opened:
             pickle.dump({**job, "out": str(out)}, opened)
-        # Operations run one by one, so that each has a result to be noted; what PyTorch would compile is run as it is written.
+        # What PyTorch would compile is run as it is written.
         env = {"PYTHONHASHSEED": "0", **os.environ, "TORCHDYNAMO_DISABLE": "1"}
-        env.setdefault("TORCHGRAD_JAX_EXECUTION", "eager" if job.get("noted", True) else "fused")
         command = [sys.executable, "-m", "torchgrad_jax.cli.sides", side, str(file)]
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         told = Path(f"{out}.error")

@@ -89,7 +89,7 @@ class Call:
     def load(cls, path: str | Path) -> Call:
         """The call that a file holds. ValueError for another file, OSError where there is none."""
         try:
-            with np.load(str(path), allow_pickle=False) as file:
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 kept = json.loads(str(file["call"]))
                 arrays = [file[f"a{i}"] for i in range(len(file.files) - 1)]
         except (KeyError, ValueError, AttributeError, TypeError) as error:

@@ -17,8 +17,8 @@ AHEAD, MOST_PROBES = 300, 200
 @dataclasses.dataclass
 class Suspect:
     """A record whose results differ though its operands do not, or by more than they do. ours, theirs: its number on either side. what: which result,
-    or which gradient. worse: how much more its results differ than its operands. at: how many calls there were before. alone: the call that one side alone made, of which
-    an operand is."""
+    or which gradient. worse: how much more its results differ than its operands. at: how many calls there were before. otherwise: in
+    what else the two calls differ."""
 
     ours: int
     theirs: int
@@ -26,7 +26,7 @@ class Suspect:
     distance: Distance
     worse: float
     at: float
-    alone: str = ""
+    otherwise: str = ""
 
 
 @dataclasses.dataclass
@@ -100,8 +100,8 @@ def _line(record: Record) -> str:
     return record.where
 
 
-def _key(record: Record) -> tuple[str, str]:
-    return (record.name, record.where)
+def _key(record: Record) -> tuple[str, str, str]:
+    return (record.name, record.path if record.name == INPUT else "", record.where)
 
 
 def _meeting(a: list[Any], b: list[Any], i: int, j: int) -> tuple[int, int]:
@@ -127,7 +127,7 @@ class Search:
         self.largest: dict[str, tuple[float, Record]] = {}
 
     def suspects(self) -> list[Suspect]:
-        """What is to be looked at more closely: of each operator on each line what differs first, values and gradients, the first before the others."""
+        """What is to be looked at more closely: of each operator on each line what differs first, in the order in which it does."""
         found: dict[tuple[str, str, str], Suspect] = {}
         for suspect in sorted([*self._by_values(), *self._by_gradients(), *self._hooks_alone()], key=lambda s: s.at):
             record = self.ours[suspect.ours]
@@ -160,14 +160,16 @@ class Search:
                 if not apart.is_rounding(tolerance(apart.dtype)):
                     # Gradients arrive while a pass runs, so what it gives comes after them.
                     at = i + 0.75 if record.name in PASSES else i
-                    yield Suspect(i, j, f"result {k}", apart, self._worse(record, apart), at, self._alone(record))
+                    yield Suspect(i, j, f"result {k}", apart, self._worse(record, apart), at, self._otherwise(record, self.theirs[j]))
                     break
 
-    def _alone(self, record: Record) -> str:
-        """Which operand a call gave that our side alone made."""
+    def _otherwise(self, record: Record, other: Record) -> str:
+        """In what else the two calls differ: an operand that another call gave, or Python's numbers."""
         for number, _ in record.inputs:
             if number not in self.aligned.pairs:
                 return f"{self._told((number, 0))} was called here alone"
+        if record.numbers != other.numbers:
+            return f"it was called with other numbers: {record.numbers} instead of {other.numbers}"
         return ""
 
     def _by_hook(self, i: int, j: int) -> Iterator[Suspect]:
@@ -292,9 +294,9 @@ def first_difference(aligned: Aligned, suspects: list[Suspect], probed: dict[int
         record = records[suspect.ours]
         agrees = isinstance(probed.get(suspect.ours), tuple)
         if suspect.worse >= 100 and not suspect.distance.is_rounding(tolerance(suspect.distance.dtype, chain=True)):
-            if agrees and not suspect.alone and not suspect.what.startswith("gradient"):
+            if agrees and not suspect.otherwise and not suspect.what.startswith("gradient"):
                 continue  # it is its operands that differ, by more than is seen of them
-            note = suspect.alone or _note(record, agrees, probed.get(suspect.ours))
+            note = suspect.otherwise or _note(record, agrees, probed.get(suspect.ours))
             return _difference(record, suspect.what, suspect.distance, False, note, "")
     return None
 
@@ -312,5 +314,5 @@ def _note(record: Record, agrees: bool, verdict: Any) -> str:
 
 
 def _difference(record: Record, what: str, apart: Distance, certain: bool, note: str, file: str) -> Difference:
-    name = {HOOK: f"hook {record.path}", INPUT: "a tensor"}.get(record.name, record.path or record.name)
+    name = {HOOK: f"hook {record.path}", INPUT: f"operand {record.path}"}.get(record.name, record.path or record.name)
     return Difference(name, record.where, record.text, what, apart, certain, note, file)

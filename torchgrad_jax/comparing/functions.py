@@ -134,8 +134,11 @@ def compare(
         found.append({**outcomes, **ways.ours(package, for_library(package), given, order, seed)})
     comparison = judged(found, rtol)
     if not comparison.agrees:
-        reference = other if comparison.reference == ways.PYTORCH else package
-        excuse(comparison, found, lambda n: exact(reference, for_library(reference), made[n], order, seed))
+        if comparison.reference == ways.JAX:
+            excuse(comparison, found, lambda n: exact(lambda wide: ways.through_jax(jax, wide, order), made[n]))
+        else:
+            torch = package if other is None else other
+            excuse(comparison, found, lambda n: exact(lambda wide: ways.computed(torch, for_library(torch), wide, order, seed), made[n]))
     if comparison.reference == ways.PYTORCH and not comparison.agrees:
         sample = next(row.sample for row in comparison.rows if not row.agrees)
         with tempfile.TemporaryDirectory() as folder:
@@ -224,11 +227,11 @@ def kept(found: Investigation, save: str | Path | None) -> Investigation:
 # ---------------------------------------------------------------------- outcomes against each other
 
 
-def exact(torch: Any, function: Callable[..., Any], inputs: Sequence[ways.Input], order: int, seed: int) -> ways.Outcome | None:
-    """What a function gives in wider dtypes; None where there are none, or it cannot be computed in them."""
+def exact(compute: Callable[[list[ways.Input]], ways.Outcome], inputs: Sequence[ways.Input]) -> ways.Outcome | None:
+    """What `compute` gives in wider dtypes; None where there are none, or it cannot be computed in them."""
     wide = ways.widened(inputs)
     try:
-        return None if wide is None else ways.computed(torch, function, wide, order, seed)
+        return None if wide is None else compute(wide)
     except (RuntimeError, TypeError, NotImplementedError, ValueError):
         return None
 

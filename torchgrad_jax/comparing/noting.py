@@ -27,20 +27,27 @@ PASSES = frozenset({"grad", "backward"})
 _SILENT = frozenset({
     "register_hook", "retain_grad", "numpy", "tolist", "storage", "untyped_storage", "_set_grad_enabled", "is_inference", "_version", "size", "dim",
     "stride", "data_ptr", "__repr__", "__format__", "__str__", "__len__", "__contains__", "__hash__", "__reduce_ex__", "__deepcopy__", "__array__",
-    "_make_dual", "_unpack_dual", "make_dual", "unpack_dual", "is_floating_point", "is_complex", "numel", "element_size", "get_device", "empty",
-    "empty_like", "new_empty",
+    "_make_dual", "_unpack_dual", "make_dual", "unpack_dual", "is_floating_point", "is_complex", "numel", "element_size", "get_device",
+})  # fmt: skip
+# Functions whose results hold whatever was in memory: both sides shall have the same there.
+_UNSET = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
+# Functions that do not read what they write to. Those of them that a library's own code calls, as modules do for their parameters, are other ones in
+# the other library: what they gave is compared where it is used.
+_OVERWRITING = frozenset({
+    "uniform_", "normal_", "fill_", "zero_", "copy_", "random_", "bernoulli_", "exponential_", "trunc_normal_", "constant_", "ones_", "zeros_",
+    "eye_", "dirac_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_", "set_",
 })  # fmt: skip
 _LIBRARIES = ("torch", "torchgrad_jax", "jax", "jaxlib", "functorch")
 
 
 class Record:
     """A call of a public function. where: the user's ``file:line``. text: that line. inputs: which results its tensors are. results: their figures.
-    path: under which name the function is found."""
+    path: under which name the function is found. numbers: those of Python among its arguments."""
 
-    __slots__ = ("name", "path", "where", "text", "inputs", "results", "verdict")
+    __slots__ = ("name", "path", "where", "text", "inputs", "numbers", "results", "verdict")
 
-    def __init__(self, name: str, path: str, where: str, text: str, inputs: list[Place]) -> None:
-        self.name, self.path, self.where, self.text, self.inputs = name, path, where, text, inputs
+    def __init__(self, name: str, path: str, where: str, text: str, inputs: list[Place], numbers: list[Any] | None = None) -> None:
+        self.name, self.path, self.where, self.text, self.inputs, self.numbers = name, path, where, text, inputs, numbers or []
         self.results: list[Figures] = []
         # What `Call.run` gave on the arguments of the other side, where it was asked: (own results, those of the other side,
         # those in wider dtypes).
@@ -82,8 +89,8 @@ class Notes:
         notes = cls()
         notes.cut = cut
         for kept in records:
-            record = Record(*kept[:5])
-            record.results, record.verdict = kept[5:]
+            record = Record(*kept[:6])
+            record.results, record.verdict = kept[6:]
             notes.records.append(record)
         notes.arrivals = [Arrival(*kept) for kept in arrivals]
         return notes
@@ -147,15 +154,21 @@ class Noting:
         name = short(path)
         if name == "register_hook" and len(args) == 2 and callable(args[1]):
             return func(args[0], self._followed(args[1], *user_line()))
-        if name in _SILENT or path.endswith((".__set__", ".__delete__")) or self.notes.cut:
+        if name in _UNSET:
+            made = func(*args, **kwargs)
+            made.data.zero_()
+            return made
+        if name in _SILENT or path.endswith((".__set__", ".__delete__")) or self.notes.cut or (name in _OVERWRITING and _by_library()):
             return func(*args, **kwargs)
         return self._noted(func, name, path, args, kwargs)
 
     def _noted(self, func: Any, name: str, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         where, text = user_line()
-        tensors = [x for x in leaves_of(self.torch, (args, kwargs)) if isinstance(x, self.torch.Tensor)]
-        inputs = [] if name in PASSES else [self._met(x, where, text) for x in tensors]
-        record = Record(name, path, where, text, inputs)
+        read = (args[1:] if name in _OVERWRITING else args, kwargs)
+        leaves = list(leaves_of(self.torch, read))
+        tensors = [x for x in leaves if isinstance(x, self.torch.Tensor)]
+        inputs = [] if name in PASSES else [self._met(x, f"{name}:{i}", where, text) for i, x in enumerate(tensors)]
+        record = Record(name, path, where, text, inputs, [x for x in leaves if x is not None and not isinstance(x, self.torch.Tensor)])
         writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
         kept = self._keep(len(self.notes.records), func, path, args, kwargs) if self.probe is not None else None
         result = func(*args, **kwargs)
@@ -182,11 +195,11 @@ class Noting:
         self._room -= 0 if figures.sample is None else figures.sample.nbytes
         return figures
 
-    def _met(self, x: Any, where: str, text: str) -> Place:
-        """The place of an operand; one that no call gave, or that was written to since, gets a record of its own."""
+    def _met(self, x: Any, use: str, where: str, text: str) -> Place:
+        """The place of an operand; one that no call gave, or that was written to since, gets a record of its own. use: of which call it is which."""
         known = self._known.get(id(x))
         if known is None or known.tensor() is not x or known.version != _version(x):
-            self._add(Record(INPUT, "", where, text, []), [x])
+            self._add(Record(INPUT, f"{use} {tuple(x.shape)}", where, text, []), [x])
             return (len(self.notes.records) - 1, 0)
         if known.hooked is None and x.requires_grad:
             self._place(x, known.place)
@@ -318,6 +331,22 @@ def _roots() -> tuple[str, ...]:
         if file:
             found.append(os.path.dirname(os.path.abspath(file)) + os.sep)
     return (*found, "<frozen")
+
+
+def _by_library() -> bool:
+    """Whether the function that is called is so by a library's own code."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_dispatching()):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and frame.f_code.co_filename.startswith(_roots())
+
+
+@functools.cache
+def _dispatching() -> tuple[str, ...]:
+    """Where calls pass through on their way to a mode."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    around = os.path.dirname(here)
+    return (here + os.sep, os.path.join(around, "calling") + os.sep, os.path.join(around, "overrides.py"))
 
 
 def user_line() -> tuple[str, str]:

@@ -49,7 +49,7 @@ def _elements(x: Any) -> np.ndarray:
 
 
 def generated(shapes: Sequence[Sequence[int]], dtypes: Sequence[str], seed: int, sample: int = 0) -> list[Input]:
-    """Random inputs. The samples after the first have numbers where mistakes hide: whole ones with zeros and ties, large ones, small ones, and so on."""
+    """Random inputs. The samples after the first have numbers where mistakes hide: whole ones with zeros and ties, large ones, small ones."""
     draw = np.random.default_rng([seed, sample])
     return [_drawn(draw, tuple(shape), dtype, sample % 4) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
@@ -174,8 +174,8 @@ def with_library(function: Callable[..., Any]) -> Callable[[Any], Callable[..., 
             value = function.__globals__.get(name)
             if _belongs(value) is not None:
                 raise TypeError(
-                    f"{function.__name__} uses {name}, which belongs to {_belongs(value)}, so it cannot be run through another library. Let it take the "
-                    f"library as its first parameter, def {function.__name__}(torch, ...), or compare it by: torchgrad-jax diff "
+                    f"{function.__name__} uses {name}, which belongs to {_belongs(value)}, so it cannot be run through another library. Let it take "
+                    f"the library as its first parameter, def {function.__name__}(torch, ...), or compare it by: torchgrad-jax diff "
                     f"{function.__module__}:{function.__qualname__}"
                 )
     return lambda torch: function
