@@ -176,6 +176,32 @@ class TestAgainstPyTorch:
         assert str(difference.distance) == "dtype float64 instead of float32" and "double at" in difference.note
         assert difference.text == "return (h + 1).sum()"
 
+    def test_a_lost_gradient_is_named(self):
+        def program(torch, x):
+            h = torch.sigmoid(x)
+            h = h.detach() if torch is tj else h
+            return (h * 3).sum() + x.sum()
+
+        found = compare(program, shapes=[(3,)], samples=1, second=False)
+        difference = found.operator.difference
+        assert difference.text == "return (h * 3).sum() + x.sum()" and "requires no gradient, and there it does" in str(difference)
+
+    def test_a_function_with_another_gradient_is_told_by_a_line_in_it(self):
+        def program(torch, x):
+            class Twice(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x * 2
+
+                @staticmethod
+                def backward(ctx, grad):
+                    return grad * (3 if torch is tj else 2)
+
+            return Twice.apply(x.exp()).sum()
+
+        difference = compare(program, shapes=[(3,)], samples=1, second=False).operator.difference
+        assert difference.text == "return x * 2" and "a Function" in difference.note
+
     def test_a_number_that_differs_is_named_where_it_comes_in(self):
         def program(torch, x):
             h = x.exp()

@@ -24,12 +24,14 @@ _AS_ROUNDED, _MOST_ROUNDED = 16, 0.01
 
 @dataclasses.dataclass
 class Figures:
-    """A result: its dtype's name, its shape, elements of it (all, or as many as are kept, evenly spread), the norm of all of them."""
+    """A result: its dtype's name, its shape, elements of it (all, or as many as are kept, evenly spread), the norm of all of them, and whether it
+    requires a gradient."""
 
     dtype: str
     shape: tuple[int, ...]
     sample: np.ndarray | None
     norm: float = 0.0
+    requires_grad: bool = False
 
     @property
     def known(self) -> bool:
@@ -91,11 +93,11 @@ def figures_of(torch: Any, result: Any, kept: int = KEPT) -> Figures:
         return Figures(dtype, shape, None)
     flat = array.reshape(-1)
     if flat.size <= kept:
-        return Figures(dtype, shape, flat)
+        return Figures(dtype, shape, flat, requires_grad=result.requires_grad)
     wide = flat.astype(np.complex128 if flat.dtype.kind == "c" else np.float64)
     with np.errstate(all="ignore"):
         norm = float(np.sqrt(np.sum(np.abs(wide) ** 2)))
-    return Figures(dtype, shape, flat[:: -(-flat.size // kept)].copy(), norm)
+    return Figures(dtype, shape, flat[:: -(-flat.size // kept)].copy(), norm, result.requires_grad)
 
 
 def distance(ours: Figures, theirs: Figures) -> Distance:
@@ -106,6 +108,10 @@ def distance(ours: Figures, theirs: Figures) -> Distance:
         return Distance(f"shape {ours.shape} instead of {theirs.shape}", dtype=ours.dtype)
     if ours.sample is None or theirs.sample is None:
         return Distance(dtype=ours.dtype)
+    if ours.requires_grad != theirs.requires_grad:
+        return Distance(
+            f"requires {'a' if ours.requires_grad else 'no'} gradient, and there it does{'' if theirs.requires_grad else ' not'}", dtype=ours.dtype
+        )
     found = _of_arrays(ours.sample, theirs.sample, ours.dtype)
     if not found.what and (ours.norm or theirs.norm) and ours.norm != theirs.norm:
         among = abs(ours.norm - theirs.norm) / max(ours.norm, theirs.norm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,9 @@ from torchgrad_jax.comparing.noting import HOOK, INPUT, PASSES, Arrival, Notes, 
 
 # How far the notes are searched for where they come together again, and how many calls are computed anew on the same operands.
 AHEAD, MOST_PROBES = 300, 200
+# What no operator explains is named if it is so many times what rounding gives, and so much further off than what it was made of: sums that cancel
+# lose digits too.
+_GROSS, _WORSE = 300, 100
 
 
 @dataclasses.dataclass
@@ -124,6 +128,7 @@ class Search:
         self.ours, self.theirs = aligned.ours.records, aligned.theirs.records
         self._distances: dict[Place, Distance] = {}
         self.compared = 0
+        self._so_far = 0.0  # how far apart results have been up to the present one
         self.largest: dict[str, tuple[float, Record]] = {}
 
     def suspects(self) -> list[Suspect]:
@@ -161,14 +166,16 @@ class Search:
                     # Gradients arrive while a pass runs, so what it gives comes after them.
                     at = i + 0.75 if record.name in PASSES else i
                     yield Suspect(i, j, f"result {k}", apart, self._worse(record, apart), at, self._otherwise(record, self.theirs[j]))
+                    self._so_far = max(self._so_far, apart.relative)
                     break
+                self._so_far = max(self._so_far, apart.relative)
 
     def _otherwise(self, record: Record, other: Record) -> str:
         """In what else the two calls differ: an operand that another call gave, or Python's numbers."""
         for number, _ in record.inputs:
             if number not in self.aligned.pairs:
                 return f"{self._told((number, 0))} was called here alone"
-        if record.numbers != other.numbers:
+        if not _same_numbers(record.numbers, other.numbers):
             return f"it was called with other numbers: {record.numbers} instead of {other.numbers}"
         return ""
 
@@ -191,6 +198,8 @@ class Search:
 
     def _worse(self, record: Record, apart: Distance) -> float:
         """How much further apart its results are than its operands: infinite where those are equal."""
+        if not record.inputs:  # what it is made of was not seen: as far as anything before it
+            return apart.relative / self._so_far if self._so_far and not apart.what else float("inf")
         operands = [self._distance(place) for place in record.inputs]
         if any(d is not None and d.what for d in operands):
             return 0.0 if not apart.what else 1.0
@@ -206,6 +215,7 @@ class Search:
                 if i not in users.setdefault(place, []):
                     users[place].append(i)
         before: dict[tuple[int, int], Distance] = {}  # by record and round: how far apart the gradients of its results are
+        first = None  # the place of the first gradient that differs, which none before it explains
         for mine, its in self.aligned.arrivals():
             apart = distance(mine.figures, its.figures)
             record, result = mine.place
@@ -215,16 +225,23 @@ class Search:
                 before[key] = apart
             if apart.is_rounding(tolerance(apart.dtype)):
                 continue
+            first = mine.place if first is None else first
             for user in users.get(mine.place, ()):
                 arrived = before.get((user, mine.nth)) or before.get((user, 0))
-                if arrived is None and self.ours[user].results and not any(r.known for r in self.ours[user].results):
-                    continue
+                worse = float("inf") if arrived is None and first == mine.place else _ratio(apart, arrived)
                 what = f"gradient of what {self._told(mine.place)} gave"
-                yield Suspect(user, self.aligned.pairs[user], what, apart, _ratio(apart, arrived), mine.behind - 0.5)
+                yield Suspect(user, self.aligned.pairs[user], what, apart, worse, mine.behind - 0.5)
 
     def _told(self, place: Place) -> str:
         record = self.ours[place[0]]
         return f"{record.name} at {record.where}"
+
+
+def _same_numbers(ours: list[Any], theirs: list[Any]) -> bool:
+    """Whether Python's numbers are the same but for rounding."""
+    return len(ours) == len(theirs) and all(
+        a == b or cmath.isclose(a, b, rel_tol=1e-4) or (a != a and b != b) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def _ratio(apart: Distance, before: Distance | None) -> float:
@@ -293,7 +310,8 @@ def first_difference(aligned: Aligned, suspects: list[Suspect], probed: dict[int
     for suspect in suspects:
         record = records[suspect.ours]
         agrees = isinstance(probed.get(suspect.ours), tuple)
-        if suspect.worse >= 100 and not suspect.distance.is_rounding(tolerance(suspect.distance.dtype, chain=True)):
+        far = tolerance(suspect.distance.dtype, chain=True) * (1 if suspect.otherwise else _GROSS)
+        if suspect.worse >= _WORSE and not suspect.distance.is_rounding(min(far, 0.1)):
             if agrees and not suspect.otherwise and not suspect.what.startswith("gradient"):
                 continue  # it is its operands that differ, by more than is seen of them
             note = suspect.otherwise or _note(record, agrees, probed.get(suspect.ours))

@@ -13,6 +13,7 @@ import numpy as np
 
 from torchgrad_jax.comparing.derivatives import ORDERS, cotangents, derive, measured, tensor_like
 from torchgrad_jax.comparing.figures import WIDER
+from torchgrad_jax.lifting.jitting import jit
 from torchgrad_jax.runtime.execution import execution_mode
 
 PYTORCH, JAX = "pytorch", "jax"
@@ -112,7 +113,7 @@ def ours(torch: Any, function: Callable[..., Any], inputs: Sequence[Input], orde
             if way != "jit":
                 found[way] = computed(torch, function, inputs, order, seed)
             else:
-                compiled, first = torch.jit(function), min(order, 1)  # its gradients cannot be differentiated from outside
+                compiled, first = jit(function), min(order, 1)  # its gradients cannot be differentiated from outside
                 computed(torch, compiled, inputs, first, seed)  # what is called a second time is run as one program
                 found[way] = computed(torch, compiled, inputs, first, seed)
     return found
