@@ -83,7 +83,8 @@ class Call:
             "form": FORM, "name": self.name, "tree": self.tree, "line": self.line, "by": self.by, "results": results, "exact": exact,
             "count": len(self.arrays),
         })  # fmt: skip
-        np.savez(str(path), call=np.array(text), **{f"a{i}": a for i, a in enumerate(arrays)})
+        named: dict[str, Any] = {"call": np.array(text), **{f"a{i}": a for i, a in enumerate(arrays)}}
+        np.savez(str(path), **named)
 
     @classmethod
     def load(cls, path: str | Path) -> Call:
@@ -179,7 +180,7 @@ def _unpacked(torch: Any, packed: Any, arrays: list[np.ndarray], leaves: list[An
         return packed
     (kind, value), *_ = packed.items()
     if kind == "tensor":
-        name = packed["dtype"]
+        name: str = packed["dtype"]
         made = tensor_like(torch, arrays[value], getattr(torch, WIDER.get(name, name) if wide else name))
         if not packed["grad"]:
             return made
