@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torchgrad_jax.cli import scan
 from torchgrad_jax.cli.alias import PACKAGE
+from torchgrad_jax.cli.diff import DIFF_USAGE, diff
 from torchgrad_jax.cli.run import RUN_USAGE, run
 
 _DESCRIPTION = "Run PyTorch programs on JAX/XLA."
@@ -17,6 +18,8 @@ _EPILOG = f"""commands:
       run a program in which `import torch` means torchgrad_jax; `torchgrad-jax run --help` tells more
   {scan.SCAN_USAGE}
       list the torch names that a code base uses and which of them are here; `torchgrad-jax scan --help` tells more
+  {DIFF_USAGE}
+      name the operator that gives something else than in PyTorch; `torchgrad-jax diff --help` tells more
 """
 
 
@@ -37,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
-    parser.add_argument("command", choices=["run", "scan"], metavar="command", help="run or scan")
+    parser.add_argument("command", choices=["run", "scan", "diff"], metavar="command", help="run, scan or diff")
     return parser
 
 
@@ -45,8 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's) and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Only the first argument is ours; the rest belongs to the command, and beyond it to the script.
-    _parser().parse_args(arguments[:1])
-    if arguments[0] == "scan":
+    command = _parser().parse_args(arguments[:1]).command
+    if command == "scan":
         return scan.main(arguments[1:])
+    if command == "diff":
+        return diff(arguments[1:])
     run(arguments[1:])
     return 0

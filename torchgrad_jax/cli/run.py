@@ -85,7 +85,7 @@ def _run(parser: argparse.ArgumentParser, target: str, rest: list[str], argument
         if not rest:
             parser.error("-c needs a command")
         _prepare(["-c", *rest[1:]], "")
-        _execute(rest[0].encode(), "<string>", None)
+        execute(rest[0].encode(), "<string>", None)
     elif target == "-m":
         if not rest:
             parser.error("-m needs the name of a module")
@@ -94,7 +94,7 @@ def _run(parser: argparse.ArgumentParser, target: str, rest: list[str], argument
     elif target == "-":
         source = sys.stdin.buffer.read()
         _prepare(arguments, "")
-        _execute(source, "<stdin>", None)
+        execute(source, "<stdin>", None)
     elif target.startswith("-"):
         parser.error(f"unrecognized option {target}")
     else:
@@ -110,7 +110,7 @@ def _run_script(script: str, arguments: list[str]) -> None:
         print(f"torchgrad-jax: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         raise SystemExit(2) from None
     _prepare(arguments, os.path.dirname(os.path.realpath(script)))
-    _execute(source, path, path)
+    execute(source, path, path)
 
 
 def _prepare(arguments: list[str], directory: str) -> None:
@@ -135,7 +135,8 @@ def _main_module(file: str | None) -> ModuleType:
     return module
 
 
-def _execute(source: bytes, filename: str, file: str | None) -> None:
+def execute(source: bytes, filename: str, file: str | None) -> None:
+    """Execute a program's text as the module ``__main__``. file: where it is, None for one that is in no file."""
     module = _main_module(file)
     # dont_inherit: the __future__ imports of this file are not the program's.
     exec(compile(source, filename, "exec", dont_inherit=True), module.__dict__)
