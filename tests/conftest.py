@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import jax
 import pytest
 
@@ -22,3 +24,15 @@ def programs_fail_only_where_that_is_tested(request):
     yield
     if request.node.get_closest_marker("failing_programs") is None:
         assert counters.failed <= before, "a program failed and was computed operation by operation"
+
+
+@pytest.fixture
+def leaks_are_checked():
+    """JAX raises where a tracer outlives its trace. It collects garbage at the end of each trace, so what is there already is left out of that."""
+    gc.collect()
+    gc.freeze()
+    try:
+        with jax.checking_leaks():
+            yield
+    finally:
+        gc.unfreeze()

@@ -130,11 +130,10 @@ def test_derivatives_are_those_of_backward(name):
         np.testing.assert_allclose(jax.jit(jax.jacfwd(g))(x), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_transformations_without_jit_leak_no_tracers():
-    with jax.check_tracer_leaks():
-        x, g = array(4), torch.to_jax(written)
-        _, (expected,) = by_backward(written, x)
-        np.testing.assert_allclose(jax.grad(g)(x), expected, rtol=1e-5, atol=1e-6)
+def test_transformations_without_jit_leak_no_tracers(leaks_are_checked):
+    x, g = array(4), torch.to_jax(written)
+    _, (expected,) = by_backward(written, x)
+    np.testing.assert_allclose(jax.grad(g)(x), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*SMOOTH, *DEPARTED])

@@ -33,7 +33,6 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_no_tracer_outlives_its_trace(name):
-    with jax.checking_leaks():
-        for _ in range(3):
-            CALLS[name]()
+def test_no_tracer_outlives_its_trace(name, leaks_are_checked):
+    for _ in range(3):
+        CALLS[name]()
