@@ -127,8 +127,8 @@ def test_what_is_public_is_public_in_pytorch_too():
     import torchgrad_jax as tj
 
     own = {
-        "calling", "cli", "core", "declaration", "determinism", "from_jax", "functions", "interop", "lifting", "load_ipython_extension", "memory",
-        "namespace", "operators", "runtime", "to_jax",
+        "calling", "cli", "comparing", "core", "declaration", "determinism", "explain", "from_jax", "functions", "interop", "lifting",
+        "load_ipython_extension", "memory", "namespace", "operators", "runtime", "to_jax", "viz",
     }  # fmt: skip
     for ours, theirs in ((tj, torch), (tj.Tensor, torch.Tensor), (tj.linalg, torch.linalg), (tj.special, torch.special), (tj.fft, torch.fft)):
         assert {name for name in dir(ours) if not name.startswith("_") and not hasattr(theirs, name)} <= own

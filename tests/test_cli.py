@@ -177,9 +177,14 @@ class TestNamesThatAreMissing:
             "foo = __import__('importlib').import_module('torch.foo')",
         ],
     )
-    @pytest.mark.parametrize("clause", ["except ImportError:", "except (KeyError, ModuleNotFoundError) as error:", "except:"])
+    @pytest.mark.parametrize("clause", ["except ImportError:", "except (KeyError, ImportError) as error:", "except:"])
     def test_raise_where_the_import_is_prepared_for_it(self, run_source, statement, clause):
         assert run_source(f"try:\n    {statement}\n{clause}\n    foo = None\nprint(foo)") == "None\n"
+
+    def test_raise_no_error_that_a_handler_for_missing_modules_would_not_catch(self, run_source):
+        prepared = "try:\n    {}\nexcept ModuleNotFoundError:\n    foo = None\nprint(foo is None)"
+        assert run_source(prepared.format("import torch.foo as foo")) == "True\n"
+        assert run_source(prepared.format("from torch import foo")) == "False\n"
 
     def test_raise_in_functions_with_other_blocks_between(self, run_source):
         printed = run_source("""

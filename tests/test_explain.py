@@ -323,6 +323,22 @@ def test_a_backward_pass_that_comes_back_is_recorded_whole():
 # ---------------------------------------------------------------------- how programs are run
 
 
+def in_a_process_of_its_own(test):
+    """What an operation is estimated to take is learned as a process goes on."""
+
+    def run():
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_explain; test_explain.{test.__name__}.within()"
+        root = str(Path(torch.__file__).parents[1])
+        own = {k: v for k, v in os.environ.items() if not k.startswith("TORCHGRAD_JAX_")} | {"PYTHONPATH": root}
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own)
+        assert ended.returncode == 0, ended.stderr
+
+    run.within = test
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@in_a_process_of_its_own
 def test_what_is_interpreted_and_why():
     x, big = x_of(), torch.as_tensor(np.ones((300, 300), np.float32))
     with torch.explain() as report:
@@ -591,6 +607,7 @@ def without_estimates(text):
     return re.sub(r"\d[\d.]* (ms|us|s)\b|\d+%|would take \d+", "some", re.sub(r" +", " ", text))
 
 
+@in_a_process_of_its_own
 def test_the_document_shows_what_is_printed():
     """``python tests/test_explain.py`` writes it anew."""
     compared = [(shown, printed) for shown, printed in blocks() if printed is not None]

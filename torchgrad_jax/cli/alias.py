@@ -101,7 +101,7 @@ def _absent(name: str) -> Unavailable:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _is_machinery(frame):
         frame = frame.f_back
-    if frame is not None and is_guarded(frame):
+    if frame is not None and is_guarded(frame, module=True):
         raise ModuleNotFoundError(f"No module named {name!r}: {_message(name)}", name=name)
     return _placeholder(name)
 
@@ -156,7 +156,7 @@ def _missing_attribute_hook(module: ModuleType, name: str, own: Callable[[str], 
             except AttributeError:
                 pass
         frame = sys._getframe(1)
-        if _is_from_import(frame) and not is_guarded(frame):
+        if _is_from_import(frame) and not is_guarded(frame, module=False):
             return _placeholder(f"{name}.{attribute}")
         # name and obj let the interpreter suggest a similar name.
         raise AttributeError(_message(f"{name}.{attribute}"), name=attribute, obj=module)
@@ -201,7 +201,7 @@ class Unavailable(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         frame = sys._getframe(1)
-        if _is_from_import(frame) and not is_guarded(frame):
+        if _is_from_import(frame) and not is_guarded(frame, module=False):
             return _placeholder(f"{self.__name__}.{name}")
         raise AttributeError(_message(f"{self.__name__}.{name}"))
 
