@@ -9,6 +9,8 @@ from tests.side_by_side import error_of, like_pytorch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 
 def first_line(call):
     raised = error_of(call)

@@ -14,6 +14,8 @@ from tests.side_by_side import error_of, like_pytorch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 REFUSED = [
     "m.sum()", "m.sum('x')", "m.sum([1, 2], foo=m.float32)", "a.sum('x')", "m.sin()", "m.sin(a, 3)", "m.sin(a, foo=3)", "a.sin(1)", "a.sin(x=1)",
     "m.gather()", "m.gather(a, 0)", "m.gather(a, 1.5, a)", "m.gather(a, True, a)", "m.mm(a, 3)", "m.mm(a, a, a)", "m.mv(a, vec=a, input=a)",

@@ -9,6 +9,8 @@ from tests.side_by_side import error_of
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64"]
 
 

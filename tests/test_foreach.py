@@ -6,6 +6,8 @@ import pytest
 
 import torchgrad_jax as tj
 
+pytestmark = pytest.mark.operators
+
 UNARY = [
     *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p"),
     *("log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "clone", "max", "norm"),

@@ -13,6 +13,8 @@ import torchgrad_jax as torch
 from torchgrad_jax.func import arguments, forward, functionalizing, functorch, jacobians, modules, rearranging, reverse, vmapping
 from torchgrad_jax.runtime._jax_compat import as_x64
 
+pytestmark = pytest.mark.operators
+
 
 def of_torch(x):
     return torch.sin(x) * torch.exp(x / 4) * x.sum()

@@ -12,6 +12,8 @@ from jax import numpy as jnp
 import torchgrad_jax as torch
 from torchgrad_jax.autograd import basis, passes
 
+pytestmark = pytest.mark.operators
+
 functional = torch.autograd.functional
 X, V = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.25, -2.0])
 

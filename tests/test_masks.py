@@ -10,6 +10,8 @@ from ways import WAYS
 import torchgrad_jax as tj
 from torchgrad_jax.runtime.compiling import masks
 
+pytestmark = pytest.mark.operators
+
 inf, nan = float("inf"), float("nan")
 
 PRODUCTS = {

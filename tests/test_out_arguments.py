@@ -8,6 +8,8 @@ from tests.side_by_side import error_of, like_pytorch
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 DTYPES = ["float32", "float64", "int64", "bool", "complex64", "float16"]
 CALLS = {
     "cumsum": lambda m, x, out: m.cumsum(x, 0, out=out), "cumprod": lambda m, x, out: m.cumprod(x, 0, out=out),

@@ -4,6 +4,8 @@ import pytest
 
 import torchgrad_jax as torch
 
+pytestmark = pytest.mark.operators
+
 F = torch.nn.functional
 
 

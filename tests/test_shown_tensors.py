@@ -7,6 +7,8 @@ import pytest
 
 import torchgrad_jax as torch
 
+pytestmark = pytest.mark.operators
+
 
 def leaf():
     return torch.tensor([0.1, 0.2], requires_grad=True)

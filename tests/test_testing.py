@@ -18,6 +18,8 @@ from torchgrad_jax.testing import assert_close, make_tensor
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 NAN, INF = float("nan"), float("inf")
 
 

@@ -12,6 +12,8 @@ from side_by_side import like_pytorch
 import torchgrad_jax as tj
 from compat_suite.fuzz.programs import same
 
+pytestmark = pytest.mark.operators
+
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
 

@@ -11,6 +11,8 @@ from tests.ways import WAYS
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.operators
+
 INF, NAN = math.inf, math.nan
 ENDS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, INF, -INF, NAN, 3.5, -0.5]
 PARTS = [0.0, 1.0, -1.0, INF, -INF, NAN]

@@ -7,6 +7,8 @@ from side_by_side import like_pytorch
 
 import torchgrad_jax as tj
 
+pytestmark = pytest.mark.operators
+
 VIEWS = {
     "select": lambda b: b[0], "slice": lambda b: b[0, 1:], "columns": lambda b: b[:, 0:2:1], "view": lambda b: b.view(6), "t": lambda b: b.t(),
     "diagonal": lambda b: b.diagonal(), "unbind": lambda b: b.unbind()[1], "split": lambda b: b.split(1)[1], "unsqueeze": lambda b: b.unsqueeze(0),
