@@ -3,35 +3,11 @@
 import warnings
 
 import pytest
+from anomalies import NAN, SQRT, fault, new_nan, off_again  # noqa: F401 - a fixture among them
 
 import torchgrad_jax as torch
-from torchgrad_jax.runtime.recorder import per_thread
 
 pytestmark = pytest.mark.operators
-NAN = float("nan")
-SQRT = "Function 'SqrtBackward0' returned nan values in its 0th output."
-
-
-@pytest.fixture(autouse=True)
-def off_again():
-    yield
-    torch.autograd.set_detect_anomaly(False)
-    assert per_thread.recorder.rare == 0
-
-
-def fault(call, **options):
-    """What a call raises in anomaly mode, and the last lines of code that its warnings and its traceback show, in this file."""
-    with warnings.catch_warnings(record=True) as caught, torch.autograd.set_detect_anomaly(True, **options):
-        warnings.simplefilter("always")
-        with pytest.raises(RuntimeError) as raised:
-            call()
-    where = [frame for frame in raised.traceback if str(frame.path) == __file__][-1]
-    lines = [str(w.message).rstrip().splitlines()[-1].strip() for w in caught]
-    return str(raised.value), lines, str(where.statement).strip()
-
-
-def new_nan(operation, nr=0):
-    return f"Operation '{operation}' returned nan values in its {nr}th output, and there were none in its inputs."
 
 
 def roots(x):

@@ -12,7 +12,7 @@ import pytest
 import torchgrad_jax as tj
 from torchgrad_jax.testing import compare
 
-pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled:UserWarning")]
 
 with_pytorch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 MARK = "  # here"

@@ -3,7 +3,7 @@
 import pytest
 from side_by_side import error_of, like_pytorch
 
-pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.operators
 
 
 def x(m, *shape):

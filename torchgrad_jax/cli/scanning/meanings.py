@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torchgrad_jax.cli.scanning.names import CONTEXT, FUNCTION, TENSOR, TENSOR_ATTRIBUTES, gives_tensor, has_member, is_torch, look_up
@@ -162,6 +163,10 @@ class Meanings:
         bindings = scope.find(name)
         if bindings is None:
             return None if is_builtin(name) else self._of_star(name, scope)
+        return self._once(bindings, lambda: self._of_bindings(name, bindings, scope))
+
+    def _once(self, bindings: list[Binding], compute: Callable[[], Meaning]) -> Meaning:
+        """What `compute` makes of bindings; remembered, unless it had to leave out what is just being asked about."""
         key = id(bindings)
         if key in self._known:
             return self._known[key]
@@ -171,7 +176,7 @@ class Meanings:
         self._asked.add(key)
         before = self._open
         try:
-            found = self._of_bindings(name, bindings, scope)
+            found = compute()
         finally:
             self._asked.discard(key)
         if not self._asked or self._open == before:
@@ -264,23 +269,11 @@ class Meanings:
         return None
 
     def _of_attribute(self, bindings: list[Binding], name: str) -> Meaning:
-        key = id(bindings)
-        if key in self._known:
-            return self._known[key]
-        if key in self._asked:
-            self._open += 1
-            return NOTHING
-        self._asked.add(key)
-        before = self._open
-        try:
+        def compute() -> Meaning:
             found = joined([self.of_binding(b, name) for b in bindings])
-        finally:
-            self._asked.discard(key)
-        if isinstance(found, Function):
-            found = None  # a method of the code base: what it gives depends on too much
-        if not self._asked or self._open == before:
-            self._known[key] = found
-        return found
+            return None if isinstance(found, Function) else found  # what a method of the code base gives depends on too much
+
+        return self._once(bindings, compute)
 
     def bases(self, cls: Scope) -> list[Meaning]:
         """What the bases of a class are."""
