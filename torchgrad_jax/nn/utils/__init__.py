@@ -1,5 +1,5 @@
 """`torch.nn.utils`."""
 
-from torchgrad_jax.nn.utils import stateless
+from torchgrad_jax.nn.utils import rnn, stateless
 
-__all__ = ["stateless"]
+__all__ = ["rnn", "stateless"]
