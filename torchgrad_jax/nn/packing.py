@@ -40,9 +40,9 @@ class Packing(NamedTuple):
         """Whether all sequences are of one length."""
         return self.sizes[-1] == self.batch
 
-    def pack(self, padded: Tensor) -> Tensor:
-        """(time, batch, ...) as (total, ...)."""
-        return call("_pack_padded_sequence", padded, self.on(padded), sum(self.sizes))
+    def pack(self, padded: Tensor, batch_first: bool = False) -> Tensor:
+        """(time, batch, ...), or (batch, time, ...), as (total, ...)."""
+        return call("_pack_padded_sequence", padded, self.on(padded), sum(self.sizes), batch_first)
 
     def pad(self, data: Tensor, value: Any = 0.0) -> Tensor:
         """(total, ...) as (time, batch, ...), filled up with `value`. RuntimeError where there are not as many rows."""
@@ -59,10 +59,9 @@ class Packing(NamedTuple):
 
 def pack_padded(input: Tensor, lengths: list[int], batch_first: bool) -> tuple[Tensor, Tensor]:
     """Padded sequences, the longest first, packed; and the batch sizes. RuntimeError where the lengths are not those of as many sequences."""
-    padded: Any = input.transpose(0, 1) if batch_first else input
     if not input._aval.size:
         raise RuntimeError("Cannot pack empty tensors.")
-    batch = padded.size(1)
+    batch, time = input.size(0 if batch_first else 1), input.size(1 if batch_first else 0)
     if len(lengths) != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} (batch_size={batch})")
     if min(lengths) <= 0:
@@ -74,7 +73,7 @@ def pack_padded(input: Tensor, lengths: list[int], batch_first: bool) -> tuple[T
         )
     sizes = [int(n) for n in (np.arange(lengths[0])[:, None] < np.array(lengths)).sum(1)]
     # PyTorch packs what is there of sequences that are longer than the padded ones.
-    data = Packing(sizes[: padded.size(0)], batch).pack(padded)
+    data = Packing(sizes[:time], batch).pack(input, batch_first)
     return data, _counts(sizes, "cpu")
 
 

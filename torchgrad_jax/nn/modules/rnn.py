@@ -12,7 +12,6 @@ from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import empty, zeros
-from torchgrad_jax.functions.gathering import index_select
 from torchgrad_jax.nn import recurrent
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.utils.rnn import PackedSequence
@@ -178,7 +177,7 @@ class RNNBase(Module):
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         """The states with the sequences of the batch in another order."""
-        return hx if permutation is None else index_select(hx, 1, permutation)
+        return hx if permutation is None else hx.index_select(1, permutation)
 
     def extra_repr(self) -> str:
         """See Module."""
@@ -305,7 +304,7 @@ class LSTM(RNNBase):
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         """States and cells with the sequences of the batch in another order."""
-        return hx if permutation is None else (index_select(hx[0], 1, permutation), index_select(hx[1], 1, permutation))
+        return hx if permutation is None else (hx[0].index_select(1, permutation), hx[1].index_select(1, permutation))
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         """The last layer's states at all times, and the last states and cells of all layers.

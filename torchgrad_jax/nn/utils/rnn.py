@@ -124,6 +124,11 @@ class PackedSequence(PackedSequence_):
         return self.data.is_pinned()
 
 
+def _expect(name: str, value: Any, argument: str, position: int, kind: Any, word: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be {word}, not {type(value).__name__}")
+
+
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that takes another one back; None of None."""
     if permutation is None:
@@ -162,9 +167,10 @@ def pad_packed_sequence(
             "Expected total_length to be at least the length of the longest sequence in input, but got "
             f"total_length={total_length} and max sequence length being {longest}"
         )
-    if not isinstance(padding_value, NUMBERS):
-        raise TypeError(f"_pad_packed_sequence(): argument 'padding_value' (position 4) must be Number, not {type(padding_value).__name__}")
-    padded, lengths = pad_packed(sequence.data, sequence.batch_sizes, batch_first, padding_value, longest if total_length is None else total_length)
+    total_length = longest if total_length is None else total_length
+    _expect("_pad_packed_sequence", padding_value, "padding_value", 4, NUMBERS, "Number")
+    _expect("_pad_packed_sequence", total_length, "total_length", 5, int, "int")
+    padded, lengths = pad_packed(sequence.data, sequence.batch_sizes, batch_first, padding_value, total_length)
     order = sequence.unsorted_indices
     if order is None:
         return padded, lengths
@@ -182,8 +188,9 @@ def pad_sequence(
     for i, sequence in enumerate(given):
         if not isinstance(sequence, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(sequence).__name__}")
-    if not isinstance(padding_side, str):
-        raise TypeError(f"pad_sequence(): argument 'padding_side' (position 4) must be str, not {type(padding_side).__name__}")
+    _expect("pad_sequence", batch_first, "batch_first", 2, bool, "bool")
+    _expect("pad_sequence", padding_value, "padding_value", 3, (float, int, Tensor), "float")
+    _expect("pad_sequence", padding_side, "padding_side", 4, str, "str")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     if not given:

@@ -31,12 +31,22 @@ def _padded(data: Any, batch_sizes: Any, batch: int, value: Any) -> Any:
     return jnp.where(lax.reshape(there, (*there.shape, *(1,) * (data.ndim - 1))), rows, convert(value, data.dtype))
 
 
-@op("_pack_padded_sequence(Tensor input, Tensor batch_sizes, int total)", method=False, toplevel=False, multilinear=True,
-    node="PackPaddedSequenceBackward0", attributes="input_sym_sizes",
-    grads={"input": lambda grad, batch_sizes, input_sym_sizes: _padded(grad, batch_sizes, input_sym_sizes[1], jnp.zeros((), grad.dtype))})  # fmt: skip
-def pack(x: Any, batch_sizes: Any, total: int) -> Any:
-    """(time, batch, ...) as (total, ...): of each time the first `batch_sizes` rows."""
-    return _packed(x, batch_sizes, total)
+def _by_time(x: Any, batch_first: bool) -> Any:
+    return jnp.swapaxes(x, 0, 1) if batch_first else x
+
+
+def _of_padded(grad: Any, batch_sizes: Any, batch_first: bool, input_sym_sizes: tuple[int, ...]) -> Any:
+    batch, time = input_sym_sizes[:2] if batch_first else input_sym_sizes[1::-1]
+    found = _padded(grad, batch_sizes, batch, jnp.zeros((), grad.dtype))
+    missing = time - found.shape[0]
+    return _by_time(jnp.pad(found, [(0, missing), *[(0, 0)] * (found.ndim - 1)]) if missing else found, batch_first)
+
+
+@op("_pack_padded_sequence(Tensor input, Tensor batch_sizes, int total, bool batch_first)", method=False, toplevel=False, multilinear=True,
+    node="PackPaddedSequenceBackward0", grads={"input": _of_padded})  # fmt: skip
+def pack(x: Any, batch_sizes: Any, total: int, batch_first: bool) -> Any:
+    """(time, batch, ...), or (batch, time, ...), as (total, ...): of each time the first `batch_sizes` rows."""
+    return _packed(_by_time(x, batch_first), batch_sizes, total)
 
 
 @op("_pad_packed_sequence(Tensor data, Tensor batch_sizes, int batch, Scalar padding_value)", method=False, toplevel=False, multilinear=True,
@@ -52,7 +62,9 @@ def _check_sequences(sequences: list[Any], *_: Any, **statics: Any) -> None:
     if any(s.ndim == 0 for s in sequences):
         raise RuntimeError("ArrayRef: invalid slice, N = 1; size = 0")
     for s in sequences:
-        broadcast_shapes((*sequences[0].shape[1:],), s.shape[1:])
+        row = (s.shape[0], *sequences[0].shape[1:])
+        if (whole := broadcast_shapes(row, s.shape)) != row:
+            raise RuntimeError(f"output with shape {list(row)} doesn't match the broadcast shape {list(whole)}")
 
 
 @op("_pad_sequence(Tensor[] sequences, Scalar padding_value, bool batch_first, bool left)", method=False, toplevel=False, linear=True,

@@ -34,7 +34,7 @@ def check_sizes(input: Aval, weight0: Aval, weight1: Aval, weight2: Any, weight3
         added = aval_of((weight.shape[0],), weight.dtype) if bias is None else bias
         addmm_shapes(added, aval_of((rows, width), dtype), aval_of(weight.shape[::-1], weight.dtype))
     made = (states[0].shape[0], weight1.shape[0])
-    if broadcast_shapes(made, (batch, gates)) != made:
+    if made != (batch, gates) and broadcast_shapes(made, (batch, gates)):
         raise RuntimeError(f"output with shape {list(made)} doesn't match the broadcast shape {[batch, gates]}")
     for state in states:
         if state.dtype != input.dtype:
