@@ -35,8 +35,6 @@ from torchgrad_jax.runtime.value import Aval, aval_of
 SAME: Any = object()
 
 
-
-
 class Together:
     """The gradient of the input `name`, by a formula that gives those of several inputs in one dict. It is called once, with None for the gradient of
     a result that is not defined, where others are called with zeros."""

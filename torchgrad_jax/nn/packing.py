@@ -17,6 +17,15 @@ def _counts(sizes: Sequence[int], device: Any) -> Tensor:
     return wrap(from_data(np.array(sizes, np.int64), None, device))
 
 
+def batch_of(batch_sizes: Tensor) -> int:
+    """How many sequences are packed. RuntimeError, IndexError where `batch_sizes` do not tell."""
+    if batch_sizes.dim() != 1:
+        raise RuntimeError(f"batch_sizes of a packed sequence must have 1 dimension, got {batch_sizes.dim()}")
+    if not batch_sizes.numel():
+        raise IndexError("index 0 is out of bounds for dimension 0 with size 0")
+    return int(batch_sizes.tolist()[0])
+
+
 class Packing(NamedTuple):
     """How sequences are packed: at each time so many of them, of `batch` ones."""
 
@@ -24,16 +33,14 @@ class Packing(NamedTuple):
     batch: int
 
     @classmethod
-    def of(cls, batch_sizes: Tensor, batch: int | None = None) -> Packing:
-        """The Packing that `batch_sizes` tell, whose content is looked at. RuntimeError where they cannot be the numbers of sequences at each time."""
+    def of(cls, batch_sizes: Tensor) -> Packing:
+        """The Packing that `batch_sizes` tell, whose content is looked at. RuntimeError where they cannot be numbers of sequences at each time."""
         if batch_sizes.dtype is not dtypes.int64:
             raise RuntimeError(f"expected scalar type Long but found {batch_sizes.dtype.title}")
-        sizes = batch_sizes.reshape(-1).tolist()
-        if not sizes:
-            raise IndexError("index 0 is out of bounds for dimension 0 with size 0")
+        batch, sizes = batch_of(batch_sizes), batch_sizes.tolist()
         if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)) or sizes[-1] < 0:
             raise RuntimeError("batch_sizes of a packed sequence must not increase, and must not be negative")
-        return cls(sizes, batch if batch is not None else sizes[0])
+        return cls(sizes, batch)
 
     @property
     def is_even(self) -> bool:

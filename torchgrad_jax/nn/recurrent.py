@@ -1,4 +1,4 @@
-"""`torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`: layers of recurrent networks; `lstm_cell`, `gru_cell`, `rnn_tanh_cell`, `rnn_relu_cell`: one step of one.
+"""`torch.lstm`, `gru`, `rnn_tanh`, `rnn_relu`: layers of recurrent networks; `lstm_cell` and its kin: one step of one.
 
 A layer's direction is one operator. Packed sequences of unequal lengths are padded before the first layer and packed after the last.
 """

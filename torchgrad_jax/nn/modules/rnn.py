@@ -14,6 +14,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import empty, zeros
 from torchgrad_jax.nn import recurrent
 from torchgrad_jax.nn.modules.module import Module
+from torchgrad_jax.nn.packing import batch_of
 from torchgrad_jax.nn.utils.rnn import PackedSequence
 from torchgrad_jax.runtime.user_code import warn_user
 
@@ -43,7 +44,9 @@ def _check_arguments(input_size: Any, hidden_size: Any, num_layers: Any, bias: A
             f"dropout={dropout} and num_layers={num_layers}",
             UserWarning,
         )
-    for name, value, kind in (("bias", bias, bool), ("batch_first", batch_first, bool), ("input_size", input_size, int), ("hidden_size", hidden_size, int)):
+    for name, value, kind in (
+        ("bias", bias, bool), ("batch_first", batch_first, bool), ("input_size", input_size, int), ("hidden_size", hidden_size, int),
+    ):  # fmt: skip
         if not isinstance(value, kind):
             raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
     for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
@@ -158,7 +161,7 @@ class RNNBase(Module):
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The size of the states for an input."""
-        batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else int(batch_sizes[0])
+        batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else batch_of(batch_sizes)
         return self._states, batch, self.proj_size or self.hidden_size
 
     @property
@@ -196,7 +199,7 @@ class RNNBase(Module):
         if input.dim() not in (2, 3):
             raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}{self._rank_said} instead")
 
-    def _no_states(self, input: Tensor, batch: Any, width: int) -> Tensor:
+    def _no_states(self, input: Tensor, batch: int, width: int) -> Tensor:
         return zeros(self._states, batch, width, dtype=input.dtype, device=input.device)
 
     def _options(self) -> tuple[Any, ...]:
@@ -209,8 +212,8 @@ class _OfOneState(RNNBase):
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Tensor]:
         """The last layer's states at all times, and the last states of all layers.
 
-        input: (time, batch, input_size), with `batch_first` (batch, time, input_size), or (time, input_size) without a batch; or a PackedSequence, and
-        so is the output then. hx: the states to begin with, (layers * directions, batch, hidden_size); zeros by default.
+        input: (time, batch, input_size), with `batch_first` (batch, time, input_size), or (time, input_size) without a batch; or a PackedSequence,
+        and so is the output then. hx: the states to begin with, (layers * directions, batch, hidden_size); zeros by default.
         """
         self._update_flat_weights()
         if isinstance(input, PackedSequence):
@@ -232,7 +235,7 @@ class _OfOneState(RNNBase):
 
     def _of_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Tensor]:
         data, batch_sizes, order, inverse = packed
-        hx = self._no_states(data, batch_sizes[0], self.hidden_size) if hx is None else self.permute_hidden(hx, order)
+        hx = self._no_states(data, batch_of(batch_sizes), self.hidden_size) if hx is None else self.permute_hidden(hx, order)
         self.check_forward_args(data, hx, batch_sizes)
         output, hidden = _functions[self.mode.lower()](data, batch_sizes, hx, self._flat_weights, *self._options())
         return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden(hidden, inverse)
@@ -319,15 +322,12 @@ class LSTM(RNNBase):
         batched, dim = input.dim() == 3, 0 if self.batch_first else 1
         if not batched:
             input = input.unsqueeze(dim)
-        if hx is None:
-            hx = self._both(input, input.size(dim))
-        else:
-            hx = self._batch_of(hx, batched)
+        hx = self._both(input, input.size(dim)) if hx is None else self._batch_of(hx, batched)
         self.check_forward_args(input, hx, None)
         output, h, c = _functions["lstm"](input, hx, self._flat_weights, *self._options(), self.batch_first)
         return (output, (h, c)) if batched else (output.squeeze(dim), (h.squeeze(1), c.squeeze(1)))
 
-    def _both(self, input: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+    def _both(self, input: Tensor, batch: int) -> tuple[Tensor, Tensor]:
         return self._no_states(input, batch, self.proj_size or self.hidden_size), self._no_states(input, batch, self.hidden_size)
 
     def _batch_of(self, hx: Any, batched: bool) -> Any:
@@ -339,7 +339,7 @@ class LSTM(RNNBase):
 
     def _of_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, tuple[Tensor, Tensor]]:
         data, batch_sizes, order, inverse = packed
-        hx = self._both(data, batch_sizes[0]) if hx is None else self.permute_hidden(hx, order)
+        hx = self._both(data, batch_of(batch_sizes)) if hx is None else self.permute_hidden(hx, order)
         output, h, c = _functions["lstm"](data, batch_sizes, hx, self._flat_weights, *self._options())
         return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden((h, c), inverse)
 
@@ -404,8 +404,8 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next state, of (batch, input_size) and (batch, hidden_size), or both without a batch. `hx` is zeros by default. ValueError, RuntimeError
-        where sizes do not fit."""
+        """The next state, of (batch, input_size) and (batch, hidden_size), or both without a batch. `hx` is zeros by default. ValueError,
+        RuntimeError where sizes do not fit."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         return self._step(f"rnn_{self.nonlinearity}_cell", input, hx)

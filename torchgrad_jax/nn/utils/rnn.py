@@ -13,9 +13,8 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.arrays import as_tensor
-from torchgrad_jax.functions.creation import arange, zeros_like
+from torchgrad_jax.functions.creation import arange, tensor, zeros_like
 from torchgrad_jax.functions.gathering import RunTime, call, index_select
-from torchgrad_jax.functions.reductions import sort
 from torchgrad_jax.nn.packing import pack_padded, pad_packed
 
 __all__ = [
@@ -24,8 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 _NOT_ON_CPU = (
-    "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be instantiated by functions like "
-    "pack_sequence and pack_padded_sequences in nn.utils.rnn. https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence"
+    "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be instantiated by functions "
+    "like pack_sequence and pack_padded_sequences in nn.utils.rnn. https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence"
 )
 
 
@@ -41,8 +40,8 @@ class PackedSequence_(NamedTuple):
 class PackedSequence(PackedSequence_):
     """Packed sequences, as the functions of this module make them and recurrent networks take them.
 
-    data: (total, ...), the steps. batch_sizes: how many sequences there are at each time; on the CPU. sorted_indices: which sequence of the batch each
-    is, None where they were sorted; unsorted_indices: the inverse.
+    data: (total, ...), the steps. batch_sizes: how many sequences there are at each time; on the CPU. sorted_indices: which sequence of the batch
+    each is, None where they were sorted; unsorted_indices: the inverse.
     """
 
     __slots__ = ()
@@ -144,15 +143,15 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
     RuntimeError where there are not as many lengths as sequences, or one is 0, or they increase and `enforce_sorted` does not allow it.
     """
     lengths = as_tensor(lengths, dtype=dtypes.int64, device=None if isinstance(lengths, Tensor) else "cpu")
-    indices = None
-    if not enforce_sorted:
-        lengths, indices = sort(lengths, descending=True)
-        indices = indices.to(input.device)
-        input = index_select(input, 0 if batch_first else 1, indices)
-    expect_tensor("_pack_padded_sequence", input)
     if lengths.dim() != 1 or lengths.device.type != "cpu":
         raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device.type} Long tensor")
-    data, batch_sizes = pack_padded(input, lengths.tolist(), batch_first)
+    counts, indices = lengths.tolist(), None
+    if not enforce_sorted:
+        order = sorted(range(len(counts)), key=lambda i: -counts[i])
+        counts, indices = [counts[i] for i in order], tensor(order, dtype=dtypes.int64, device=input.device)
+        input = index_select(input, 0 if batch_first else 1, indices)
+    expect_tensor("_pack_padded_sequence", input)
+    data, batch_sizes = pack_padded(input, counts, batch_first)
     return PackedSequence(data, batch_sizes, indices, None)
 
 
@@ -167,19 +166,17 @@ def pad_packed_sequence(
             "Expected total_length to be at least the length of the longest sequence in input, but got "
             f"total_length={total_length} and max sequence length being {longest}"
         )
-    total_length = longest if total_length is None else total_length
+    wanted = longest if total_length is None else total_length
     _expect("_pad_packed_sequence", padding_value, "padding_value", 4, NUMBERS, "Number")
-    _expect("_pad_packed_sequence", total_length, "total_length", 5, int, "int")
-    padded, lengths = pad_packed(sequence.data, sequence.batch_sizes, batch_first, padding_value, total_length)
+    _expect("_pad_packed_sequence", wanted, "total_length", 5, int, "int")
+    padded, lengths = pad_packed(sequence.data, sequence.batch_sizes, batch_first, padding_value, wanted)
     order = sequence.unsorted_indices
     if order is None:
         return padded, lengths
     return index_select(padded, 0 if batch_first else 1, order), lengths[order.cpu()]
 
 
-def pad_sequence(
-    sequences: Tensor | Iterable[Tensor], batch_first: bool = False, padding_value: Any = 0.0, padding_side: str = "right"
-) -> Tensor:
+def pad_sequence(sequences: Tensor | Iterable[Tensor], batch_first: bool = False, padding_value: Any = 0.0, padding_side: str = "right") -> Tensor:
     """Sequences, (length, ...) each, side by side as (time, batch, ...) or (batch, time, ...), with `padding_value` after the shorter ones or (on the
     side "left") before them. The result has the dtype of the first. RuntimeError where other dimensions differ."""
     if not isinstance(sequences, Iterable):
@@ -199,8 +196,8 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences, without padding, of a padded batch. As PyTorch's, it transposes `padded_sequences` itself unless that is `batch_first`. ValueError
-    where there are not as many lengths."""
+    """The sequences, without padding, of a padded batch. As PyTorch's, it transposes `padded_sequences` itself unless that is `batch_first`.
+    ValueError where there are not as many lengths."""
     batch: Any = padded_sequences if batch_first else padded_sequences.transpose_(0, 1)
     steps = arange(batch.shape[1], device=lengths.device)
     return [sequence[steps < length] for sequence, length in zip(batch, lengths, strict=True)]

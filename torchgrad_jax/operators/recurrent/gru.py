@@ -4,13 +4,14 @@
     r = sigmoid(r + hr);  z = sigmoid(z + hz);  n = tanh(n + r * hn)
     h = (h - n) * z + n
 
-Results: the states h, the last one; and for backward the sums that r, z and n are functions of, followed by hn.
+Results: the states h, the last one; and for backward the sums that r and z are functions of, those that n is a function of, and hn.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import wide
@@ -27,29 +28,33 @@ def _check(input: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, h
 
 
 def _gradients(
-    grad0: Any, grad1: Any, grad2: Any, input: Any, weight0: Any, weight1: Any, hx: Any, batch_sizes: Any, result0: Any, result2: Any, reverse: Any
+    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx: Any, batch_sizes: Any, result0: Any,
+    result2: Any, result3: Any, result4: Any, reverse: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    present, weight1 = steps.there(batch_sizes, input.shape[1]), wide(weight1)
-    earlier = steps.before(result0, hx, reverse)
-    r, z, n, product = steps.parts(wide(result2), 4)
-    r, z, n = sigmoid_of(r), sigmoid_of(z), steps.tanh_of(n)
-    # What the sums of z and n do to h, r's to n's, and the product to n's.
+    present = steps.there(batch_sizes, input.shape[1])
+    earlier, product, width = steps.before(result0, hx, reverse), wide(result4), hx.shape[1]
+    r, z = steps.parts(sigmoid_of(wide(result2)), 2)
+    n = steps.tanh_of(wide(result3))
+    # What the sums of z and n do to h, and those of r and the product to that of n.
     of_z, of_n = (steps.chosen(present, slope, 0).conj() for slope in (z * (1 - z) * (wide(earlier) - n), (1 - z) * (1 - n * n)))
-    of_r, of_product, kept = (r * (1 - r) * product).conj(), r.conj(), steps.chosen(present, z, 1).conj()
-    given = None if grad0 is None else wide(grad0), None if grad2 is None else tuple(steps.parts(wide(grad2), 4))
+    of_r, of_product = (r * (1 - r) * product).conj(), r.conj()
+    slopes, kept = jnp.stack([of_n * of_r, of_z, of_n * of_product], 2), steps.chosen(present, z, 1).conj()
+    more = None
+    if not (grad2 is None and grad3 is None and grad4 is None):
+        zeros = jnp.zeros_like(product)
+        dr, dz = (zeros, zeros) if grad2 is None else steps.parts(wide(grad2), 2)
+        dn = zeros if grad3 is None else wide(grad3)
+        more = jnp.stack([dn * of_r + dr, dz, steps.plus(dn * of_product, None if grad4 is None else wide(grad4))], 2)
 
     def step(state: Any, now: Any) -> Any:
-        of_z, of_n, of_r, of_product, kept, of_state, of_sums = now
-        more = (None,) * 4 if of_sums is None else of_sums
+        slope, kept, of_state, more = now
         dh = steps.plus(state, of_state)
-        dz, dn = steps.plus(dh * of_z, more[1]), steps.plus(dh * of_n, more[2])
-        dr, dproduct = steps.plus(dn * of_r, more[0]), steps.plus(dn * of_product, more[3])
-        sums = jnp.concatenate([dr, dz, dproduct], -1)
-        return dh * kept + steps.back(sums, weight1), (sums, dn)
+        sums = lax.reshape(steps.plus(dh[:, None] * slope, more), (dh.shape[0], 3 * width))
+        return dh * kept + steps.back(sums, weight1), (sums, dh)
 
-    each = (of_z, of_n, of_r, of_product, kept, *given)
-    of_hx, (of_state, dn) = loops.scan(step, steps.nothing(wide(hx), grad1), each, reverse=not reverse)
-    of_input = jnp.concatenate([of_state[..., : -dn.shape[-1]], dn], -1)
+    each = slopes, kept, None if grad0 is None else wide(grad0), more
+    of_hx, (of_state, dh) = loops.scan(step, steps.nothing(wide(hx), grad1), each, reverse=not reverse)
+    of_input = jnp.concatenate([of_state[..., : 2 * width], steps.plus(dh * of_n, None if grad3 is None else wide(grad3))], -1)
     return {
         "input": steps.back(of_input, weight0), "hx": of_hx, "weight0": steps.of_weights(of_input, input),
         "weight1": steps.of_weights(of_state, earlier), "weight2": steps.added_up(of_input), "weight3": steps.added_up(of_state),
@@ -60,22 +65,24 @@ _OPERANDS = ("input", "weight0", "weight1", "weight2", "weight3", "hx")
 
 
 @op("gru_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor? weight2, Tensor? weight3, Tensor hx, Tensor? batch_sizes, bool reverse)",
-    method=False, toplevel=False, results=("result0", "result1", "result2"), validate=_check,
+    method=False, toplevel=False, results=("result0", "result1", "result2", "result3", "result4"), validate=_check,
     grads={name: Together(_gradients, name) for name in _OPERANDS})  # fmt: skip
 def gru(
     x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx: Any, batch_sizes: Any, reverse: bool
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, ...]:  # fmt: skip
     """All states, the last one, and what backward needs, of one direction."""
+    width = hx.shape[1]
 
     def step(h: Any, now: Any) -> Any:
         of_input, present = now
-        of_state = steps.parts(steps.affine(h, weight1, weight3), 3)
-        of_input = steps.parts(of_input, 3)
-        r, z = of_input[0] + of_state[0], of_input[1] + of_state[1]
-        n = of_input[2] + sigmoid_of(r) * of_state[2]
-        new = steps.tanh_of(n)
-        made = steps.chosen(present, (h - new) * sigmoid_of(z) + new, h)
-        return made, (made, jnp.concatenate([r, z, n, of_state[2]], -1))
+        of_state = steps.affine(h, weight1, weight3)
+        gates, product = of_input[:, : 2 * width] + of_state[:, : 2 * width], of_state[:, 2 * width :]
+        r, z = steps.parts(sigmoid_of(gates), 2)
+        sums = of_input[:, 2 * width :] + r * product
+        n = steps.tanh_of(sums)
+        made = steps.chosen(present, (h - n) * z + n, h)
+        return made, (made, gates, sums, product)
 
-    last, (states, sums) = loops.scan(step, hx, (steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])), reverse=reverse)
-    return states, last, sums
+    each = steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])
+    last, (states, gates, sums, products) = loops.scan(step, hx, each, reverse=reverse)
+    return states, last, gates, sums, products

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import wide
@@ -18,6 +20,8 @@ from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import sigmoid_of
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.recurrent import steps
+
+_LAST_OF_FOUR = np.array([[False], [False], [False], [True]])
 
 
 def _gates(sums: Any) -> tuple[Any, Any, Any, Any]:
@@ -59,16 +63,16 @@ def _lstm(
 
 
 def _gradients(
-    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any, result3: Any,
-    result4: Any, reverse: Any, weight_hr: Any, batch_sizes: Any,
+    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any,
+    result3: Any, result4: Any, reverse: Any, weight_hr: Any, batch_sizes: Any,
 ) -> dict[str, Any]:  # fmt: skip
     present = steps.there(batch_sizes, input.shape[1])
     weight1, cells, projected = wide(weight1), wide(result4), weight_hr is not None
     i, f, g, o = _gates(wide(result3))
     squashed = steps.tanh_of(cells)
-    # What each of the four sums does to c, and o's to h.
-    slopes = [i * (1 - i) * g, f * (1 - f) * steps.before(cells, wide(cx_), reverse), i * (1 - g * g), o * (1 - o) * squashed]
-    slopes = steps.chosen(present, jnp.concatenate(slopes, -1), 0).conj()
+    # What each of the first three sums does to c, and the last to h.
+    slopes = jnp.stack([i * (1 - i) * g, f * (1 - f) * steps.before(cells, wide(cx_), reverse), i * (1 - g * g), o * (1 - o) * squashed], 2)
+    slopes = steps.chosen(None if present is None else present[..., None], slopes, 0).conj()
     of_cell = steps.chosen(present, o * (1 - squashed * squashed), 0).conj()
     kept = steps.chosen(present, f, 1).conj()
     given = [None if grad is None else wide(grad) for grad in (grad0, grad3, grad4)]
@@ -78,7 +82,8 @@ def _gradients(
         dh = steps.plus(dh, of_state)
         of_output = steps.back(dh, weight_hr) if projected else dh
         dc = steps.plus(dc + of_output * of_cell, of_c)
-        sums = steps.plus(jnp.concatenate([dc, dc, dc, of_output], -1) * slope, of_sums)
+        both = jnp.where(_LAST_OF_FOUR, of_output[:, None], dc[:, None])
+        sums = steps.plus(lax.reshape(both * slope, (dh.shape[0], 4 * dc.shape[1])), of_sums)
         earlier = steps.back(sums, weight1)
         earlier = earlier if present is None else earlier + jnp.where(present, 0, dh)
         return (earlier, dc * kept), (sums, dh if projected else None)
@@ -95,8 +100,8 @@ def _gradients(
 
 
 def _of_equal_lengths(
-    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any, result3: Any,
-    result4: Any, reverse: Any,
+    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any,
+    result3: Any, result4: Any, reverse: Any,
 ) -> dict[str, Any]:  # fmt: skip
     return _gradients(grad0, grad1, grad2, grad3, grad4, input, weight0, weight1, hx_, cx_, result0, result3, result4, reverse, None, None)
 

@@ -9,6 +9,7 @@ once, and so are the weights' gradients after it, of the gates' gradients that i
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,24 +35,24 @@ def check_sizes(input: Aval, weight0: Aval, weight1: Aval, weight2: Any, weight3
         added = aval_of((weight.shape[0],), weight.dtype) if bias is None else bias
         addmm_shapes(added, aval_of((rows, width), dtype), aval_of(weight.shape[::-1], weight.dtype))
     made = (states[0].shape[0], weight1.shape[0])
-    if made != (batch, gates) and broadcast_shapes(made, (batch, gates)):
+    if made != (batch, gates) and broadcast_shapes(made, (batch, gates)):  # which raises where they do not broadcast
         raise RuntimeError(f"output with shape {list(made)} doesn't match the broadcast shape {[batch, gates]}")
     for state in states:
         if state.dtype != input.dtype:
             raise RuntimeError("all states of a recurrent layer must have the dtype of its input")
 
 
-def times(x: Any, weight: Any) -> Any:
-    """x @ weight.T for any number of leading dimensions, rounded once."""
-    rows = lax.reshape(x, (int(np.prod(x.shape[:-1], dtype=np.int64)), x.shape[-1]))
+def _product(x: Any, weight: Any, contracted: int) -> Any:
+    """x and a matrix multiplied along x's last dimension and one of the matrix's, half precision in float32."""
+    rows = lax.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
     wanted = np.float32 if is_half(x.dtype) else None
-    made = lax.dot_general(rows, weight, (((1,), (1,)), ((), ())), precision=PRECISION, preferred_element_type=wanted)
-    return lax.reshape(made, (*x.shape[:-1], weight.shape[0]))
+    made = lax.dot_general(rows, weight, (((1,), (contracted,)), ((), ())), precision=PRECISION, preferred_element_type=wanted)
+    return lax.reshape(made, (*x.shape[:-1], weight.shape[1 - contracted]))
 
 
 def affine(x: Any, weight: Any, bias: Any) -> Any:
     """x @ weight.T + bias, rounded once."""
-    made = times(x, weight)
+    made = _product(x, weight, 1)
     return (made if bias is None else made + bias.astype(made.dtype)).astype(x.dtype)
 
 
@@ -94,7 +95,7 @@ def of_weights(of_gates: Any, x: Any) -> Any:
 
 def back(of_gates: Any, weight: Any) -> Any:
     """The gradient of what was multiplied by the weights."""
-    return times(of_gates, wide(weight).conj().T)
+    return _product(of_gates, wide(weight).conj(), 0)
 
 
 def added_up(of_gates: Any) -> Any:
