@@ -352,12 +352,12 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
     several = form is not None and type(bound.layout[0]) is int
     if form is None or not (several or inputs == (0,)):
         return None
-    keywords, tensors = bound._keywords(), sig.specs if several else sig.specs[0]
+    keywords, tensors = bound._keywords(), [s for s in sig.specs if isinstance(s, Aval)] if several else sig.specs[0]
     grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
 
     def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
-        def of_several_tensors(grad: Any) -> Any:
-            found = function(grad, tensors, **keywords)
+        def of_several_tensors(grad: Any, *numbers: Any) -> Any:
+            found = function(grad, tensors, *numbers, **keywords)
             return single_of([found[i] for i in inputs])
 
         def of_several_results(*arrays: Any) -> Any:
