@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.dtypes import bfloat16, float32
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.shaping import cat, stack, unsafe_chunk
 from torchgrad_jax.nn.dropout import dropout as drop
@@ -37,11 +36,13 @@ class _Options(NamedTuple):
 
 def _lstm_layer(x: Tensor, states: Sequence[Tensor], weights: Sequence[Any], sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Sequence[Tensor]]:
     *most, weight_hr = weights
-    dtype = x._aval.dtype
-    if weight_hr is None and sizes is None and x._aval.size and dtype.itemsize in (2, 4) and dtype != np.float16:  # PyTorch has a kernel for this
-        made: Any = call("mkldnn_rnn_layer", x.contiguous(), *most, *states, reverse)
-    else:
-        made = call("lstm_layer", x, *most, *states, weight_hr, sizes, reverse)
+    made: Any = call("lstm_layer", x, *most, *states, weight_hr, sizes, reverse)
+    return made[0], made[1:3]
+
+
+def _lstm_kernel(x: Tensor, states: Sequence[Tensor], weights: Sequence[Any], sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Sequence[Tensor]]:
+    """Where PyTorch has a kernel for a direction of a layer: of sequences of equal lengths, without projection, in some dtypes."""
+    made: Any = call("mkldnn_rnn_layer", x, *weights[:-1], *states, reverse)
     return made[0], made[1:3]
 
 
@@ -91,6 +92,8 @@ def _run(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], 
     if not x.size(0):
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     sizes = None if packing is None else packing.on(x)
+    if layer is _lstm_layer and packing is None and x.dtype in (float32, bfloat16) and weights[0][-1] is None and x.numel():
+        x, layer = x.contiguous(), _lstm_kernel
     directions = (False, True) if options.bidirectional else (False,)
     last: list[list[Tensor]] = [[] for _ in states]
     for number in range(options.num_layers):
