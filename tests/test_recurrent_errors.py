@@ -38,6 +38,7 @@ FUNCTIONS = [
     "x, H, W, False, 1, 0., False, False, False", "x, H, W, True, 1, 2., True, False, False", "x, H, W + W, True, 1, 0., False, True, False", "x=1",
     "x, m.tensor([2, 2, 2, 1, 1]), H, W, True, 1, 0., False, False", "x, m.tensor([2, 2]), H, W, True, 1, 0., False, False", "",
     "x[..., :2], H, W, True, 1, 0., False, False, False", "x, H, [w.float() for w in W], True, 1, 0., False, False, False",
+    "x, H, [W[0].float(), *W[1:]], True, 1, 0., False, False, False", "x, H, [*W[:2], W[2].float(), W[3]], True, 1, 0., False, False, False",
     "x, H, [W[0], W[1], W[2][:3], W[3]], True, 1, 0., False, False, False", "x, H, [W[0], W[1], W[2], W[3][:3]], True, 1, 0., False, False, False",
 ]  # fmt: skip
 STEPS = [
