@@ -27,8 +27,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(
     r"^```(?:(?P<kind>\w+)|\{\.(?P<language>\w+) \.(?P<how>\w+)\})?(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^```$", re.S | re.M
 )
-    r"^```(?:(?P<kind>\w+)|\{\.(?P<language>\w+) \.(?P<how>\w+)\})?(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<text>.*?)^```$", re.S | re.M
-)
 FILE = "example.py"  # what tracebacks, and tools that name lines, call a block
 
 
