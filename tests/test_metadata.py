@@ -31,7 +31,7 @@ def test_readme_links_are_absolute_and_lead_to_what_exists():
 
 def test_addresses_are_the_same_everywhere():
     settings = (ROOT / "mkdocs.yml").read_text()
-    assert f"site_url: {SITE}\n" in settings and f"repo_url: {SOURCE}\n" in settings
+    assert f"site_url: {SITE}\n" in settings and f"link: {SOURCE}\n" in settings
     assert all(url.startswith((SITE, SOURCE)) for url in PROJECT["urls"].values())
     for page in (ROOT / "docs").rglob("*.md"):
         for link in links(page.read_text()):
