@@ -17,7 +17,7 @@ ELSEWHERE = {
     "autograd_from_scratch.md": "test_from_scratch.py",
     "derivatives.md": "test_derivatives_page.py",
     "diff.md": "test_diff.py",
-    "explain.md": "test_explain.py",
+    "explain.md": "test_explain_docs.py",
     "extending.md": "test_extending.py",
     "func.md": "test_func_docs.py",
     "profiler.md": "test_profiler_docs.py",
