@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -114,9 +115,22 @@ def look_mask(t):
     t.expand(3)[t.expand(3) > 0]
 
 
+def look_pickle(t):
+    pickle.dumps(t)
+
+
+def look_from_jax(t):
+    jax.numpy.sin(t)
+
+
+def look_multinomial(t):
+    torch.multinomial(t.expand(3), 1)
+
+
 @pytest.mark.parametrize(("function", "asked"), [
     (look_print, "print"), (look_bool, "bool (if, while, and, or, not)"), (look_numpy, "numpy()"), (look_asarray, "numpy.asarray"),
     (look_float, "float()"), (look_tolist, "tolist()"), (look_format, "print"), (look_equal, "equal()"), (look_mask, "indexing"),
+    (look_pickle, "pickling"), (look_from_jax, "handing it to JAX"), (look_multinomial, "multinomial()"),
 ])  # fmt: skip
 def test_each_kind_of_look_is_named(function, asked, capsys):
     x = torch.ones(7)
