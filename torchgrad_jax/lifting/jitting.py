@@ -30,6 +30,7 @@ MOST_IN_VAIN = 8
 living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+FORKED = "called as it is: this process was forked from one that had used XLA, whose threads stayed there"
 
 
 # What the key of a call begins with.
@@ -61,7 +62,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
-        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager":
+        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager" or modes.forked:
             return self._as_it_is(rec, args, kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
@@ -94,7 +95,7 @@ class Jitted:
 
     def _as_it_is(self, rec: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(rec, TraceRecorder):
-            self._note(MODE)
+            self._note(FORKED if modes.forked else MODE)
         return self._function(*args, **kwargs)
 
     def _refuse(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
