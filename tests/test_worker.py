@@ -13,6 +13,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, execution_mode, program, worker
+from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.worker import Promised
 
@@ -208,6 +209,7 @@ def test_a_function_under_jit_runs_as_it_is_in_a_forked_child():
 
     x = tj.ones(3)
     assert [double(x).tolist() for _ in range(2)] == [[2.0] * 3] * 2
+    counters.reset()  # which does not undo what was compiled
     child = os.fork()
     if not child:
         faulthandler.dump_traceback_later(30, exit=True)
