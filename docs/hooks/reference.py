@@ -99,8 +99,9 @@ def members(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def is_ours(value: Any) -> bool:
-    """Whether a function or class is written in this package, and not something that a module has imported."""
-    return (getattr(value, "__module__", None) or "").partition(".")[0] == PACKAGE
+    """Whether a function or class is written in this package, and not something that a module has imported. Some are said to be in PyTorch's modules,
+    for pickles and messages."""
+    return (getattr(value, "__module__", None) or "").partition(".")[0] in (PACKAGE, "torch")
 
 
 # ---------------------------------------------------------------------- one entry
