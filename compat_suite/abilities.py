@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torchgrad_jax as tj
-from compat_suite.transforms.case import Case, tensor
+from compat_suite.transforms.case import Case, others, tensor
 from compat_suite.transforms.sources import Database, Records
 from torchgrad_jax.autograd import forward_ad
 
@@ -44,8 +44,7 @@ def _forward(case: Case, leaf: int) -> bool:
 
 def _vmap(case: Case, operands: Sequence[int]) -> bool:
     given = [tensor(a) for a in case.arrays]
-    # The parts differ: shapes that depend on values would too.
-    batch = [tj.stack([t, tj.zeros_like(t)]) if i in operands else t for i, t in enumerate(given)]
+    batch = [tj.stack([tensor(part) for part in others(a, 2)]) if i in operands else given[i] for i, a in enumerate(case.arrays)]
     dims = tuple(0 if i in operands else None for i in range(len(given)))
     return bool(tj.func.vmap(lambda *parts: tuple(case.unseeded(*parts)), dims, randomness="different")(*batch))
 
@@ -61,7 +60,7 @@ def _any(question: Callable[[Case, Any], bool], case: Case, choices: Iterable[An
 def of_case(case: Case) -> Abilities:
     """What one call can do, with respect to one of its operands at least."""
     leaves, operands = range(len(case.leaves)), range(len(case.arrays))
-    mapped = [[0], operands] if operands and case.arrays[0].size > 1 else []
+    mapped = [[0], operands] if any(a.size > 1 for a in case.arrays) else []
     return Abilities(_any(_gradient, case, leaves), _any(_forward, case, leaves), _any(_vmap, case, mapped))
 
 

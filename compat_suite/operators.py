@@ -2,8 +2,8 @@
 
 ``python -m compat_suite --write`` measures and makes all of them. ``python -m compat_suite.operators`` makes all but docs/operators/agreement.md
 anew and keeps what was measured and tried: for new names, and after docs/differences.md was changed. With ``--try`` it tries again what operators
-can do, in some minutes, by the calls of PyTorch's operator database: PyTorch must be installed. With ``--check`` it fails where the pages are not what
-it would write.
+can do, in some minutes, by the calls of PyTorch's operator database: PyTorch must be installed. With ``--check`` it fails where the pages are not
+what it would write.
 """
 
 from __future__ import annotations

@@ -98,10 +98,14 @@ def test_explanations_of_parameters_become_a_list(hook):
         a, b: the <first>. c_d: the second; not b: at all. Returns both.
 
             >>> 1 * 2
+            2
+
+            >>> 3
         """
 
     assert hook.described(function, hook.fields(function)).splitlines() == [
-        "Some of `a`\\*b.", "", "- `a`, `b`: the \\<first>.", "- `c_d`: the second; not b: at all.", "", "Returns both.", "", "    >>> 1 * 2",
+        "Some of `a`\\*b.", "", "- `a`, `b`: the \\<first>.", "- `c_d`: the second; not b: at all.", "", "Returns both.", "",
+        "```pycon", ">>> 1 * 2", "2", "", ">>> 3", "```",
     ]  # fmt: skip
 
 

@@ -18,6 +18,9 @@ def _signs(make: Make, *shape: int) -> Any:
 
 
 RECORDS = [
+    # drawn at random
+    Record("poisson", lambda make: [make(3, low=0.5)], dtypes=REAL, derivatives=None),
+    Record("binomial", lambda make: [(make(3, low=2, high=5, gradient=False), make(3, low=0.2, high=0.8))], dtypes=REAL, derivatives=None),
     # written in place
     Record("__setitem__", pairs(((3, 2), (2, 2))), function=_assigned),
     Record("copy_", pairs(((3, 2), (3, 2))), function=lambda x, y: x.clone().copy_(y)),

@@ -22,6 +22,7 @@ import io
 import itertools
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -114,9 +115,10 @@ def entry(name: str, value: Any) -> Iterator[str]:
     if callable(value):
         yield f"```python\n{signature(name, value)}\n```\n"
     yield described(value, fields(value)) + "\n"
-    if inspect.isclass(value) and (bases := [f"`{k.__name__}`" for k in value.__bases__ if is_ours(k) and not k.__name__.startswith("_")]):
-        yield f"Bases: {', '.join(bases)}.\n"
     if inspect.isclass(value):
+        bases = [k.__name__ for k in value.__bases__ if is_ours(k)]
+        if bases := [f"`{name}`" for name in bases if not name.startswith("_") and name != value.__name__]:
+            yield f"Bases: {', '.join(bases)}.\n"
         yield from (bullet(n, v) for n, v in own_members(value))
         yield ""
 
@@ -219,13 +221,21 @@ def described(value: Any, names: tuple[str, ...]) -> str:
     blocks = re.split(r"\n\s*\n", inspect.getdoc(value) or "")
     if re.fullmatch(r"\w+\(.*\)", blocks[0], re.DOTALL) and len(blocks) > 1:
         del blocks[0]  # the schema of a declared operator
-    return re.sub(r"\n{3,}", "\n\n", "\n\n".join(paragraph(block, names) for block in blocks)).strip()
+    parts = []
+    for is_example, found in itertools.groupby(blocks, lambda block: block.startswith("    ")):
+        several = list(found)
+        parts += [example("\n\n".join(several))] if is_example else [paragraph(block, names) for block in several]
+    return re.sub(r"\n{3,}", "\n\n", "\n\n".join(parts)).strip()
+
+
+def example(block: str) -> str:
+    """Indented lines of a docstring as a block of code."""
+    code = textwrap.dedent(block)
+    return f"```{'pycon' if code.startswith('>>> ') else 'python'}\n{code}\n```"
 
 
 def paragraph(block: str, names: tuple[str, ...]) -> str:
     """A paragraph of a docstring."""
-    if block.startswith("    "):  # an example
-        return block
     text = " ".join(line.strip() for line in block.split("\n"))
     text = re.sub(r"::$", ":", text).replace("``", "`")
     text = outside_code(text, lambda part: re.sub(r"([*_<\[])", r"\\\1", part))
@@ -262,12 +272,13 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 
 def table(value: Any) -> Iterator[str]:
-    """The public names of a module or class with the first paragraph of what each says."""
-    yield from ("| | |", "|---|---|")
+    """The public names of a module or class with what each says, without examples."""
+    yield from ("| name | what it does |", "|---|---|")
     for name, found in sorted(members(value) if isinstance(value, ModuleType) else of_class(value), key=lambda pair: pair[0].lower()):
-        text = described(found, ()).split("\n\n")[0].replace("\n", " ")
+        text = re.sub(r"```.*?```", "", described(found, ()), flags=re.DOTALL).strip()
+        text = re.sub(r"\s*\n\s*", "<br>", text).replace("|", r"\|")
         shown = signature(name, found, 10**6).partition(" -> ")[0] if callable(found) and not inspect.isclass(found) else name
-        yield f"| `{shown}` | {text.replace('|', chr(92) + '|')} |"
+        yield f"| `{shown}` | {text} |"
 
 
 def of_class(kind: type) -> Iterator[tuple[str, Any]]:
