@@ -103,13 +103,13 @@ DUNDERS = {
 
 @dataclass(eq=False)
 class Row:
-    """One operator. names: where it is found, and as what; inplace: names of its forms that write into a tensor; out: whether it takes `out=`;
+    """One operator. names: where it is found, and as what; inplace: names of its forms that write into a tensor; parameters: what its forms take;
     module: where it is declared or written."""
 
     module: str
     names: list[tuple[str, str]] = field(default_factory=list)
     inplace: list[str] = field(default_factory=list)
-    out: bool = False
+    parameters: set[str] = field(default_factory=set)
     alone: str | None = None  # the declared operator's own name
 
     @property
@@ -121,6 +121,11 @@ class Row:
     def writing(self) -> list[str]:
         """Its forms that write into a tensor, in the order of its names; at last the argument."""
         return sorted(dict.fromkeys(self.inplace), key=lambda n: self.shown.index(n[:-1]) if n[:-1] in self.shown else len(self.shown))
+
+    @property
+    def out(self) -> bool:
+        """Whether it takes `out=`."""
+        return "out" in self.parameters
 
     @property
     def spaces(self) -> list[str]:
@@ -189,7 +194,7 @@ def rows() -> list[Row]:
         row = next((found[key] for key in keys if key in found), None) or Row(module, alone=None if operator is None else operator.name)
         found.update((key, row) for key in keys)
         row.names.append((where, name))
-        row.out = row.out or "out" in _parameters(value)
+        row.parameters |= _parameters(value)
         if "inplace" in _parameters(value):
             row.inplace.append("inplace=")
     places = index(list(dict.fromkeys(found.values())))

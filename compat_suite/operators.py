@@ -144,9 +144,10 @@ def notes_of(places: dict[tuple[str, str], Row], page: str) -> dict[Row, list[No
         named = [n.removeprefix("torch.").removeprefix("Tensor.") for n in names_in(note.about)]
         if not named:
             codes = [c.removeprefix("torch.") for c in re.findall(r"`([\w.]+)", note.about)]
-            named = [f"{where}{c}" for c in codes for where in ("", "nn.functional.", "linalg.") if "." not in c]
-        for row in dict.fromkeys(row_named(places, name) for name in named):
-            if row is not None:
+            named = [f"{where}{c}" for c in codes for where in ("", "nn.functional.", "linalg.") if "." not in c and len(c) > 1]
+        about = dict.fromkeys(row for name in named if (row := row_named(places, name)) is not None)
+        for row in about:
+            if not any(row.shown[0] in other.parameters for other in about):  # `clamp` by `min`
                 found.setdefault(row, []).append(note)
     return found
 

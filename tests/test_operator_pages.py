@@ -107,17 +107,22 @@ PAGE = """# Differences
 |---|---|
 | `sort` (not stable), `argsort` | in `dim`'s order |
 | the backward of `atan2` of `a \\| b` | computes |
+| in forward mode, `clamp` by a `max` | `t` |
 """
+
+
+NOTED = ("empty", "sort", "argsort", "atan2", "sin", "clamp", "max", "t")
 
 
 def test_notes_lead_to_the_rows_that_name_an_operator(found):
     places = index(found)
     noted = operators.notes_of(places, PAGE)
-    shown = {name: [operators.link(note) for note in noted.get(row_named(places, name), [])] for name in ("empty", "sort", "argsort", "atan2", "sin")}
+    shown = {name: [operators.link(note) for note in noted.get(row_named(places, name), [])] for name in NOTED}
     single = "(../differences.md#single-operators-and-more)"
     assert shown == {
         "empty": ["[torch.empty](../differences.md)"], "sort": [f"[sort (not stable), argsort]{single}"],
         "argsort": [f"[sort (not stable), argsort]{single}"], "atan2": [f"[the backward of atan2 of a \\| b]{single}"], "sin": [],
+        "clamp": [f"[in forward mode, clamp by a max]{single}"], "max": [], "t": [],
     }  # fmt: skip
 
 
