@@ -55,15 +55,15 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Sampling at points of a grid": ("operators.grid", "nn.grid"),
         "Losses": ("operators.loss", "nn.loss", "nn.margins"),
     }),
-    "creation": ("Making tensors", {
+    "creation": ("Making and converting tensors", {
         "From data, shapes and other arrays": ("functions.creation", "functions.arrays", "functions.dlpack"),
         "Random numbers": ("functions.random", "functions.random_factories"),
         "Filling": ("operators.filling",),
+        "Conversions": ("functions.conversion", "namespace.methods"),
     }),
     "tensors": ("Tensors themselves", {
         "Attributes": ("attributes",),
         "Questions": ("core.tensor", "core.viewing", "functions.questions", "functions.promoting"),
-        "Conversions": ("functions.conversion", "namespace.methods"),
         "Gradients and hooks": ("autograd.backward",),
         "Memory, subclasses, Python functions": ("functions.storages", "functions.subclass", "functions.on_host"),
     }),
@@ -143,7 +143,7 @@ def space(name: str) -> Any:
 
 def is_operator(value: Any) -> bool:
     """Whether a public object is a function, method or attribute."""
-    return isinstance(value, property) or (inspect.isroutine(value) and not isinstance(value, type))
+    return isinstance(value, property) or inspect.isroutine(value)
 
 
 def _public() -> Iterator[tuple[str, str, Any]]:

@@ -108,11 +108,10 @@ def read(page: str) -> Table:
 
 
 class Note(NamedTuple):
-    """A row of docs/differences.md that names operators. heading: what it stands under, "" at the top; about, here: its cells."""
+    """A row of docs/differences.md. heading: what it stands under, "" at the top; about: its first cell."""
 
     heading: str
     about: str
-    here: str
 
 
 def slug(heading: str) -> str:
@@ -134,7 +133,7 @@ def notes(page: str) -> Iterator[Note]:
         elif columns is None:
             columns = cells
         elif "here" in columns and not set(cells[0]) <= set("-: "):
-            yield Note(heading, cells[0], cells[columns.index("here")])
+            yield Note(heading, cells[0])
 
 
 def notes_of(places: dict[tuple[str, str], Row], page: str) -> dict[Row, list[Note]]:

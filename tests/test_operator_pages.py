@@ -9,9 +9,10 @@ import sys
 import pytest
 
 import torchgrad_jax as tj
-from compat_suite import operators
-from compat_suite.families import FAMILIES, index, row_named, rows
+from compat_suite import abilities, operators
+from compat_suite.families import FAMILIES, HOME, index, row_named, rows
 from compat_suite.reporting import tiers
+from compat_suite.transforms.sources import Records
 
 pytestmark = pytest.mark.operators
 
@@ -32,6 +33,7 @@ def test_every_operator_belongs_to_one_family(found):
     assert len(families) == len(set(families))
     assert [(row.module, row.names) for row in found if row.module not in families] == []
     assert set(families) == {row.module for row in found}
+    assert set(HOME) <= {name for row in found for _, name in row.names}
 
 
 def test_every_operator_of_the_tiers_has_a_row(found):
@@ -53,6 +55,15 @@ def test_every_operator_of_the_tiers_has_a_row(found):
 def test_names_of_one_operator_are_one_row(found, name, shown, spaces, inplace, out):
     row = row_named(index(found), name)
     assert (row.shown, row.spaces, row.writing, row.out) == (shown, spaces, inplace, out)
+
+
+@pytest.mark.parametrize("name, can", [
+    ("sin", (True, True, True)), ("index_add", (True, True, True)), ("eq", (False, False, True)), ("nonzero", (False, False, False)),
+    ("poisson", (True, True, True)), ("detach", (False, False, True)), ("nn.functional.native_channel_shuffle", (False, False, True)),
+])  # fmt: skip
+def test_abilities_are_found_by_trying(name, can):
+    assert abilities.of(name, [Records()]) == abilities.Abilities(*can)
+    assert abilities.of("no_such", [Records()]) is None
 
 
 def test_what_is_available_is_there_and_no_helper():

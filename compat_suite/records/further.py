@@ -1,4 +1,4 @@
-"""Records of what is in no tier and is not declared by itself: other names of functions, forms with indices, copies of views."""
+"""Records of what is in no tier and is not declared by itself: other names of functions, forms with indices, copies of views, conversions."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ RECORDS = [
     Record("unsafe_split_with_sizes", given(((5, 2), [2, 3]))),
     Record("view_as_complex_copy", each((3, 2)), dtypes=REAL),
     Record("view_as_real_copy", each((3,)), dtypes=("complex128",)),
+    # conversions
+    Record("cpu", each((3,))),
+    Record("type", lambda make: [(make(3), make.dtype)]),
+    Record("type_as", lambda make: [(make(3), make(2, gradient=False))]),
     # matrices
     Record("chain_matmul", pairs(((2, 3), (3, 4), (4, 2)))),
     Record("inverse", lambda make: [make.matrix(3, 3)]),
