@@ -119,8 +119,8 @@ def entry(name: str, value: Any) -> Iterator[str]:
         bases = [k.__name__ for k in value.__bases__ if is_ours(k)]
         if bases := [f"`{name}`" for name in bases if not name.startswith("_") and name != value.__name__]:
             yield f"Bases: {', '.join(bases)}.\n"
-        yield from (bullet(n, v) for n, v in own_members(value))
-        yield ""
+        found = [bullet(n, v) for n, v in own_members(value)]
+        yield from (["**Methods and attributes**\n", *found, ""] if found else [])
 
 
 def own_members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -205,6 +205,8 @@ def readable(p: inspect.Parameter) -> inspect.Parameter:
 def fields(value: Any) -> tuple[str, ...]:
     """The names that a docstring may explain: of parameters, of what a class of data holds."""
     found = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    if inspect.isclass(value):
+        found |= {name for name, member in vars(value).items() if isinstance(member, property)}
     found |= set(getattr(value, "_fields", ())) | set(getattr(value, "__annotations__", ())) | set(getattr(type(value), "__slots__", ()))
     with contextlib.suppress(TypeError, ValueError):
         found |= set(inspect.signature(value).parameters)
