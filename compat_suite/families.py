@@ -24,7 +24,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "reductions": ("Reductions, extremes and order", {
         "Sums, means, variances": ("operators.reduction", "functions.reductions"),
         "Extremes and limits": ("operators.extreme",),
-        "Products; cumulative sums, products and extremes": ("operators.cumulative",),
+        "Products, cumulative operators": ("operators.cumulative",),
         "Sorting, searching, counting": ("operators.sorting",),
         "Quantiles, covariance, areas under curves": ("functions.statistics",),
     }),
