@@ -221,7 +221,7 @@ def described(value: Any, names: tuple[str, ...]) -> str:
     if not callable(value) and not isinstance(value, property) and not is_ours(value):
         return f"`{value!r}`"
     blocks = re.split(r"\n\s*\n", inspect.getdoc(value) or "")
-    if re.fullmatch(r"\w+\(.*\)", blocks[0], re.DOTALL) and len(blocks) > 1:
+    if re.fullmatch(r"[\w.]+\(.*\)", blocks[0], re.DOTALL) and len(blocks) > 1:
         del blocks[0]  # the schema of a declared operator
     parts = []
     for is_example, found in itertools.groupby(blocks, lambda block: block.startswith("    ")):
@@ -279,8 +279,9 @@ def table(value: Any) -> Iterator[str]:
     for name, found in sorted(members(value) if isinstance(value, ModuleType) else of_class(value), key=lambda pair: pair[0].lower()):
         text = re.sub(r"```.*?```", "", described(found, ()), flags=re.DOTALL).strip()
         text = re.sub(r"\s*\n\s*", "<br>", text).replace("|", r"\|")
-        shown = signature(name, found, 10**6).partition(" -> ")[0] if callable(found) and not inspect.isclass(found) else name
-        yield f"| `{shown}` | {text} |"
+        # The name by itself, which the style keeps whole and the search finds; then how it is called.
+        called = signature("", found, 10**6).partition(" -> ")[0] if callable(found) and not inspect.isclass(found) else ""
+        yield f"| `{name}`{f' `{called}`' if called else ''} | {text} |"
 
 
 def of_class(kind: type) -> Iterator[tuple[str, Any]]:
