@@ -1,0 +1,216 @@
+"""Optimizers that treat each parameter by itself: what they are beside their formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import tensor, zeros
+from torchgrad_jax.functions.views import view_as_real
+from torchgrad_jax.optim.arithmetic import add
+from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
+from torchgrad_jax.optim.together import Formula, update
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Value, constant, is_tracer, watches
+
+
+class ByParameter(Optimizer):
+    """An optimizer whose step does the same to each parameter by itself. A subclass says
+
+    - `formula`: what a step does to one parameter that has a gradient, in place. It is not told of `maximize`, of `weight_decay`, and of complex
+      numbers, which are pairs of real ones to it (`as_pairs`);
+    - `state_of`: what is remembered of a parameter from its first step on, and in `names` which tensors of that the formula is given;
+    - `scalars`: which 0-dim tensors of it the host keeps, and in `advance` what becomes of them before a step, in `settle` what after it;
+    - `numbers`: what the formula is told of the step: numbers made of the group's settings and of the scalars, and settings.
+
+    Settings and scalars are Python's numbers where their values are at hand, else tensors: `numbers`, `advance` and `settle` are to compute with
+    either. So a schedule of the learning rate, and the count of steps, change numbers of a program and nothing of its structure.
+    """
+
+    scalars: tuple[str, ...] = ("step",)
+    as_pairs = True
+
+    @staticmethod
+    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+        """Change `p` and the tensors of its state `s`, given the gradient and the numbers `n` of the step."""
+        raise NotImplementedError
+
+    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        raise NotImplementedError
+
+    def names(self, group: dict[str, Any]) -> Sequence[str]:
+        """Which tensors of a state the formula is given."""
+        raise NotImplementedError
+
+    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+        """What the formula is told: of the settings `h` and the scalars `c`."""
+        raise NotImplementedError
+
+    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+        """Change the scalars before a step."""
+        c.step = c.step + 1
+
+    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+        """Change the scalars after a step."""
+
+    def check(self, group: dict[str, Any], p: Tensor) -> None:
+        """Refuse a parameter that has a gradient. RuntimeError."""
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """See Optimizer."""
+        loss = evaluated(closure)
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params, states = [], []
+        h, names, whole = settings_of(group), self.names(group), _whole(type(self))
+        for p in group["params"]:
+            if p.grad is not None:
+                self.check(group, p)
+                state = self.state[p] if names or self.scalars else {}
+                if not state:
+                    state.update(self.state_of(p, group))
+                params.append(p)
+                states.append(state)
+        if not params:
+            return
+        for c, members in _by_scalars(self.scalars, states):
+            written = vars(c).copy()
+            if written:
+                self.advance(h, c)
+                _write_scalars(c, written, [states[i] for i in members])
+            numbers = {"maximize": group.get("maximize", False), **self.numbers(h, c)}
+            rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
+            found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
+            for i, s in zip(members, found or (), strict=False):
+                states[i].update({n: getattr(s, n) for n in names})
+            if written:
+                written = vars(c).copy()
+                self.settle(h, c)
+                _write_scalars(c, written, [states[i] for i in members])
+
+
+_wholes: dict[type, Formula] = {}
+
+
+def _whole(kind: type[ByParameter]) -> Formula:
+    """The formula of an optimizer with what is common to all of them before it."""
+    found = _wholes.get(kind)
+    if found is None:
+        formula, as_pairs = kind.formula, kind.as_pairs
+
+        def whole(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+            if n.maximize:
+                grad = -grad
+            weight_decay, keep = getattr(n, "weight_decay", 0), getattr(n, "keep", None)
+            if isinstance(weight_decay, Tensor) or weight_decay:
+                grad = add(grad, p, weight_decay)
+            if keep is not None:
+                p.mul_(keep)
+            if as_pairs and p.is_complex():
+                p, grad = view_as_real(p), view_as_real(grad)
+                s = SimpleNamespace(**{k: view_as_real(v) if v.is_complex() else v for k, v in vars(s).items()})
+            formula(p, grad, s, n)
+
+        found = _wholes[kind] = whole
+    return found
+
+
+def step_count(group: dict[str, Any], p: Tensor) -> Tensor:
+    """The count of the steps that a parameter has seen: on the host, or beside a parameter whose group is capturable or fused."""
+    if group.get("capturable") or group.get("fused"):
+        return zeros((), dtype=dtypes.float32, device=p.device)
+    default = dtypes.get_default_dtype()
+    return tensor(0.0, dtype=dtypes.float64 if default is dtypes.float64 else dtypes.float32)
+
+
+def restore_step_counts(optimizer: Optimizer, group: dict[str, Any]) -> None:
+    """Let the counts of steps in a state that is older than tensors of them be tensors."""
+    for p in group["params"]:
+        state = optimizer.state.get(p, {})
+        if "step" in state and not isinstance(state["step"], Tensor):
+            count = step_count(group, p)
+            state["step"] = count.fill_(float(state["step"]))
+
+
+# ---------------------------------------------------------------------- settings and scalars
+
+
+def settings_of(group: dict[str, Any]) -> SimpleNamespace:
+    """The settings of a group: numbers in place of tensors whose values are at hand, unless a graph is to lead to them."""
+    return SimpleNamespace(**{k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+
+
+def _setting(v: Any) -> Any:
+    if type(v) is float:
+        return v
+    if isinstance(v, Tensor):
+        known = None if per_thread.recorder.grad_enabled else v._read().at_hand()
+        return v if known is None or is_tracer(known) else known.item()
+    if isinstance(v, (float, np.floating)):
+        return float(v)
+    return tuple(map(_setting, v)) if type(v) in (tuple, list) else v
+
+
+def _by_scalars(names: Sequence[str], states: Sequence[dict[str, Any]]) -> list[tuple[SimpleNamespace, list[int]]]:
+    """The different scalars, and which states have them."""
+    found: dict[Any, tuple[SimpleNamespace, list[int]]] = {}
+    read: dict[Value, float | None] = {}
+    for i, state in enumerate(states):
+        scalars: list[Any] = []
+        for name in names:
+            t = state[name]
+            value = t._value if t._storage is None else t._read()
+            if value not in read:
+                read[value] = _number(value)
+            number = read[value]
+            scalars.append(t if number is None else number)
+        key = tuple(scalars)
+        if key not in found:
+            found[key] = SimpleNamespace(**dict(zip(names, scalars, strict=True))), []
+        found[key][1].append(i)
+    return list(found.values())
+
+
+def _number(value: Value) -> float | None:
+    """The number that a Value is; None where it may not be looked at, and where a device would have to be waited for."""
+    array = value.at_hand()
+    if array is None:
+        if value.aval.device.type != "cpu" or is_tracer(value.array) or any(w.hides(value) for w in watches):
+            return None
+        array = np.asarray(value.concrete())
+    return float(array)
+
+
+def _write_scalars(c: SimpleNamespace, before: dict[str, Any], states: Sequence[dict[str, Any]]) -> None:
+    """Put the scalars that are not what they were `before` into the states; they are then what these hold."""
+    rare = per_thread.recorder.rare
+    for name, number in vars(c).items():
+        if number is before[name]:
+            continue
+        if isinstance(number, Tensor):
+            (state,) = states
+            setattr(c, name, state[name].copy_(number))
+            continue
+        made: dict[Any, Value] = {}
+        for state in states:
+            t = state[name]
+            aval = t._aval
+            value = made.get(aval)
+            if value is None:
+                value = made[aval] = constant(np.asarray(number, aval.dtype), aval)
+            if t._storage is None and not rare:  # nobody shares it, so that the Value may be everybody's
+                t._value = value
+            else:
+                overwrite(t, constant(value.array, aval))
+        setattr(c, name, float(value.array))
