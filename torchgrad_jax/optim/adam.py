@@ -9,7 +9,7 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import addcdiv_, addcmul_, lerp_
-from torchgrad_jax.optim.by_parameter import ByParameter, restore_step_counts, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_fused, check_lr, check_not_negative
 
 __all__ = ["Adam"]
@@ -68,11 +68,8 @@ class Adam(ByParameter):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            for name in ("amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay"):
-                group.setdefault(name, False)
-            group.setdefault("foreach", None)
-            group.setdefault("fused", None)
-            restore_step_counts(self, group)
+            group.setdefault("amsgrad", False)
+            group.setdefault("decoupled_weight_decay", False)
 
     def names(self, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""

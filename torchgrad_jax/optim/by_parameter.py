@@ -63,6 +63,17 @@ class ByParameter(Optimizer):
     def check(self, group: dict[str, Any], p: Tensor) -> None:
         """Refuse a parameter that has a gradient. RuntimeError."""
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ("capturable", "differentiable", "maximize", "foreach", "fused"):  # which older states may lack
+                if name in self.defaults:
+                    group.setdefault(name, None if name in ("foreach", "fused") else False)
+            for p in group["params"]:
+                count = self.state.get(p, {}).get("step")
+                if count is not None and not isinstance(count, Tensor):
+                    self.state[p]["step"] = step_count(group, p).fill_(float(count))
+
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """See Optimizer."""
@@ -93,7 +104,7 @@ class ByParameter(Optimizer):
             rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
             found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
             for i, s in zip(members, found or (), strict=False):
-                states[i].update({n: getattr(s, n) for n in names})
+                states[i].update({n: t for n, t in vars(s).items() if t is not None})
             if written:
                 written = vars(c).copy()
                 self.settle(h, c)
@@ -119,28 +130,23 @@ def _whole(kind: type[ByParameter]) -> Formula:
                 p.mul_(keep)
             if as_pairs and p.is_complex():
                 p, grad = view_as_real(p), view_as_real(grad)
-                s = SimpleNamespace(**{k: view_as_real(v) if v.is_complex() else v for k, v in vars(s).items()})
+                s = SimpleNamespace(**{k: view_as_real(v) if v is not None and v.is_complex() else v for k, v in vars(s).items()})
             formula(p, grad, s, n)
 
         found = _wholes[kind] = whole
     return found
 
 
+def scalar_dtype() -> dtypes.dtype:
+    """The dtype of the scalars of a state."""
+    return dtypes.float64 if dtypes.get_default_dtype() is dtypes.float64 else dtypes.float32
+
+
 def step_count(group: dict[str, Any], p: Tensor) -> Tensor:
     """The count of the steps that a parameter has seen: on the host, or beside a parameter whose group is capturable or fused."""
     if group.get("capturable") or group.get("fused"):
-        return zeros((), dtype=dtypes.float32, device=p.device)
-    default = dtypes.get_default_dtype()
-    return tensor(0.0, dtype=dtypes.float64 if default is dtypes.float64 else dtypes.float32)
-
-
-def restore_step_counts(optimizer: Optimizer, group: dict[str, Any]) -> None:
-    """Let the counts of steps in a state that is older than tensors of them be tensors."""
-    for p in group["params"]:
-        state = optimizer.state.get(p, {})
-        if "step" in state and not isinstance(state["step"], Tensor):
-            count = step_count(group, p)
-            state["step"] = count.fill_(float(state["step"]))
+        return zeros((), dtype=dtypes.float32 if group.get("fused") else scalar_dtype(), device=p.device)
+    return tensor(0.0, dtype=scalar_dtype())
 
 
 # ---------------------------------------------------------------------- settings and scalars

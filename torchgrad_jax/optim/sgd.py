@@ -42,12 +42,6 @@ class SGD(ByParameter):
         super().__init__(params, defaults)
         check_fused(self, fused, foreach, differentiable)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in (("nesterov", False), ("maximize", False), ("foreach", None), ("differentiable", False), ("fused", False)):
-                group.setdefault(name, default)
-
     def names(self, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

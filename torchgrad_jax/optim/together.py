@@ -37,14 +37,21 @@ _ZERO, _NUMBER = object(), object()
 
 class Whole:
     """The updates of several parameters as one operation. numbers: for each number among its operands which of the step's it is, or, where it is none
-    of them, -1 and the number. written: which of the tensors its results are the contents of."""
+    of them, -1 and the number. fixed: the step's numbers that are none of its operands, by their places: it is right for just these. written: which
+    of the tensors its results are the contents of."""
 
-    __slots__ = ("found", "numbers", "written")
+    __slots__ = ("found", "numbers", "fixed", "written")
 
     def __init__(self, found: Composed, numbers: Sequence[float], written: list[int]) -> None:
         places = {id(n): i for i, n in enumerate(numbers)}
         self.found, self.written = found, written
         self.numbers = [(places.get(id(n), -1), n) for n in found.numbers]
+        used = {place for place, _ in self.numbers}
+        self.fixed = [(i, n) for i, n in enumerate(numbers) if i not in used]
+
+    def fits(self, numbers: Sequence[float]) -> bool:
+        """Whether it is the operation for a step with these numbers."""
+        return all([numbers[i] == n for i, n in self.fixed])
 
     def __call__(self, values: Sequence[Value], numbers: Sequence[float]) -> tuple[Value, ...]:
         """The new contents of what is written."""
@@ -56,13 +63,16 @@ class Whole:
 def update(
     name: str, formula: Formula, names: Sequence[str], rows: Sequence[Sequence[Any]], settings: dict[str, Any]
 ) -> Sequence[SimpleNamespace] | None:
-    """Carry out a formula for each row: a parameter, its gradient, and the tensors of its state, by `names`. name: of the whole operation.
+    """Carry out a formula for each row: a parameter, its gradient, and the tensors of its state, by `names`, None for one that is not there. name: of
+    the whole operation.
 
     settings: of the step. Floats and tensors among them may be others at the next step, all else makes the formula another one. Returns the states,
     if a formula may have put other tensors in the place of those that it was given.
     """
     numbers = [v for v in settings.values() if type(v) is float]
-    tensors = [t for row in rows for t in row]
+    entries = [t for row in rows for t in row]
+    tensors = [t for t in entries if t is not None]
+    absent = () if len(tensors) == len(entries) else tuple([t is None for t in entries])
     count = len(tensors)
     tensors += [v for v in settings.values() if isinstance(v, Tensor)]
     rec = per_thread.recorder
@@ -70,14 +80,14 @@ def update(
         return _each(formula, names, rows, settings)
     values = [t._value if t._storage is None else t._read() for t in tensors]
     structure = [(_ZERO if v == 0 else _NUMBER) if type(v) is float else _NUMBER if isinstance(v, Tensor) else v for v in settings.values()]
-    key = (formula, *names, *structure, *[v.aval for v in values])
+    key = (formula, *names, *absent, *settings, *structure, *[v.aval for v in values])
     whole = _kept.get(key)
     if whole is None:
         if len(_kept) >= MAX_KEPT:
             _kept.clear()
         _kept[key] = _ONCE
-    elif whole is _ONCE:
-        whole = _kept[key] = _rehearsed(rec, name, formula, names, len(rows), settings, values) or _NEVER
+    elif whole is _ONCE or (type(whole) is Whole and not whole.fits(numbers)):
+        whole = _kept[key] = _rehearsed(rec, name, formula, names, rows, settings, values) or _NEVER
     if type(whole) is not Whole or not _are_apart(tensors[:count], whole.written):
         return _each(formula, names, rows, settings)
     for i, value in zip(whole.written, whole(values, numbers), strict=True):
@@ -113,23 +123,25 @@ def _are_apart(tensors: Sequence[Tensor], written: Sequence[int]) -> bool:
 
 
 def _rehearsed(
-    rec: Recorder, name: str, formula: Formula, names: Sequence[str], rows: int, settings: dict[str, Any], values: Sequence[Value]
-) -> Whole | None:
+    rec: Recorder, name: str, formula: Formula, names: Sequence[str], rows: Sequence[Sequence[Any]], settings: dict[str, Any],
+    values: Sequence[Value],
+) -> Whole | None:  # fmt: skip
     """The updates as one operation, found on tensors that stand for those of these contents; None where they must be done one by one: the formula
     looks at a value, or replaces a tensor of the state."""
     scratch = Rehearsal(rec)
     given = [standing_for(v.aval.shape, v.aval) for v in values]
     tensors = [wrap(v) for v in given]
-    width = len(names) + 2
-    rest = iter(tensors[rows * width :])
+    rest = iter(tensors)
+    rows = [[None if t is None else next(rest) for t in row] for row in rows]
     # Numbers that are equal are told apart by being different objects.
     settings = {k: v * 1.0 if type(v) is float else next(rest) if isinstance(v, Tensor) else v for k, v in settings.items()}
     try:
         per_thread.recorder = scratch
-        states = _each(formula, names, [tensors[i * width : (i + 1) * width] for i in range(rows)], settings)
-        kept = [getattr(s, n) is tensors[i * width + 2 + j] for i, s in enumerate(states) for j, n in enumerate(names)]
+        states = _each(formula, names, rows, settings)
+        if any(getattr(s, n) is not t for s, row in zip(states, rows, strict=True) for n, t in zip(names, row[2:], strict=True)):
+            return None
         written = [i for i, t in enumerate(tensors) if t._version]
-        found = composed(name, scratch, [tensors[i]._read() for i in written], given) if all(kept) else None
+        found = composed(name, scratch, [tensors[i]._read() for i in written], given)
         return None if found is None else Whole(found, [v for v in settings.values() if type(v) is float], written)
     except (Exception, Looked):  # the user is told by the same formula on his tensors
         return None
