@@ -1,7 +1,10 @@
 """`torch.optim`: what changes parameters by their gradients."""
 
+from torchgrad_jax.optim import lr_scheduler as lr_scheduler
+from torchgrad_jax.optim import swa_utils as swa_utils
 from torchgrad_jax.optim._adafactor import Adafactor as Adafactor
 from torchgrad_jax.optim._muon import Muon as Muon
+from torchgrad_jax.optim._stateless import swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state
 from torchgrad_jax.optim.adadelta import Adadelta as Adadelta
 from torchgrad_jax.optim.adagrad import Adagrad as Adagrad
 from torchgrad_jax.optim.adam import Adam as Adam
@@ -19,5 +22,5 @@ from torchgrad_jax.optim.sparse_adam import SparseAdam as SparseAdam
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop",
-    "Rprop", "SparseAdam",
+    "Rprop", "SparseAdam", "lr_scheduler", "swa_utils", "swap_in_optimizer_params_and_state",
 ]  # fmt: skip

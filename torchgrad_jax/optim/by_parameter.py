@@ -6,18 +6,14 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor, zeros
 from torchgrad_jax.functions.views import view_as_real
 from torchgrad_jax.optim.arithmetic import add
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
+from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
 from torchgrad_jax.optim.together import Formula, update
-from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Value, constant, is_tracer, watches
 
 
 class ByParameter(Optimizer):
@@ -78,7 +74,14 @@ class ByParameter(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """See Optimizer."""
         loss = evaluated(closure)
+        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)  # which a GradScaler sets of fused optimizers
+        if overflow is not None and bool(overflow):
+            return loss
         for group in self.param_groups:
+            if scale is not None:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.grad.div_(scale)
             self._step_group(group)
         return loss
 
@@ -95,11 +98,11 @@ class ByParameter(Optimizer):
                 states.append(state)
         if not params:
             return
-        for c, members in _by_scalars(self.scalars, states):
+        for c, members in by_scalars(self.scalars, states):
             written = vars(c).copy()
             if written:
                 self.advance(h, c)
-                _write_scalars(c, written, [states[i] for i in members])
+                write_scalars(c, written, [states[i] for i in members])
             numbers = {"maximize": group.get("maximize", False), **self.numbers(h, c)}
             rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
             found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
@@ -108,7 +111,7 @@ class ByParameter(Optimizer):
             if written:
                 written = vars(c).copy()
                 self.settle(h, c)
-                _write_scalars(c, written, [states[i] for i in members])
+                write_scalars(c, written, [states[i] for i in members])
 
 
 _wholes: dict[type, Formula] = {}
@@ -147,76 +150,3 @@ def step_count(group: dict[str, Any], p: Tensor) -> Tensor:
     if group.get("capturable") or group.get("fused"):
         return zeros((), dtype=dtypes.float32 if group.get("fused") else scalar_dtype(), device=p.device)
     return tensor(0.0, dtype=scalar_dtype())
-
-
-# ---------------------------------------------------------------------- settings and scalars
-
-
-def settings_of(group: dict[str, Any]) -> SimpleNamespace:
-    """The settings of a group: numbers in place of tensors whose values are at hand, unless a graph is to lead to them."""
-    return SimpleNamespace(**{k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
-
-
-def _setting(v: Any) -> Any:
-    if type(v) is float:
-        return v
-    if isinstance(v, Tensor):
-        known = None if per_thread.recorder.grad_enabled else v._read().at_hand()
-        return v if known is None or is_tracer(known) else known.item()
-    if isinstance(v, (float, np.floating)):
-        return float(v)
-    return tuple(map(_setting, v)) if type(v) in (tuple, list) else v
-
-
-def _by_scalars(names: Sequence[str], states: Sequence[dict[str, Any]]) -> list[tuple[SimpleNamespace, list[int]]]:
-    """The different scalars, and which states have them."""
-    found: dict[Any, tuple[SimpleNamespace, list[int]]] = {}
-    read: dict[Value, float | None] = {}
-    for i, state in enumerate(states):
-        scalars: list[Any] = []
-        for name in names:
-            t = state[name]
-            value = t._value if t._storage is None else t._read()
-            if value not in read:
-                read[value] = _number(value)
-            number = read[value]
-            scalars.append(t if number is None else number)
-        key = tuple(scalars)
-        if key not in found:
-            found[key] = SimpleNamespace(**dict(zip(names, scalars, strict=True))), []
-        found[key][1].append(i)
-    return list(found.values())
-
-
-def _number(value: Value) -> float | None:
-    """The number that a Value is; None where it may not be looked at, and where a device would have to be waited for."""
-    array = value.at_hand()
-    if array is None:
-        if value.aval.device.type != "cpu" or is_tracer(value.array) or any(w.hides(value) for w in watches):
-            return None
-        array = np.asarray(value.concrete())
-    return float(array)
-
-
-def _write_scalars(c: SimpleNamespace, before: dict[str, Any], states: Sequence[dict[str, Any]]) -> None:
-    """Put the scalars that are not what they were `before` into the states; they are then what these hold."""
-    rare = per_thread.recorder.rare
-    for name, number in vars(c).items():
-        if number is before[name]:
-            continue
-        if isinstance(number, Tensor):
-            (state,) = states
-            setattr(c, name, state[name].copy_(number))
-            continue
-        made: dict[Any, Value] = {}
-        for state in states:
-            t = state[name]
-            aval = t._aval
-            value = made.get(aval)
-            if value is None:
-                value = made[aval] = constant(np.asarray(number, aval.dtype), aval)
-            if t._storage is None and not rare:  # nobody shares it, so that the Value may be everybody's
-                t._value = value
-            else:
-                overwrite(t, constant(value.array, aval))
-        setattr(c, name, float(value.array))
