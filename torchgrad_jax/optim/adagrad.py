@@ -63,4 +63,4 @@ class Adagrad(ByParameter):
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         s.sum.addcmul_(grad, grad)
-        addcdiv_(p, grad, s.sum.sqrt().add_(n.eps), n.step_size)
+        addcdiv_(p, grad, s.sum.sqrt() + n.eps, n.step_size)

@@ -91,8 +91,8 @@ class Adam(ByParameter):
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         move_averages(s, grad, n)
-        square = s.max_exp_avg_sq.copy_(s.max_exp_avg_sq.maximum(s.exp_avg_sq)) if n.amsgrad else s.exp_avg_sq
-        addcdiv_(p, s.exp_avg, (square.sqrt() / n.root).add_(n.eps), n.step_size)
+        square = s.max_exp_avg_sq.copy_(s.max_exp_avg_sq.clone().maximum(s.exp_avg_sq)) if n.amsgrad else s.exp_avg_sq
+        addcdiv_(p, s.exp_avg, square.sqrt() / n.root + n.eps, n.step_size)
 
 
 def _check_tensors(betas: Any, foreach: bool | None, capturable: bool) -> None:

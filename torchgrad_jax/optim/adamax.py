@@ -58,5 +58,5 @@ class Adamax(ByParameter):
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         lerp_(s.exp_avg, grad, n.toward)
-        s.exp_inf.copy_((s.exp_inf * n.beta2).maximum(grad.abs().add_(n.eps)))
+        s.exp_inf.copy_((s.exp_inf * n.beta2).maximum(grad.abs() + n.eps))
         addcdiv_(p, s.exp_avg, s.exp_inf, n.step_size)

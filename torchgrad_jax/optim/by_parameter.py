@@ -9,11 +9,15 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor, zeros
-from torchgrad_jax.functions.views import view_as_real
-from torchgrad_jax.optim.arithmetic import add
+from torchgrad_jax.optim.formula import whole_formula
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
 from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
-from torchgrad_jax.optim.together import Formula, update
+from torchgrad_jax.optim.together import update
+
+FUSED_DTYPES = (
+    "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+    "['mps', 'cuda', 'xpu', 'hpu', 'cpu', 'mtia', 'privateuseone'] but {} and {}"
+)
 
 
 class ByParameter(Optimizer):
@@ -60,10 +64,11 @@ class ByParameter(Optimizer):
         """Refuse a parameter that has a gradient. RuntimeError."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        known = [*state.get("defaults", self.__dict__.get("defaults", ()))]
         super().__setstate__(state)
         for group in self.param_groups:
             for name in ("capturable", "differentiable", "maximize", "foreach", "fused"):  # which older states may lack
-                if name in self.defaults:
+                if name in known:
                     group.setdefault(name, None if name in ("foreach", "fused") else False)
             for p in group["params"]:
                 count = self.state.get(p, {}).get("step")
@@ -87,10 +92,13 @@ class ByParameter(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, states = [], []
-        h, names, whole = settings_of(group), self.names(group), _whole(type(self))
+        h, names, whole = settings_of(group), self.names(group), whole_formula(type(self).formula, self.as_pairs)
+        fused = bool(group.get("fused"))
         for p in group["params"]:
             if p.grad is not None:
                 self.check(group, p)
+                if fused and not p.is_floating_point():
+                    raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
                 state = self.state[p] if names or self.scalars else {}
                 if not state:
                     state.update(self.state_of(p, group))
@@ -103,7 +111,7 @@ class ByParameter(Optimizer):
             if written:
                 self.advance(h, c)
                 write_scalars(c, written, [states[i] for i in members])
-            numbers = {"maximize": group.get("maximize", False), **self.numbers(h, c)}
+            numbers = {"maximize": group.get("maximize", False), "fused": fused, **self.numbers(h, c)}
             rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
             found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
             for i, s in zip(members, found or (), strict=False):
@@ -112,32 +120,6 @@ class ByParameter(Optimizer):
                 written = vars(c).copy()
                 self.settle(h, c)
                 write_scalars(c, written, [states[i] for i in members])
-
-
-_wholes: dict[type, Formula] = {}
-
-
-def _whole(kind: type[ByParameter]) -> Formula:
-    """The formula of an optimizer with what is common to all of them before it."""
-    found = _wholes.get(kind)
-    if found is None:
-        formula, as_pairs = kind.formula, kind.as_pairs
-
-        def whole(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
-            if n.maximize:
-                grad = -grad
-            weight_decay, keep = getattr(n, "weight_decay", 0), getattr(n, "keep", None)
-            if isinstance(weight_decay, Tensor) or weight_decay:
-                grad = add(grad, p, weight_decay)
-            if keep is not None:
-                p.mul_(keep)
-            if as_pairs and p.is_complex():
-                p, grad = view_as_real(p), view_as_real(grad)
-                s = SimpleNamespace(**{k: view_as_real(v) if v is not None and v.is_complex() else v for k, v in vars(s).items()})
-            formula(p, grad, s, n)
-
-        found = _wholes[kind] = whole
-    return found
 
 
 def scalar_dtype() -> dtypes.dtype:

@@ -65,7 +65,7 @@ class RMSprop(ByParameter):
         if n.centered:
             lerp_(s.grad_avg, grad, n.fresh)
             variance = variance.addcmul(s.grad_avg, s.grad_avg, value=-1)
-        deviation = variance.sqrt().add_(n.eps)
+        deviation = variance.sqrt() + n.eps
         if n.momentum:
             add_(p, s.momentum_buffer.mul_(n.momentum).addcdiv_(grad, deviation), n.step_size)
         else:

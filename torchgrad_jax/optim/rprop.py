@@ -53,7 +53,7 @@ class Rprop(ByParameter):
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
-        sign = (grad * s.prev).sign()
+        sign = (grad * s.prev.clone()).sign()
         turned = sign < 0
         factor = sign.masked_fill(sign > 0, n.more).masked_fill(turned, n.less).masked_fill(sign == 0, 1)
         s.step_size.mul_(factor).clamp_(n.least, n.most)

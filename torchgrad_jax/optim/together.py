@@ -7,7 +7,7 @@ it recorded is recorded as one operation, of the tensors and of the numbers that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,15 +16,12 @@ from torchgrad_jax.core.history import repeats
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.composite import Composed, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
-
-# What a step does to one parameter, in place: given the parameter, its gradient, its state, and the numbers and settings of the step. It may ask of a
-# number whether it is zero, and else do nothing with it but pass it on: what it makes of it would be the same in every later step.
-Formula = Callable[[Tensor, Tensor, SimpleNamespace, SimpleNamespace], None]
 
 MAX_KEPT = 256
 _are_plain = frozenset((Tensor, Parameter)).issuperset
