@@ -1,7 +1,8 @@
 """Measures how far the operators agree with PyTorch's operator database: ``python -m compat_suite --help``.
 
 ``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like,
-``python -m compat_suite compositions --help`` about random transforms of random functions.
+``python -m compat_suite compositions --help`` about random transforms of random functions, ``python -m compat_suite optimizers --help`` about
+optimizers.
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ def main() -> None:
         from compat_suite.compositions import main as compositions
 
         sys.exit(compositions(sys.argv[2:]))
+    if sys.argv[1:2] == ["optimizers"]:
+        from compat_suite.optimizers import main as optimizers
+
+        sys.exit(optimizers(sys.argv[2:]))
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))

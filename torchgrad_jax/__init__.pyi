@@ -42,6 +42,7 @@ from torchgrad_jax import mps as mps
 from torchgrad_jax import namespace as namespace
 from torchgrad_jax import nn as nn
 from torchgrad_jax import operators as operators
+from torchgrad_jax import optim as optim
 from torchgrad_jax import overrides as overrides
 from torchgrad_jax import profiler as profiler
 from torchgrad_jax import random as random
