@@ -117,3 +117,41 @@ def test_float16_is_the_lower_precision_where_it_is_asked_for():
 def test_each_name_in_the_lists_is_of_an_operator_or_a_public_function():
     names = {lists.name_of_function(public.name) for public in publics.values()}
     assert lists.LISTED - names - set(registry) == set()
+
+
+# What PyTorch's documentation says of GPUs, by the dtype of the operands; there may be none here, so the CPU is given their lists.
+ON_GPUS = {
+    ("float32", "torch.float16"): """m.mm(f(2,2), f(2,2)); m.matmul(f(2,2), f(2)); m.mv(f(2,2), f(2)); m.addmv(f(2), f(2,2), f(2));
+        m.addr(f(2,2), f(2), f(2)); m.linalg.multi_dot([f(2,2), f(2,2)]); n.conv1d(f(1,1,3), f(1,1,2)); n.conv_transpose2d(f(1,1,3,3), f(1,1,2,2));
+        n.linear(f(2,2), f(2,2), f(2)); n.prelu(f(2,2), f(2)); m.baddbmm(f(1,2,2), f(1,2,2), f(1,2,2)); m.addbmm(f(2,2), f(1,2,2), f(1,2,2))""",
+    ("float16", "torch.float32"): """f(2) ** 2; f(2).__pow__(f(2)); 2 ** f(2); 1 / f(2); m.acos(f(2)); m.asin(f(2)); m.cosh(f(2)); m.cumprod(f(2), 0);
+        m.cumsum(f(2), 0); m.dist(f(2), f(2)); m.erfinv(f(2)); m.exp(f(2)); m.expm1(f(2)); m.log(f(2)); m.log10(f(2)); m.log1p(f(2)); m.log2(f(2));
+        m.norm(f(2)); f(2).norm(); m.pow(f(2), 0.5); m.prod(f(2)); m.reciprocal(f(2)); m.renorm(f(2,2), 2, 0, 1); m.rsqrt(f(2)); m.sinh(f(2));
+        m.sum(f(2)); f(2,2).sum(1); m.tan(f(2)); m.cdist(f(2,2), f(2,2)); n.softmax(f(2), 0); n.log_softmax(f(2), 0); n.softmin(f(2), 0);
+        n.softplus(f(2)); n.layer_norm(f(2), (2,)); n.group_norm(f(2,2), 1); n.normalize(f(2,2)); n.cosine_similarity(f(2,2), f(2,2));
+        n.pdist(f(2,2)); n.mse_loss(f(2), f(2)); n.l1_loss(f(2), f(2)); n.smooth_l1_loss(f(2), f(2)); n.kl_div(f(2,2), f(2,2), reduction="sum");
+        n.cross_entropy(f(2,2), i(0,1)); n.nll_loss(f(2,2), i(0,1)); n.binary_cross_entropy_with_logits(f(2), f(2)); n.soft_margin_loss(f(2), f(2));
+        n.poisson_nll_loss(f(2), f(2)); n.margin_ranking_loss(f(2), f(2), f(2)); n.multi_margin_loss(f(2,2), i(0,1));
+        n.multilabel_margin_loss(f(2,2), i(0,1).expand(2,2)); n.triplet_margin_loss(f(2,2), f(2,2), f(2,2)); n.hinge_embedding_loss(f(2), f(2));
+        n.cosine_embedding_loss(f(2,2), f(2,2), f(2)); m.addcdiv(s(2), f(2), s(2)); m.addcmul(f(2), s(2), f(2)); m.atan2(f(2), s(2));
+        m.cross(f(3), s(3), dim=0); m.dot(f(2), s(2)); n.grid_sample(f(1,1,2,2), s(1,2,2,2), align_corners=False);
+        m.scatter_add(s(2), 0, i(0,1), f(2)); m.index_put(f(2), (i(0,1),), s(2)); n.bilinear(f(2,2), s(2,2), f(2,2,2)); m.cat([f(2), s(2)])""",
+    ("float16", "torch.float16"): """f(2) + f(2); n.relu(f(2)); m.mean(f(2)); m.dot(f(2), f(2)); m.addcmul(f(2), f(2), f(2)); m.cat([f(2), f(2)]);
+        n.max_pool2d(f(1,2,2), 2); m.sqrt(f(2)); n.gelu(f(2)); n.batch_norm(f(2,2), None, None, training=True); f(2).mul_(s(2))""",
+    ("float32", "RuntimeError"): "n.binary_cross_entropy(f(2), f(2))",
+    ("float64", "torch.float64"): "m.mm(f(2,2), f(2,2)); m.exp(f(2)); n.mse_loss(f(2), f(2))",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype, expected", ON_GPUS)
+def test_on_gpus_operators_compute_in_the_dtypes_that_pytorchs_documentation_says(monkeypatch, dtype, expected):
+    monkeypatch.setitem(lists._policies, "cpu", lists.policies("cuda"))
+    calls = [call.strip() for call in ON_GPUS[dtype, expected].split(";")]
+    found = {call: dtype_of(tj, call, dtype, "float16") for call in calls}
+    assert {call: dtype for call, dtype in found.items() if dtype != expected} == {}
+
+
+def test_binary_cross_entropy_on_gpus_says_what_to_use(monkeypatch):
+    monkeypatch.setitem(lists._policies, "cpu", lists.policies("cuda"))
+    with tj.autocast("cpu"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        tj.nn.functional.binary_cross_entropy(tj.rand(2), tj.rand(2))

@@ -59,7 +59,9 @@ class Autocast:
 
     def cast(self, name: str, given: Sequence[Any]) -> Sequence[Any]:
         """The tensors among `given` as the operator `name` wants them. RuntimeError where it wants none while autocast is on."""
-        where = next((x.device.type for x in given if isinstance(x, Tensor)), None)
+        if name not in LISTED:
+            return given
+        where = next((x._aval.device.type for x in given if isinstance(x, Tensor)), None)
         if where not in self.on or (policy := policies(where).get(name)) is None:
             return given
         if policy == REFUSED:
@@ -100,7 +102,7 @@ _UNSAFE = (
 
 def _is_eligible(x: Any, where: str) -> bool:
     """Whether autocast for a type of device converts `x`: double precision, like all that is not real, stays as it is."""
-    return isinstance(x, Tensor) and x._aval.dtype != _DOUBLE and dtypes.category(x._aval.dtype) == dtypes.FLOAT and x.device.type == where
+    return isinstance(x, Tensor) and x._aval.dtype != _DOUBLE and dtypes.category(x._aval.dtype) == dtypes.FLOAT and x._aval.device.type == where
 
 
 def autocast_of(rec: Recorder) -> Autocast:
