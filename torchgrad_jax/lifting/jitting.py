@@ -18,6 +18,7 @@ from torchgrad_jax.lifting.structures import Refused, changed, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder, other_modes, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import is_tracer
@@ -31,6 +32,7 @@ MOST_IN_VAIN = 8
 living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+FORKED = "called as it is: this process was forked from one that had used XLA, whose threads stayed there"
 
 
 # What the key of a call begins with.
@@ -62,7 +64,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
-        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager":
+        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager" or modes.forked:
             return self._as_it_is(rec, args, kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
@@ -95,7 +97,7 @@ class Jitted:
 
     def _as_it_is(self, rec: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(rec, TraceRecorder):
-            self._note(MODE)
+            self._note(FORKED if modes.forked else MODE)
         return self._function(*args, **kwargs)
 
     def _refuse(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -165,6 +167,10 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> Any:
+        """What a function is to pickles and copies: where it is found by its name. What has no name is compiled anew."""
+        return getattr(self, "__qualname__", None) or (_compiled_anew, (self._function, self._fullgraph))
+
 
 def _with_backward(lifted: Lifted) -> Compiled:
     """What calls a Lifted, whose outputs have a gradient where they had one."""
@@ -199,6 +205,11 @@ def _shown(tensors: list[Tensor]) -> str:
     return ", ".join([f"{t.dtype.word}{list(t._aval.shape)}" for t in tensors]) or "without tensors among its arguments"
 
 
+@in_pickles("_compiled_anew")
+def _compiled_anew(function: Any, fullgraph: bool) -> Any:
+    return jit(function, fullgraph=fullgraph)
+
+
 class JittedModule(Jitted):
     """A module whose calls run as one XLA program: in all else it is the module itself, under `_orig_mod` too."""
 
@@ -225,6 +236,9 @@ class JittedModule(Jitted):
 
     def __repr__(self) -> str:
         return f"jit({self._orig_mod!r})"
+
+    def __reduce__(self) -> Any:
+        return _compiled_anew, (self._orig_mod, self._fullgraph)
 
     def __len__(self) -> int:
         return len(self._orig_mod)
