@@ -52,8 +52,11 @@ def turn(rec: Recorder) -> bool:
 def apply(bound: Any, operands: Sequence[Any]) -> Any:
     """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
     rec = per_thread.recorder
-    if rec.rare and rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
-        return found
+    if rec.rare:
+        if rec.flags.casting is not None:
+            operands = rec.flags.casting.operands(bound, operands)
+        if rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
+            return found
     read = Tensor._read if bound.differentiable else Tensor._content  # see `_reader`
     given = []
     mask, bit = 0, 1

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core.autocasting import Under, autocast_key
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
@@ -35,7 +36,7 @@ FORKED = "called as it is: this process was forked from one that had used XLA, w
 
 
 # What the key of a call begins with.
-_MODES_OF_KEYS = "grad mode", "inference mode", "the default dtype", "the precision of matrix products"
+_MODES_OF_KEYS = "grad mode", "inference mode", "autocast", "the default dtype", "the precision of matrix products"
 
 
 class Kind:
@@ -69,7 +70,7 @@ class Jitted:
         objects: list[Any] = []
         try:
             key: Any = (
-                rec.grad_enabled, rec.rare, dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
+                rec.grad_enabled, rec.rare, autocast_key(rec), dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
                 key_of(kwargs, tensors, objects) if kwargs else None,
             )  # fmt: skip
         except Refused as refused:
@@ -176,7 +177,8 @@ def _with_backward(lifted: Lifted) -> Compiled:
     try:
         if not lifted.roots:
             return Compiled(lifted)
-        backward, living = backward_of(lifted)
+        with Under(present=False):  # backward is outside of blocks of autocast
+            backward, living = backward_of(lifted)
         residuals, node = ([], None) if backward is None else node_maker(lifted, backward)
         return Compiled(lifted, residuals, node, living)
     finally:
