@@ -128,7 +128,7 @@ class TestScripts:
         [
             ("digits", "sklearn", ["--steps", "12"], 600),
             ("physics_informed", None, ["--steps", "2", "--picture", "x.png"], 500),
-            ("laplace", "sklearn", ["--steps", "3", "--picture", "x.png"], 300),
+            ("laplace", "sklearn", ["--steps", "1", "--picture", "x.png"], 250),
         ],
     )
     def test_examples_have_none(self, tmp_path, launch, name, needs, options, least):

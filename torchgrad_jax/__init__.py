@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import func, nn, profiler, testing  # noqa: F401
+    from torchgrad_jax import func, nn, optim, profiler, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -19,6 +19,7 @@ from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
 func = _lazy.subpackage(__name__, "func")
+optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402
@@ -29,6 +30,32 @@ from torchgrad_jax import _C, _vmap_internals, autograd, explain, fft, jit, lina
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
+from torchgrad_jax.autograd.autocast_mode import (  # noqa: E402, F401
+    autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    get_autocast_ipu_dtype,
+    get_autocast_xla_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+    is_autocast_ipu_enabled,
+    is_autocast_xla_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+    set_autocast_gpu_dtype,
+    set_autocast_ipu_dtype,
+    set_autocast_ipu_enabled,
+    set_autocast_xla_dtype,
+    set_autocast_xla_enabled,
+)
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
     inference_mode,
@@ -36,15 +63,6 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
-)
-from torchgrad_jax.autograd.mixed_precision import (  # noqa: E402, F401
-    autocast,
-    get_autocast_cpu_dtype,
-    get_autocast_dtype,
-    get_autocast_gpu_dtype,
-    is_autocast_cache_enabled,
-    is_autocast_cpu_enabled,
-    is_autocast_enabled,
 )
 from torchgrad_jax.calling.overrides import guard_methods as _guard_methods  # noqa: E402
 from torchgrad_jax.determinism import (  # noqa: E402, F401

@@ -118,7 +118,7 @@ class Convention:
                 gathers = bool(schema.positional) and schema.positional[-1].type == "int..."
                 most = _ANY_NUMBER if gathers else len(schema.positional)
             else:
-                code: CodeType = implementation.__code__  # not what `__signature__` says: that is PyTorch's
+                code: CodeType = getattr(implementation, "casts_for", implementation).__code__  # not what `__signature__` says: that is PyTorch's
                 names = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
                 if code.co_flags & inspect.CO_VARKEYWORDS:  # it knows all, by whichever way; but a method's first argument has no name
                     names.update(*(s.by_name for s in self.listed))

@@ -18,10 +18,12 @@ import numpy as np
 
 from torchgrad_jax.calling.convention import convention
 from torchgrad_jax.calling.shown import Shown
+from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.writing import refuse_part
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.autocast import name_of_function
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -296,7 +298,7 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
-
+    implementation = as_one_operator(implementation, name_of_function(public.name))
     known = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -426,8 +428,17 @@ def announce(func: Any, public: Public) -> None:
     if isinstance(func, types.FunctionType):
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
-        func.__name__ = func.__qualname__ = prefix + name
+        func.__name__ = prefix + name
+        func.__module__, func.__qualname__ = _found_at(namespace, name)
         func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
+
+
+def _found_at(namespace: str, name: str) -> tuple[str, str]:
+    """The module, and the name in it, where pickles look for what is public."""
+    if namespace == "torch.Tensor":
+        return "torchgrad_jax", f"Tensor.{name}"
+    home = "torch" if namespace == "torch.functional" else namespace
+    return f"torchgrad_jax{home.removeprefix('torch')}", name
 
 
 def guard_attribute(name: str, attribute: property) -> property:
