@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.dtypes import bfloat16, float32
+from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.shaping import cat, stack, unsafe_chunk
 from torchgrad_jax.nn.dropout import dropout as drop
 from torchgrad_jax.nn.linear import linear
 from torchgrad_jax.nn.packing import Packing
 from torchgrad_jax.operators import recurrent as ops_recurrent  # noqa: F401 - declares the operators used here
+from torchgrad_jax.runtime.recorder import per_thread
 
 # One direction of a layer: of the input, the states that it begins with, its weights and biases, the batch sizes of packed sequences, and whether it
 # goes from the last time to the first. Gives its states at all times, and the last of each kind of state.
@@ -59,6 +61,9 @@ def _plain_layer(nonlinearity: str) -> Layer:
     return layer
 
 
+_tanh_layer, _relu_layer = _plain_layer("tanh"), _plain_layer("relu")
+
+
 # ---------------------------------------------------------------------- stacks of them
 
 
@@ -94,6 +99,8 @@ def _run(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], 
     sizes = None if packing is None else packing.on(x)
     if layer is _lstm_layer and packing is None and x.dtype in (float32, bfloat16) and weights[0][-1] is None and x.numel():
         x, layer = x.contiguous(), _lstm_kernel
+    if layer not in (_tanh_layer, _relu_layer, _lstm_kernel) and per_thread.recorder.flags.casting is not None:
+        x, weights = _as_states(x, states, weights)
     directions = (False, True) if options.bidirectional else (False,)
     last: list[list[Tensor]] = [[] for _ in states]
     for number in range(options.num_layers):
@@ -108,6 +115,12 @@ def _run(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], 
         if options.train and options.dropout and number < options.num_layers - 1:
             x = _dropped(x, options.dropout, packing)
     return [x, *[stack(kind, 0) for kind in last]]
+
+
+def _as_states(x: Any, states: Sequence[Any], weights: list[list[Any]]) -> tuple[Any, list[list[Any]]]:
+    """Input and weights in the dtype of the states: PyTorch's results have it under autocast, where products alone are of lower precision."""
+    dtype = states[0].dtype
+    return cast(x, dtype), [[None if w is None else cast(w, dtype) for w in each] for each in weights]
 
 
 def _dropped(x: Tensor, p: float, packing: Packing | None) -> Tensor:
@@ -180,13 +193,13 @@ def gru(*arguments: Any) -> tuple[Tensor, Tensor]:
 @public("torch")
 def rnn_tanh(*arguments: Any) -> tuple[Tensor, Tensor]:
     """As `gru`, of layers whose next state is tanh of what input and state give."""
-    return _of_one_state(_plain_layer("tanh"), arguments)
+    return _of_one_state(_tanh_layer, arguments)
 
 
 @public("torch")
 def rnn_relu(*arguments: Any) -> tuple[Tensor, Tensor]:
     """As `gru`, of layers whose next state is relu of what input and state give."""
-    return _of_one_state(_plain_layer("relu"), arguments)
+    return _of_one_state(_relu_layer, arguments)
 
 
 # ---------------------------------------------------------------------- single steps

@@ -16,6 +16,7 @@ from torchgrad_jax.nn import recurrent
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.packing import batch_of
 from torchgrad_jax.nn.utils.rnn import PackedSequence
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -148,7 +149,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """ValueError, RuntimeError for an input of another dtype, rank or width."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype is not dtype:
+        if input.dtype is not dtype and per_thread.recorder.flags.casting is None:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: input.to({dtype}), or convert model: "
                 f"model.to({input.dtype})"
