@@ -50,6 +50,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Normalization": ("nn.normalization",),
         "Dropout": ("nn.dropout",),
         "Attention": ("nn.attention", "nn.multihead"),
+        "Recurrent layers": ("nn.recurrent",),
         "Embeddings and one-hot vectors": ("operators.embedding", "nn.sparse"),
         "Padding, pixel shuffling, interpolation": ("operators.padding", "nn.padding"),
         "Sampling at points of a grid": ("operators.grid", "nn.grid"),
@@ -70,7 +71,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }  # fmt: skip
 # Modules of public functions that are no operators: settings, modes, transforms.
 LEFT_OUT = frozenset({
-    "autograd.anomaly_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "determinism", "func.vmapping",
+    "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "determinism", "func.vmapping",
     "functions.formatting", "lifting.from_jax", "lifting.jitting", "lifting.to_jax", "runtime.settings",
 })  # fmt: skip
 # Where users look for what is written elsewhere.
