@@ -163,8 +163,8 @@ def without_casts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     casting = rec.flags.casting
     if casting is None:
         return function(*args, **kwargs)
-    _set_casting(rec, None)
     try:
+        _set_casting(rec, None)
         return function(*args, **kwargs)
     finally:
         _set_casting(rec, casting)
