@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+import weakref
 
 import numpy as np
 import pytest
@@ -191,6 +192,42 @@ def test_transforms_take_gradients_of_it():
 
 
 @program
+def a_wrong_number_of_gradients_is_told(m):
+    def product(x, y):
+        return x * y
+
+    product.__annotations__ = {"x": m.Tensor, "y": m.Tensor, "return": m.Tensor}
+    made, found = m.library.custom_op(fresh(), product, mutates_args=()), []
+    for grads in (1, 2, 3, 4, 5):
+        made.register_autograd(lambda ctx, g, grads=grads: (g,) * min(grads, 4) + (None,) * (grads - 4))
+        x = vector(m, True)
+        try:
+            found.append(m.autograd.grad(made(x, x).sum(), x))
+        except RuntimeError as error:
+            found.append(str(error).partition("_defaultBackward")[2])
+    made.register_autograd(lambda ctx, g: (g, g, None))
+    return found, m.autograd.grad(made(x, x).sum(), x)
+
+
+def test_its_graph_is_freed_with_the_last_reference():
+    made, _ = sine(tj)
+    x = vector(tj, True)
+    y = made(x)
+    (node, result, argument), y, x = [weakref.ref(o) for o in (y.grad_fn, y, x)], None, None
+    assert node() is result() is argument() is None
+
+
+@program
+def autograd_and_transforms_follow_what_a_composite_kernel_is_made_of(m):
+    name = fresh()
+    m.library.define(name, "(Tensor x) -> Tensor")
+    m.library.impl(name, "CompositeImplicitAutograd", lambda x: (x * x).sum())
+    call = getattr(m.ops.tj_tests, name.split("::")[1])
+    x = vector(m, True)
+    return m.autograd.grad(call(x), x), m.vmap(call)(m.ones(2, 3)), m.func.grad(call)(vector(m)), call(x).grad_fn.name()
+
+
+@program
 def autocast_converts_its_arguments(m):
     def double(x):
         return x * 2
@@ -278,6 +315,7 @@ WRONG = """
 l.Library("tj_x", "FOO"); l.Library("prim", "DEF"); l.define("h", "(Tensor x) -> Tensor"); l.define("tj_x::h", "Tensor x -> Tensor");
 l.register_autograd("tj_x::nope", len); l.register_fake("tj_x::nope2", len); l.custom_op("tj_x::z", lambda x: x, mutates_args=());
 l.custom_op("tj_x::z", named, mutates_args={"zz"}); l.custom_op("tj_x::z", named); m.ops.tj_x.nope; made._opoverload.overloadpacket.other;
+made.register_kernel("foo")(named); l.Library("tj_x", "FRAGMENT").impl("k", 3);
 l.custom_op("tj_x::z4", named, mutates_args=(), schema="(Tensr x) -> Tensor"); l.infer_schema(named, mutates_args="x")
 """
 

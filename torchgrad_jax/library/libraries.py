@@ -49,12 +49,15 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Define an operator, ``"name(Tensor x) -> Tensor"``. Its name. RuntimeError where there is one of this name, ValueError in an "IMPL"."""
+        """Define an operator, ``"name(Tensor x) -> Tensor"``. Its name. RuntimeError where there is one of this name, and in an "IMPL"."""
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
-        if self.kind == "IMPL":
-            raise ValueError("Cannot define a new operator in an IMPL library")
         name, _, rest = schema.partition("(")
+        if self.kind == "IMPL":
+            raise RuntimeError(
+                f'def("{name.strip()}"): Cannot define an operator inside of a TORCH_LIBRARY_IMPL block.  All def()s should be placed in the '
+                "(unique) TORCH_LIBRARY block for their namespace."
+            )
         operator = operator_named(f"{self.ns}::{name.strip()}")
         if operator.schema is not None:
             raise RuntimeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax._ops import OpOverload, OpOverloadPacket, ops
@@ -54,42 +54,40 @@ class Overload(OpOverload):
         return self.packet.operator.schema
 
 
-class _Call(NamedTuple):
-    """A call: the operator, its arguments as leaves, of which those at `places` are tensors, and their structure."""
-
-    operator: CustomOperator
-    leaves: list[Any]
-    places: list[int]
-    spec: TreeSpec
-
-    def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, with these in the places of the tensors."""
-        leaves = list(self.leaves)
-        for place, t in zip(self.places, tensors, strict=True):
-            leaves[place] = t
-        return self.spec.unflatten(leaves)
-
-    def of_tensors(self, what: Sequence[Any], otherwise: Any) -> tuple[Any, ...]:
-        """What belongs to each tensor, in the structure of the positional arguments; `otherwise` in the place of other arguments."""
-        leaves = [otherwise] * len(self.leaves)
-        for place, x in zip(self.places, what, strict=True):
-            leaves[place] = x
-        return self.spec.unflatten(leaves)[0]
-
-
-class _Results(NamedTuple):
-    """What a kernel gave, as leaves and structure: its tensors went through autograd by themselves."""
+class _Tree(NamedTuple):
+    """Arguments or results as leaves, of which those at `places` are tensors, and their structure."""
 
     leaves: list[Any]
     places: list[int]
     spec: TreeSpec
+
+    @staticmethod
+    def of(tree: Any) -> _Tree:
+        """A tree taken apart."""
+        leaves, spec = tree_flatten(tree)
+        return _Tree(leaves, [i for i, x in enumerate(leaves) if isinstance(x, Tensor)], spec)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Its tensors."""
+        return [self.leaves[i] for i in self.places]
 
     def with_tensors(self, tensors: Any) -> Any:
-        """The results, with these tensors."""
+        """The tree, with these tensors in place of its own."""
         leaves = list(self.leaves)
-        for place, t in zip(self.places, tensors if isinstance(tensors, tuple) else (tensors,), strict=True):
+        for place, t in zip(self.places, tensors if isinstance(tensors, (tuple, list)) else (tensors,), strict=True):
             leaves[place] = t
         return self.spec.unflatten(leaves)
+
+    def of_tensors(self, what: Sequence[Any], otherwise: Any) -> Any:
+        """What belongs to each tensor, in the tree's structure; `otherwise` in the place of other leaves."""
+        found = dict(zip(self.places, what, strict=True))
+        return self.spec.unflatten([found.get(i, otherwise) for i in range(len(self.leaves))])
+
+    def without_tensors(self) -> _Tree:
+        """The tree without its tensors, which it would keep alive."""
+        places = set(self.places)
+        return _Tree([None if i in places else x for i, x in enumerate(self.leaves)], self.places, self.spec)
 
 
 class _Running(threading.local):
@@ -100,11 +98,6 @@ class _Running(threading.local):
 
 
 _running = _Running()
-
-
-def _taken_apart(tree: Any) -> tuple[list[Any], list[int], TreeSpec]:
-    leaves, spec = tree_flatten(tree)
-    return leaves, [i for i, x in enumerate(leaves) if isinstance(x, Tensor)], spec
 
 
 class CustomOperator:
@@ -140,31 +133,28 @@ class CustomOperator:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         assert self.schema is not None
         args, kwargs = self.schema.bound(args, kwargs)
-        leaves, places, spec = _taken_apart((args, kwargs))
-        where = next((leaves[i].device.type for i in places), "cpu")
-        if self.autocast and where in self.autocast and is_autocast_enabled(where):
-            return self._under_autocast(where, leaves, places, spec)
-        call = _Call(self, leaves, places, spec)
-        if in_transform():
-            return self._through_autograd(call)
-        if not (self.own_node or self.backward is not None) or COMPOSITE in self.kernels:
-            return self.run(where, args, kwargs)
-        if per_thread.recorder.grad_enabled and not self.schema.mutates and any(leaves[i].requires_grad for i in places):
+        call = _Tree.of((args, kwargs))
+        where = next((t.device.type for t in call.tensors), "cpu")
+        if where in self.autocast and is_autocast_enabled(where):
+            return self._under_autocast(where, call)
+        kernel = self._kernel(where)
+        if kernel is self.kernels.get(COMPOSITE) or not (self.own_node or self.backward is not None or self.rule is not None):
+            return self._checked(kernel(*args, **kwargs), call)  # autograd and transforms follow what it is made of
+        recorded = per_thread.recorder.grad_enabled and not self.schema.mutates and any(t.requires_grad for t in call.tensors)
+        if call.places and (recorded or in_transform()):
             return self._through_autograd(call)
         with no_grad():
-            return self.run(where, args, kwargs)
+            return self._run(kernel, call)
 
-    def _under_autocast(self, where: str, leaves: list[Any], places: list[int], spec: TreeSpec) -> Any:
+    def _under_autocast(self, where: str, call: _Tree) -> Any:
         dtype = self.autocast[where]
-        for i in places:
-            if leaves[i].is_floating_point() and leaves[i].dtype.itemsize < 8:
-                leaves[i] = leaves[i].to(dtype)
-        args, kwargs = spec.unflatten(leaves)
+        cast = [t.to(dtype) if t.is_floating_point() and t.dtype.itemsize < 8 else t for t in call.tensors]
+        args, kwargs = call.with_tensors(cast)
         with autocast(where, enabled=False):
             return self(*args, **kwargs)
 
-    def run(self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the kernel for a type of device gives. NotImplementedError where there is none, RuntimeError for results that are none."""
+    def _kernel(self, where: str) -> Callable[..., Any]:
+        """The kernel for a type of device. NotImplementedError where there is none."""
         kernel = None if where in self.disabled else self.kernels.get(where)
         kernel = kernel or self.kernels.get(DEFAULT) or self.kernels.get(COMPOSITE)
         if kernel is None:
@@ -173,41 +163,42 @@ class CustomOperator:
                 f"for this backend: register a kernel. '{self.name}' is only available for these backends: "
                 f"[{', '.join(map(str.upper, self.kernels))}]."
             )
-        rec = per_thread.recorder
-        if rec.level is None or rec.grad_enabled:  # then autograd follows what it is made of
-            results = kernel(*args, **kwargs)
-        else:
-            results = rec.level.carried(self.packet.default, args, lambda: kernel(*args, **kwargs))
-        self._check(results, args, kwargs)
-        return results
+        return kernel
 
-    def _check(self, results: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _run(self, kernel: Callable[..., Any], call: _Tree) -> Any:
+        """What a kernel gives below autograd. RuntimeError for results that are none."""
+        args, kwargs = call.spec.unflatten(call.leaves)
+        level = per_thread.recorder.level
+        if level is None:
+            return self._checked(kernel(*args, **kwargs), call)
+        return self._checked(level.carried(self.packet.default, args, lambda: kernel(*args, **kwargs)), call)
+
+    def _checked(self, results: Any, call: _Tree) -> Any:
         assert self.schema is not None
         returns = self.schema.returns
         for kind, x in zip(returns, results if self.schema.several and len(returns) > 1 else (results,), strict=False):
             if kind == "Tensor" and not isinstance(x, Tensor):
                 raise RuntimeError(f"Unable to cast {x!r} to Tensor")
-        if not self.refuses_aliases:
-            return
-        memory: set[int] = set()
-        for t in (*_tensors((args, kwargs)), *_tensors(results)):
-            own = id(t) if t._storage is None else id(t._storage)
-            if own in memory and t.numel() and any(t is x for x in _tensors(results)):
-                raise RuntimeError(
-                    f"{self.name.split('::')[1]}: The output of this custom operator (1) must not also be an input to this custom operator and (2) "
-                    "may not alias any inputs to this custom operator or other returns. The most common way to trigger this error is if we have y = "
-                    "custom_op(x) and y and x are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return "
-                    "x.clone()) or refactor the custom operator to not return y."
-                )
-            memory.add(own)
+        if self.refuses_aliases:
+            memory = set(map(_memory, call.tensors))
+            for t in _Tree.of(results).tensors:
+                if _memory(t) in memory:
+                    raise RuntimeError(
+                        f"{self.name.split('::')[1]}: The output of this custom operator (1) must not also be an input to this custom operator and "
+                        "(2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this error is if we "
+                        "have y = custom_op(x) and y and x are the same Tensor. Please instead return a clone of the offending output tensor(s) "
+                        "(e.g. return x.clone()) or refactor the custom operator to not return y."
+                    )
+                memory.add(_memory(t))
+        return results
 
     # ------------------------------------------------------------------ autograd and vmap
 
-    def _through_autograd(self, call: _Call) -> Any:
+    def _through_autograd(self, call: _Tree) -> Any:
         """A call whose tensors go through a Function. What else it has is kept where that finds it: all of a Function's arguments count."""
         _running.calls.append([call, None])
         try:
-            tensors = self._as_function().apply(*[call.leaves[i] for i in call.places])
+            tensors = self._as_function().apply(*call.tensors)
             results = _running.calls[-1][1]
         finally:
             _running.calls.pop()
@@ -215,93 +206,98 @@ class CustomOperator:
 
     def _as_function(self) -> type[Function]:
         if self._function is None:
-            methods = {name: staticmethod(getattr(self, f"_{name}")) for name in ("forward", "setup", "backward_of", "vmap")}
-            methods["setup_context"], methods["backward"] = methods.pop("setup"), methods.pop("backward_of")
-            namespace, name = self.name.split("::")
-            self._function = type(f"GeneratedBackwardFor_{namespace}_{name}_default", (Function,), methods)
+            methods = {"forward": self._forward, "setup_context": self._setup, "backward": self._backward, "vmap": self._vmap}
+            name = f"GeneratedBackwardFor_{self.name.replace('::', '_')}_default"
+            self._function = type(name, (Function,), {key: staticmethod(method) for key, method in methods.items()})
         return self._function
 
     def _forward(self, *tensors: Tensor) -> Any:
-        call = _running.calls[-1][0]
-        args, kwargs = call.arguments(tensors)
-        results = _Results(*_taken_apart(self.run(next((t.device.type for t in tensors), "cpu"), args, kwargs)))
-        _running.calls[-1][1] = results
-        found = tuple([results.leaves[i] for i in results.places])
-        return found[0] if len(found) == 1 else found
+        call = _Tree.of(_running.calls[-1][0].with_tensors(tensors))
+        results = _Tree.of(self._run(self._kernel(tensors[0].device.type), call))
+        _running.calls[-1][1] = results.without_tensors()
+        found = results.tensors
+        return found[0] if len(found) == 1 else tuple(found)
 
     def _setup(self, ctx: Any, tensors: tuple[Any, ...], output: Any) -> None:
         call, results = _running.calls[-1]
-        ctx._call_of_operator, ctx._results_of_operator = call, results
-        ctx.needs_input_grad = call.of_tensors(ctx.needs_input_grad, False)
+        ctx._call_of_operator, ctx._results_of_operator = call.without_tensors(), results
+        ctx.needs_input_grad = call.of_tensors(ctx.needs_input_grad, False)[0]
         if self.setup_context is not None:
             assert self.schema is not None
-            inputs, named = self.schema.with_defaults(*call.arguments(tensors))
-            output = results.with_tensors(output)
-            if named:
-                self.setup_context(ctx=ctx, inputs=inputs, keyword_only_inputs=named, output=output)
-            else:
-                self.setup_context(ctx=ctx, inputs=inputs, output=output)
+            inputs, named = self.schema.with_defaults(*call.with_tensors(tensors))
+            more = {"keyword_only_inputs": named} if named else {}
+            self.setup_context(ctx=ctx, inputs=inputs, output=results.with_tensors(output), **more)
 
-    def _backward_of(self, ctx: Any, *grads: Any) -> Any:
+    def _backward(self, ctx: Any, *grads: Any) -> Any:
         if self.backward is None:
             raise RuntimeError(
                 f"Trying to backward through {self.packet.default} but no autograd formula was registered. Please use register_autograd to add one."
             )
-        call, results = ctx._call_of_operator, ctx._results_of_operator
-        outer = results.spec.unflatten([dict(zip(results.places, grads, strict=True)).get(i) for i in range(len(results.leaves))])
         assert self.schema is not None
-        found = self.backward(ctx, *(outer if self.schema.several and isinstance(outer, tuple) else (outer,)))
+        outer = ctx._results_of_operator.of_tensors(grads, None)
+        found: Any = self.backward(ctx, *(outer if self.schema.several and isinstance(outer, tuple) else (outer,)))
         found = found if isinstance(found, tuple) else (found,)
-        given = call.of_tensors(range(len(call.places)), None)
-        if len(found) < len(given):
-            raise RuntimeError(
-                f"Expected the return from backward to be of the same structure as the inputs. Got: {len(found)} gradients (return from backward), "
-                f"{len(given)} inputs"
-            )
+        call = ctx._call_of_operator
+        given = call.of_tensors(range(len(call.places)), None)[0]
+        _check_count(type(ctx).__name__, len(given), found)
         by_tensor: list[Any] = [None] * len(call.places)
         for places, grad in zip(given, found, strict=False):
-            for place, g in zip(places, grad, strict=False) if isinstance(places, (list, tuple)) and grad is not None else ((places, grad),):
+            pairs: Any = zip(places, grad, strict=False) if isinstance(places, (list, tuple)) and grad is not None else ((places, grad),)
+            for place, g in pairs:
                 if isinstance(place, int):
                     by_tensor[place] = g
         return tuple(by_tensor)
 
     def _vmap(self, info: Any, in_dims: tuple[Any, ...], *tensors: Any) -> tuple[Any, Any]:
-        call = _running.calls[-1][0]
+        call: _Tree = _running.calls[-1][0]
         if self.rule is None:
             return self._one_by_one(info.batch_size, call, in_dims, tensors), 0
-        args, kwargs = call.arguments(tensors)
-        found, dims = self.rule(info, call.of_tensors(in_dims, None), *args, **kwargs)
-        _running.calls[-1][1] = results = _Results(*_taken_apart(found))
-        outs = tuple([results.leaves[i] for i in results.places])
+        args, kwargs = call.with_tensors(tensors)
+        found, dims = self.rule(info, call.of_tensors(in_dims, None)[0], *args, **kwargs)
+        results = _Tree.of(found)
+        _running.calls[-1][1] = results.without_tensors()
+        outs = results.tensors
         dims = tuple(dims) if isinstance(dims, (tuple, list)) else (dims,) * len(outs)
-        return (outs[0], dims[0]) if len(outs) == 1 else (outs, dims)
+        return (outs[0], dims[0]) if len(outs) == 1 else (tuple(outs), dims)
 
-    def _one_by_one(self, size: int, call: _Call, in_dims: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
+    def _one_by_one(self, size: int, call: _Tree, in_dims: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
         """The operator for each part of a batch, and the results put together."""
         parts = []
         for n in range(size):
-            args, kwargs = call.arguments([t if d is None else t.select(d, n) for t, d in zip(tensors, in_dims, strict=True)])
-            parts.append(_Results(*_taken_apart(self(*args, **kwargs))))
-        _running.calls[-1][1] = parts[0]
-        made = tuple([stack([part.leaves[i] for part in parts]) for i in parts[0].places])
-        return made[0] if len(made) == 1 else made
+            args, kwargs = call.with_tensors([t if d is None else t.select(d, n) for t, d in zip(tensors, in_dims, strict=True)])
+            parts.append(_Tree.of(self(*args, **kwargs)))
+        _running.calls[-1][1] = parts[0].without_tensors()
+        made = [stack(list(together)) for together in zip(*[part.tensors for part in parts], strict=True)]
+        return made[0] if len(made) == 1 else tuple(made)
 
 
-def _tensors(tree: Any) -> Iterable[Tensor]:
-    leaves, places, _ = _taken_apart(tree)
-    return [leaves[i] for i in places]
+def _check_count(name: str, count: int, grads: tuple[Any, ...]) -> None:
+    """RuntimeError for another number of gradients than `count`, None at the end aside. PyTorch counts one more, its own beside these."""
+    given = len(grads)
+    while given > count and grads[given - 1] is None:
+        given -= 1
+    if given == count + 1:
+        raise RuntimeError(
+            f"function {name} returned a gradient different than None at position {given}, but the corresponding forward input was not a Variable"
+        )
+    if given != count:
+        raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {count + 1}, got {len(grads) + 1})")
+
+
+def _memory(t: Tensor) -> int:
+    """What tells whether two tensors share memory."""
+    return id(t) if t._storage is None else id(t._storage)
 
 
 def operator_named(name: str) -> CustomOperator:
-    """The operator of a qualified name, which may not have been defined yet. ValueError for another name."""
+    """The operator of a qualified name, which may not have been defined yet. ValueError for another name, NotImplementedError for an overload's."""
     if name.count("::") != 1:
         raise ValueError(
             f'Expected `qualname` to be of the form "namespace::name", but got {name}. The qualname passed to the torch.library APIs must consist '
             "of a namespace and a name, e.g. aten::sin"
         )
     if "." in name.split("::")[1]:
-        raise ValueError(f"The torch.library.custom_op APIs do not handle overloads, i.e. operator names with '.' in them. Please name your operator "
-                         f"something like {name.replace('.', '_')}. Got: {name}")  # fmt: skip
+        raise NotImplementedError(f"torch.library: an operator of the user's has one overload here; call {name} {name.replace('.', '_')}")
     return operators.setdefault(name, CustomOperator(name))
 
 

@@ -9,11 +9,15 @@ from typing import Any
 from torchgrad_jax._ops import OpOverload, OpOverloadPacket, ops
 from torchgrad_jax.library.operators import DEFAULT, CustomOperator, Overload, Packet, operator_named, operators
 from torchgrad_jax.library.schema import infer_schema
+from torchgrad_jax.runtime.device import device
 
 __all__ = [
     "CustomOpDef", "custom_op", "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch",
     "register_vmap", "triton_op", "wrap_triton",
 ]  # fmt: skip
+
+
+_NOT_ITS_OWN = "torch.library: {} is none of the user's operators, and nothing can be registered for it; custom_op makes one"
 
 
 def operator_of(op: Any) -> CustomOperator:
@@ -23,14 +27,15 @@ def operator_of(op: Any) -> CustomOperator:
     if isinstance(op, (Packet, Overload)):
         return (op if isinstance(op, Packet) else op.packet).operator
     if isinstance(op, (OpOverload, OpOverloadPacket)):
-        raise NotImplementedError(f"torch.library: {op} is an operator of torchgrad_jax's own, to which nothing can be registered")
+        raise NotImplementedError(_NOT_ITS_OWN.format(op))
     if not isinstance(op, str):
         raise ValueError(f"get_op({op}): got unexpected type for op: {type(op)}")
     name = operator_named(op).name
     found = operators[name]
     if found.schema is None:
         namespace, short = name.split("::")
-        getattr(getattr(ops, namespace), short)  # which raises
+        getattr(getattr(ops, namespace), short)  # which raises where there is none at all
+        raise NotImplementedError(_NOT_ITS_OWN.format(name))
     return found
 
 
@@ -45,9 +50,12 @@ def _decorating(register: Callable[[Any], None], func: Any) -> Any:
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """The implementation for a type of device, several, or (None) all: ``"cpu"``, ``"cuda"``. Decorator without `func`."""
+    """The implementation for a type of device, several, or (None) all: ``"cpu"``, ``"cuda"``. Decorator without `func`. RuntimeError for unknown
+    types."""
     operator = operator_of(op)
-    types = (DEFAULT,) if device_types is None else (device_types,) if isinstance(device_types, str) else tuple(device_types)
+    types = (DEFAULT,)
+    if device_types is not None:
+        types = tuple([device(kind).type for kind in ((device_types,) if isinstance(device_types, str) else device_types)])
 
     def register(function: Callable[..., Any]) -> None:
         for kind in types:
@@ -64,7 +72,7 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
     assert operator.schema is not None
     if operator.schema.mutates:
         raise RuntimeError(
-            f"Cannot register autograd formula for non-functional operator {operator.packet.default} with schema {operator.schema}. Please create a "
+            f"Cannot register autograd formula for non-functional operator {op} with schema {operator.schema}. Please create a "
             "functional operator and register an autograd formula for that."
         )
     operator.backward, operator.setup_context = backward, setup_context
