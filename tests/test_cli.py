@@ -128,7 +128,7 @@ class TestNamesThatAreMissing:
         assert error[2] == "    torch.no_such_function(1)"
         assert "folded" not in "".join(error)
         assert error[-1].startswith("AttributeError: torch.no_such_function is not available in torchgrad_jax")
-        assert "docs/operators.md" in error[-1]
+        assert "`torchgrad-jax scan PATH` lists" in error[-1]
         assert 'python -c "import torchgrad_jax; print(dir(torchgrad_jax))"' in error[-1]
 
     def test_of_a_namespace_point_to_that_namespace(self, fail_source):

@@ -309,9 +309,10 @@ def test_large_inputs_of_single_iterations_are_not_stacked():
     assert by_rolling(program)[1] is None
 
 
-def test_results_of_all_iterations_may_be_wanted():
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_results_of_all_iterations_may_be_wanted(shape):
     def program(length):
-        x, seen = torch.tensor(normal(3)), []
+        x, seen = torch.tensor(normal(*shape)), []
         for _ in range(length):
             x = torch.sin(x) * 0.5 + 1.0
             seen.append(x)
@@ -320,7 +321,7 @@ def test_results_of_all_iterations_may_be_wanted():
     compiled = Compiled()
     for length in (10, 23):
         rolled = assert_rolls(program, length, compiled=compiled)
-        assert len(rolled.results([np.zeros((64, 3))])) == length
+        assert [r.shape for r in rolled.results([np.zeros((64, *shape))])] == [shape] * length
     assert compiled.traced == 1
 
 

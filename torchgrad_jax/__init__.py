@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import func, nn, profiler, testing  # noqa: F401
+    from torchgrad_jax import func, nn, optim, profiler, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -19,6 +19,7 @@ from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
 func = _lazy.subpackage(__name__, "func")
+optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402

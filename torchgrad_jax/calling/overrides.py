@@ -428,8 +428,17 @@ def announce(func: Any, public: Public) -> None:
     if isinstance(func, types.FunctionType):
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
-        func.__name__ = func.__qualname__ = prefix + name
+        func.__name__ = prefix + name
+        func.__module__, func.__qualname__ = _found_at(namespace, name)
         func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
+
+
+def _found_at(namespace: str, name: str) -> tuple[str, str]:
+    """The module, and the name in it, where pickles look for what is public."""
+    if namespace == "torch.Tensor":
+        return "torchgrad_jax", f"Tensor.{name}"
+    home = "torch" if namespace == "torch.functional" else namespace
+    return f"torchgrad_jax{home.removeprefix('torch')}", name
 
 
 def guard_attribute(name: str, attribute: property) -> property:

@@ -183,8 +183,8 @@ def _message(name: str) -> str:
     while parent in _placeholders:
         parent = parent.rpartition(".")[0]
     return (
-        f"{name} is not available in {PACKAGE}; what is available is listed in docs/operators.md and by: "
-        f'python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
+        f"{name} is not available in {PACKAGE}; `torchgrad-jax scan PATH` lists what else a program uses of what is not, "
+        f'and what is available is shown by: python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
     )
 
 

@@ -16,7 +16,7 @@ Side = Callable[[Probe | None], Notes]
 
 @dataclasses.dataclass
 class Investigation:
-    """What came of it.
+    """What the search for the first operator that differs has found.
 
     difference: the first operator that differs, None where all that differs is rounding. compared: how many results and gradients were. alone: how
     many calls were met on our side alone, and on the other. parted: the lines where the program went another way. largest: by dtype the largest
@@ -31,7 +31,7 @@ class Investigation:
     cut: bool
 
     def data(self) -> dict[str, Any]:
-        """It as JSON has it."""
+        """All of it as dicts, lists, strings and numbers."""
         found = dataclasses.asdict(self)
         if self.difference is not None:
             found["difference"]["distance"]["ulp"] = _finite(self.difference.distance.ulp)

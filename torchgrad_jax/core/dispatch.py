@@ -141,9 +141,16 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     return node
 
 
+# PyTorch makes an ordinary tensor first and then copies into it.
+_COPIES = ("clone", "_to_copy")
+
+
 def for_inference(bound: Any, operands: Sequence[Any]) -> bool:
-    """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one."""
+    """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one, and
+    what PyTorch copies into."""
     declared = isinstance(bound, BoundOperator)
+    if declared and bound.operator.name in _COPIES:
+        return False
     roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
     return all(_is_inference(o) if isinstance(o, Tensor) else not tensor for o, tensor in zip(operands, roles, strict=True))
 

@@ -257,8 +257,10 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     """`function` (or a module) as one XLA program: forward, backward, and updates of whatever tensors it reaches.
 
     The first call with arguments of a kind runs as it would without, while what it reads and changes is noted; from the second on a compiled program
-    runs in its place. fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as
-    without. Without a function, a decorator. The result has `recompilations` and `explain()`. TypeError for what cannot be called.
+    runs in its place. Without a function, a decorator. The result has `recompilations` and `explain()`.
+
+    fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as without. TypeError
+    for what cannot be called.
     """
     if function is None:
         return functools.partial(jit, fullgraph=fullgraph)

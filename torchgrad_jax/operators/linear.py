@@ -15,12 +15,13 @@ from torchgrad_jax.operators.matrix import PRECISION, dot
 
 
 def _check_addmm(bias: Any, a: Any, b: Any) -> None:
-    _addmm_shapes(bias, a, b)
+    addmm_shapes(bias, a, b)
     if a.size and b.size:  # PyTorch's kernel is not called for nothing
         refusing("addmm_impl_cpu_", "b")(a)
 
 
-def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+    """RuntimeError in PyTorch's words where a @ b + bias is none."""
     if b.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {b.ndim}-D tensor")
     for x, y, names in ((a, b, "mat1 and mat2"), (bias, b, "self and mat2")):

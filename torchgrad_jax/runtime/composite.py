@@ -132,7 +132,8 @@ class Composite:
 
 
 class Composed(NamedTuple):
-    """What was rehearsed, as one operation. constants, numbers: its operands behind the Values that it was asked to be made from."""
+    """What was rehearsed, as one operation. constants, numbers: its operands behind the Values that it was asked to be made from. One object among
+    the numbers that were recorded is one operand."""
 
     whole: Composite
     constants: tuple[Value, ...]
@@ -148,6 +149,7 @@ def composed(name: str, scratch: ScratchRecorder, results: Sequence[Value], give
     constants = tuple([v for v in scratch.epoch.leaves.values() if id(v) not in known])
     if any([v.array is None for v in constants]) or any([s.signature.check is not None for s in steps]):
         return None
-    numbers = tuple([scratch.epoch.numbers[place] for s in steps for place in s.numbers])
-    operands = [*given, *constants, *numbers]
-    return Composed(Composite(name, scratch, results, operands, range(len(given) + len(constants), len(operands))), constants, numbers)
+    recorded = [scratch.epoch.numbers[place] for s in steps for place in s.numbers]
+    numbers = tuple({id(n): n for n in recorded}.values())
+    places = {id(n): len(given) + len(constants) + i for i, n in enumerate(numbers)}
+    return Composed(Composite(name, scratch, results, [*given, *constants, *numbers], [places[id(n)] for n in recorded]), constants, numbers)

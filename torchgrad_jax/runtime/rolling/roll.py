@@ -110,9 +110,9 @@ class Rolled:
         return [*found, outs[-1]] if self.key.checked else found
 
 
-def _own(row: np.ndarray) -> np.ndarray:
-    """A row that does not keep the buffer alive, and that nobody writes to."""
-    row = row.copy()
+def _own(row: Any) -> np.ndarray:
+    """A row that does not keep the buffer alive, and that nobody writes to. A row of a vector is one of NumPy's scalars."""
+    row = np.array(row)
     row.flags.writeable = False
     return row
 

@@ -1,0 +1,66 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.creation import full_like
+from torchgrad_jax.optim.arithmetic import addcdiv_
+from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.checks import check_fused, check_lr, check_not_negative
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(ByParameter):
+    """Adagrad: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization" (2011).
+
+        s = s + g^2
+        p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
+
+    The state is there before the first step: s is initial_accumulator_value then. ValueError for negative settings.
+    """
+
+    def __init__(
+        self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
+        eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
+    ) -> None:  # fmt: skip
+        check_lr(lr)
+        check_not_negative(lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, epsilon=eps)
+        defaults = {
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay, "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable, "fused": fused,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        check_fused(self, fused, foreach, differentiable)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p].update(self.state_of(p, group))
+
+    def share_memory(self) -> None:
+        """Put the sums where other processes can read them. See `Tensor.share_memory_`."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["sum"].share_memory_()
+
+    def names(self, group: dict[str, Any]) -> Sequence[str]:
+        """See ByParameter."""
+        return ("sum",)
+
+    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """See ByParameter."""
+        start = group["initial_accumulator_value"]
+        return {"step": step_count(group, p), "sum": full_like(p, complex(start, start) if p.is_complex() else start)}
+
+    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+        """See ByParameter."""
+        return {"weight_decay": h.weight_decay, "eps": h.eps, "step_size": -(h.lr / (1 + (c.step - 1) * h.lr_decay))}
+
+    @staticmethod
+    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+        """See ByParameter."""
+        s.sum.addcmul_(grad, grad)
+        addcdiv_(p, grad, s.sum.sqrt() + n.eps, n.step_size)

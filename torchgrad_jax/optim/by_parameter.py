@@ -1,0 +1,134 @@
+"""Optimizers that treat each parameter by itself: what they are beside their formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import tensor, zeros
+from torchgrad_jax.optim.formula import whole_formula
+from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
+from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
+from torchgrad_jax.optim.together import update
+
+FUSED_DTYPES = (
+    "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+    "['mps', 'cuda', 'xpu', 'hpu', 'cpu', 'mtia', 'privateuseone'] but {} and {}"
+)
+
+
+class ByParameter(Optimizer):
+    """An optimizer whose step does the same to each parameter by itself. A subclass says
+
+    - `formula`: what a step does to one parameter that has a gradient, in place. It is not told of `maximize`, of `weight_decay`, and of complex
+      numbers, which are pairs of real ones to it (`as_pairs`);
+    - `state_of`: what is remembered of a parameter from its first step on, and in `names` which tensors of that the formula is given;
+    - `scalars`: which 0-dim tensors of it the host keeps, and in `advance` what becomes of them before a step, in `settle` what after it;
+    - `numbers`: what the formula is told of the step: numbers made of the group's settings and of the scalars, and settings.
+
+    Settings and scalars are Python's numbers where their values are at hand, else tensors: `numbers`, `advance` and `settle` are to compute with
+    either. So a schedule of the learning rate, and the count of steps, change numbers of a program and nothing of its structure.
+    """
+
+    scalars: tuple[str, ...] = ("step",)
+    as_pairs = True
+
+    @staticmethod
+    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+        """Change `p` and the tensors of its state `s`, given the gradient and the numbers `n` of the step."""
+        raise NotImplementedError
+
+    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        raise NotImplementedError
+
+    def names(self, group: dict[str, Any]) -> Sequence[str]:
+        """Which tensors of a state the formula is given."""
+        raise NotImplementedError
+
+    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+        """What the formula is told: of the settings `h` and the scalars `c`."""
+        raise NotImplementedError
+
+    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+        """Change the scalars before a step."""
+        c.step = c.step + 1
+
+    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+        """Change the scalars after a step."""
+
+    def check(self, group: dict[str, Any], p: Tensor) -> None:
+        """Refuse a parameter that has a gradient. RuntimeError."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        known = [*state.get("defaults", self.__dict__.get("defaults", ()))]
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ("capturable", "differentiable", "maximize", "foreach", "fused"):  # which older states may lack
+                if name in known:
+                    group.setdefault(name, None if name in ("foreach", "fused") else False)
+            for p in group["params"]:
+                count = self.state.get(p, {}).get("step")
+                if count is not None and not isinstance(count, Tensor):
+                    self.state[p]["step"] = step_count(group, p).fill_(float(count))
+
+    @_use_grad_for_differentiable
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """See Optimizer."""
+        loss = evaluated(closure)
+        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)  # which a GradScaler sets of fused optimizers
+        if overflow is not None and bool(overflow):
+            return loss
+        for group in self.param_groups:
+            if scale is not None:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.grad.div_(scale)
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params, states = [], []
+        h, names, whole = settings_of(group), self.names(group), whole_formula(type(self).formula, self.as_pairs)
+        fused = bool(group.get("fused"))
+        for p in group["params"]:
+            if p.grad is not None:
+                self.check(group, p)
+                if fused and not p.is_floating_point():
+                    raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
+                state = self.state[p] if names or self.scalars else {}
+                if not state:
+                    state.update(self.state_of(p, group))
+                params.append(p)
+                states.append(state)
+        if not params:
+            return
+        for c, members in by_scalars(self.scalars, states):
+            written = vars(c).copy()
+            if written:
+                self.advance(h, c)
+                write_scalars(c, written, [states[i] for i in members])
+            numbers = {"maximize": group.get("maximize", False), "fused": fused, **self.numbers(h, c)}
+            rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
+            found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
+            for i, s in zip(members, found or (), strict=False):
+                states[i].update({n: t for n, t in vars(s).items() if t is not None})
+            if written:
+                written = vars(c).copy()
+                self.settle(h, c)
+                write_scalars(c, written, [states[i] for i in members])
+
+
+def scalar_dtype() -> dtypes.dtype:
+    """The dtype of the scalars of a state."""
+    return dtypes.float64 if dtypes.get_default_dtype() is dtypes.float64 else dtypes.float32
+
+
+def step_count(group: dict[str, Any], p: Tensor) -> Tensor:
+    """The count of the steps that a parameter has seen: on the host, or beside a parameter whose group is capturable or fused."""
+    if group.get("capturable") or group.get("fused"):
+        return zeros((), dtype=dtypes.float32 if group.get("fused") else scalar_dtype(), device=p.device)
+    return tensor(0.0, dtype=scalar_dtype())

@@ -1,0 +1,247 @@
+"""L-BFGS, with a line search if that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.functions.shaping import cat
+from torchgrad_jax.functions.views import view_as_real
+from torchgrad_jax.optim.arithmetic import add_
+from torchgrad_jax.optim.checks import check_lr
+from torchgrad_jax.optim.optimizer import Optimizer
+
+__all__ = ["LBFGS"]
+
+# Of the conditions of Armijo and of Wolfe, and the most evaluations of a line search.
+_C1, _C2, _MOST_EVALUATIONS = 1e-4, 0.9, 25
+# What is remembered from one iteration to the next.
+_REMEMBERED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+
+
+class LBFGS(Optimizer):
+    """L-BFGS: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization" (1989); after Schmidt's minFunc (2005).
+
+    A step is up to `max_iter` iterations, each with at least one evaluation of the closure, `max_eval` (None: 5/4 of that) in all. It ends where no
+    gradient is larger than tolerance_grad, or where parameters or loss change by less than tolerance_change. history_size: how many pairs of changes
+    stand for the Hessian. line_search_fn: None for steps of lr, or "strong_wolfe".
+
+    There is one parameter group. ValueError for more, and for a negative lr; RuntimeError for another line search.
+    """
+
+    def __init__(
+        self, params: Any, lr: float | Tensor = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None,
+    ) -> None:  # fmt: skip
+        check_lr(lr)
+        defaults = {
+            "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval, "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change, "history_size": history_size, "line_search_fn": line_search_fn,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._params: list[Any] = self.param_groups[0]["params"]
+
+    # ------------------------------------------------------------------ all parameters as one vector
+
+    def _gather_flat_grad(self) -> Tensor:
+        return cat([_real(p.new_zeros(p.shape) if p.grad is None else p.grad).reshape(-1) for p in self._params])
+
+    def _add_grad(self, step_size: Any, direction: Tensor) -> None:
+        begin = 0
+        for p in map(_real, self._params):
+            add_(p, direction[begin : begin + p.numel()].view_as(p), step_size)
+            begin += p.numel()
+
+    def _evaluate(self, closure: Callable[[], Any]) -> tuple[float, Tensor]:
+        with enable_grad():
+            loss = float(closure())
+        return loss, self._gather_flat_grad()
+
+    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, step_size: Any) -> tuple[float, Tensor]:
+        """The loss and the gradient at `step_size * direction` from `start`, where the parameters are and remain."""
+        self._add_grad(step_size, direction)
+        found = self._evaluate(closure)
+        for p, before in zip(self._params, start, strict=True):
+            p.copy_(before)
+        return found
+
+    # ------------------------------------------------------------------ a step
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override] - without a closure there is no step
+        """See Optimizer. Returns the loss that the closure returned first."""
+        group = self.param_groups[0]
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        with enable_grad():
+            first = closure()
+        loss, grad = float(first), self._gather_flat_grad()
+        evaluations = 1
+        state["func_evals"] += 1
+        if bool(grad.abs().max() <= group["tolerance_grad"]):
+            return first
+        memory = {name: state.get(name) for name in _REMEMBERED}
+        iteration = 0
+        while iteration < group["max_iter"]:
+            iteration += 1
+            state["n_iter"] += 1
+            memory["d"] = direction = self._direction(state, memory, group, grad)
+            memory["prev_flat_grad"], memory["prev_loss"] = grad.clone(), loss
+            t = memory["t"] = min(1.0, 1.0 / grad.abs().sum()) * group["lr"] if state["n_iter"] == 1 else group["lr"]
+            slope = grad.dot(direction)
+            if bool(slope > -group["tolerance_change"]):
+                break
+            before, evaluated = loss, 0
+            if group["line_search_fn"] is not None:
+                if group["line_search_fn"] != "strong_wolfe":
+                    raise RuntimeError("only 'strong_wolfe' is supported")
+                search = _LineSearch(partial(self._evaluate_at, closure, [p.clone() for p in self._params], direction), direction)
+                loss, grad, t = search.run(_Point(0, loss, grad, slope), t)
+                memory["t"], evaluated = t, search.evaluations
+                self._add_grad(t, direction)
+            else:
+                self._add_grad(t, direction)
+                if iteration != group["max_iter"]:
+                    loss, grad = self._evaluate(closure)
+                    evaluated = 1
+            evaluations += evaluated
+            state["func_evals"] += evaluated
+            if evaluations >= group["max_eval"] or bool(grad.abs().max() <= group["tolerance_grad"]):
+                break
+            if bool((direction * t).abs().max() <= group["tolerance_change"]) or abs(loss - before) < group["tolerance_change"]:
+                break
+        state.update(memory)
+        return first
+
+    @staticmethod
+    def _direction(state: dict[str, Any], memory: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
+        """The direction of an iteration: Nocedal's two loops over the pairs of changes, of the gradient ("old_dirs") and of the parameters
+        ("old_stps")."""
+        if state["n_iter"] == 1:
+            memory.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+            return grad.neg()
+        changes, steps, ro = memory["old_dirs"], memory["old_stps"], memory["ro"]
+        y, s = grad - memory["prev_flat_grad"], memory["d"] * memory["t"]
+        ys = y.dot(s)
+        if bool(ys > 1e-10):
+            if len(changes) == group["history_size"]:
+                for old in (changes, steps, ro):
+                    old.pop(0)
+            changes.append(y)
+            steps.append(s)
+            ro.append(1.0 / ys)
+            memory["H_diag"] = ys / y.dot(y)
+        al = state.setdefault("al", [None] * group["history_size"])
+        q = grad.neg()
+        for i in reversed(range(len(changes))):
+            al[i] = steps[i].dot(q) * ro[i]
+            q = q - changes[i] * al[i]
+        r = q * memory["H_diag"]
+        for i in range(len(changes)):
+            r = r + steps[i] * (al[i] - changes[i].dot(r) * ro[i])
+        return r
+
+
+def _real(t: Tensor) -> Tensor:
+    return view_as_real(t) if t.is_complex() else t
+
+
+class _Point(NamedTuple):
+    """A place on the line: how far from its beginning, the loss and the gradient there, and the gradient along the line."""
+
+    t: Any
+    f: float
+    grad: Tensor
+    slope: Any
+
+
+class _LineSearch:
+    """A search for a point that satisfies the strong conditions of Wolfe: Nocedal and Wright, "Numerical Optimization" (2006), algorithms 3.5 and
+    3.6, with the safeguards of minFunc. evaluate: the loss and the gradient at a distance."""
+
+    def __init__(self, evaluate: Callable[[Any], tuple[float, Tensor]], direction: Tensor, tolerance: float = 1e-9) -> None:
+        self.evaluate, self.direction, self.tolerance = evaluate, direction, tolerance
+        self.evaluations = 0
+
+    def run(self, start: _Point, t: Any) -> tuple[float, Tensor, Any]:
+        """The loss, the gradient and the distance of the point found. t: the distance to try first."""
+        self.start = start
+        ends, done, steps = self._bracket(t)
+        found = self._zoom(ends, done, steps)
+        return found.f, found.grad, found.t
+
+    def _at(self, t: Any) -> _Point:
+        self.evaluations += 1
+        f, grad = self.evaluate(t)
+        return _Point(t, f, grad, grad.dot(self.direction))
+
+    def _too_high(self, point: _Point) -> bool:
+        return bool(point.f > self.start.f + _C1 * point.t * self.start.slope)
+
+    def _is_flat(self, point: _Point) -> bool:
+        return bool(abs(point.slope) <= -_C2 * self.start.slope)
+
+    def _bracket(self, t: Any) -> tuple[list[_Point], bool, int]:
+        """Two points between which there is one that is wanted, or that one; whether it is; how many steps that took."""
+        before, point = self.start, self._at(t)
+        for steps in range(_MOST_EVALUATIONS):
+            if self._too_high(point) or (steps > 1 and point.f >= before.f):
+                return [before, point], False, steps
+            if self._is_flat(point):
+                return [point], True, steps
+            if bool(point.slope >= 0):
+                return [before, point], False, steps
+            bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
+            before, point = point, self._at(_minimum(before, point, bounds))
+        return [self.start, point], False, _MOST_EVALUATIONS
+
+    def _zoom(self, ends: list[_Point], done: bool, steps: int) -> _Point:
+        low, high = (0, len(ends) - 1) if ends[0].f <= ends[-1].f else (1, 0)
+        width = self.direction.abs().max()
+        stalled = False
+        while not done and steps < _MOST_EVALUATIONS:
+            if bool(abs(ends[1].t - ends[0].t) * width < self.tolerance):
+                break
+            t, stalled = _within(_minimum(ends[0], ends[1]), min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t), stalled)
+            point = self._at(t)
+            steps += 1
+            if self._too_high(point) or point.f >= ends[low].f:
+                ends[high] = point
+                low, high = (0, 1) if ends[0].f <= ends[1].f else (1, 0)
+                continue
+            if self._is_flat(point):
+                done = True
+            elif bool(point.slope * (ends[high].t - ends[low].t) >= 0):
+                ends[high] = ends[low]
+            ends[low] = point
+        return ends[low]
+
+
+def _within(t: Any, least: Any, most: Any, stalled: bool) -> tuple[Any, bool]:
+    """A distance that is not close to an end of the interval twice in succession, and whether it is close now."""
+    margin = 0.1 * (most - least)
+    if not bool(min(most - t, t - least) < margin):
+        return t, False
+    if not (stalled or bool(t >= most) or bool(t <= least)):
+        return t, True
+    return (most - margin if bool(abs(t - most) < abs(t - least)) else least + margin), False
+
+
+def _minimum(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
+    """Where the cubic through two points with these slopes is least, within `bounds`, or between them: Nocedal and Wright (3.59)."""
+    if not bool(a.t <= b.t):
+        a, b = b, a
+    least, most = (a.t, b.t) if bounds is None else bounds
+    d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
+    square = d1**2 - a.slope * b.slope
+    if not bool(square >= 0):
+        return (least + most) / 2.0
+    d2 = square**0.5
+    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+    return min(max(t, least), most)
