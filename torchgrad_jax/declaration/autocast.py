@@ -22,7 +22,7 @@ TYPES = frozenset(BY_DEFAULT) - {"hip"}
 _LISTS = {
     "cpu": {
         LOWER: """
-            addbmm addmm affine_grid_generator baddbmm bmm convolution linalg_vecdot linear linear_addmm matmul mm prelu
+            addbmm addmm affine_grid_generator baddbmm bmm convolution linalg_vecdot linear linear_addmm matmul mkldnn_rnn_layer mm prelu rnn_layer
             scaled_dot_product_attention""",
         FLOAT32: """
             _adaptive_avg_pool3d _adaptive_max_pool3d _avg_pool3d _max_pool3d
@@ -40,7 +40,8 @@ _LISTS = {
     },
     "cuda": {
         LOWER: """
-            addbmm addmm addmv addr baddbmm bmm convolution linear linear_addmm matmul mm mv prelu scaled_dot_product_attention""",
+            addbmm addmm addmv addr baddbmm bmm convolution linear linear_addmm matmul mm mv prelu scaled_dot_product_attention
+            gru_cell gru_layer lstm_cell lstm_layer mkldnn_rnn_layer rnn_layer rnn_relu_cell rnn_tanh_cell""",
         FLOAT32: """
             acos asin cosh cumprod cumsum erfinv exp expm1 log log10 log1p log2 pow_scalar pow_tensor reciprocal rsqrt sinh tan
             dist prod prod_dim renorm sum sum_dim vector_norm norm softmax log_softmax softplus
