@@ -79,6 +79,23 @@ def layers_of_attention_cast_the_weights_that_they_share(m):
     return y.dtype == m.bfloat16, w.grad.dtype == m.float32, [name for _, name in graph(y.grad_fn)].count("ToCopyBackward0")
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_give_what_their_products_make_of_their_states(name):
+    found = []
+    for m in (tj, torch):
+        layer = getattr(m.nn, name)(4, 5, 2, bidirectional=True)
+        with m.no_grad():
+            for i, p in enumerate(layer.parameters()):
+                p.copy_(m.linspace(-1, 1, p.numel()).reshape(p.shape).sin() * (0.3 + 0.05 * i))
+        with m.autocast("cpu"):
+            y, h = layer(m.linspace(-1, 1, 24).reshape(3, 2, 4))
+        y.float().square().sum().backward()
+        dtypes = [str(t.dtype) for t in (y, *(h if isinstance(h, tuple) else (h,)), layer.weight_ih_l0.grad)]
+        found.append((dtypes, y.detach().float().numpy()))
+    assert found[0][0] == found[1][0]
+    assert np.allclose(found[0][1], found[1][1], atol=0.03)
+
+
 @program
 def double_precision_integers_and_what_is_written_stay_as_they_are(m):
     with m.autocast("cpu"):

@@ -123,7 +123,9 @@ def test_each_name_in_the_lists_is_of_an_operator_or_a_public_function():
 ON_GPUS = {
     ("float32", "torch.float16"): """m.mm(f(2,2), f(2,2)); m.matmul(f(2,2), f(2)); m.mv(f(2,2), f(2)); m.addmv(f(2), f(2,2), f(2));
         m.addr(f(2,2), f(2), f(2)); m.linalg.multi_dot([f(2,2), f(2,2)]); n.conv1d(f(1,1,3), f(1,1,2)); n.conv_transpose2d(f(1,1,3,3), f(1,1,2,2));
-        n.linear(f(2,2), f(2,2), f(2)); n.prelu(f(2,2), f(2)); m.baddbmm(f(1,2,2), f(1,2,2), f(1,2,2)); m.addbmm(f(2,2), f(1,2,2), f(1,2,2))""",
+        n.linear(f(2,2), f(2,2), f(2)); n.prelu(f(2,2), f(2));
+        m.nn.LSTMCell(2, 3)(f(2,2))[1]; m.nn.GRUCell(2, 3)(f(2,2)); m.nn.RNNCell(2, 3)(f(2,2)); m.nn.LSTM(2, 3)(f(2,2,2))[0];
+        m.nn.GRU(2, 3)(f(2,2,2))[0]; m.baddbmm(f(1,2,2), f(1,2,2), f(1,2,2)); m.addbmm(f(2,2), f(1,2,2), f(1,2,2))""",
     ("float16", "torch.float32"): """f(2) ** 2; f(2).__pow__(f(2)); 2 ** f(2); 1 / f(2); m.acos(f(2)); m.asin(f(2)); m.cosh(f(2)); m.cumprod(f(2), 0);
         m.cumsum(f(2), 0); m.dist(f(2), f(2)); m.erfinv(f(2)); m.exp(f(2)); m.expm1(f(2)); m.log(f(2)); m.log10(f(2)); m.log1p(f(2)); m.log2(f(2));
         m.norm(f(2)); f(2).norm(); m.pow(f(2), 0.5); m.prod(f(2)); m.reciprocal(f(2)); m.renorm(f(2,2), 2, 0, 1); m.rsqrt(f(2)); m.sinh(f(2));

@@ -89,7 +89,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "library", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")

@@ -35,6 +35,7 @@ from torchgrad_jax import func as func
 from torchgrad_jax import functions as functions
 from torchgrad_jax import interop as interop
 from torchgrad_jax import jit as jit
+from torchgrad_jax import library as library
 from torchgrad_jax import lifting as lifting
 from torchgrad_jax import linalg as linalg
 from torchgrad_jax import memory as memory

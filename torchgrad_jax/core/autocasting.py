@@ -58,7 +58,7 @@ class Autocast:
         return operands if operator is None else self.cast(operator.name, operands)
 
     def cast(self, name: str, given: Sequence[Any]) -> Sequence[Any]:
-        """The tensors among `given` as the operator `name` wants them. RuntimeError where it wants none while autocast is on."""
+        """The tensors among `given`, and in lists there, as the operator `name` wants them. RuntimeError where it wants none while autocast is on."""
         if name not in LISTED:
             return given
         where = next((x._aval.device.type for x in given if isinstance(x, Tensor)), None)
@@ -68,7 +68,13 @@ class Autocast:
             raise RuntimeError(_UNSAFE)
         lower: Any = self.dtype(where)
         target = _SINGLE if policy == FLOAT32 else lower.np if policy == LOWER else self._widest(given, where, lower.np)
-        return [self._converted(x, target, lower.np) if _is_eligible(x, where) else x for x in given]
+
+        def converted(x: Any) -> Any:
+            if type(x) in (list, tuple):
+                return type(x)(map(converted, x))
+            return self._converted(x, target, lower.np) if _is_eligible(x, where) else x
+
+        return [converted(x) for x in given]
 
     def _widest(self, given: Sequence[Any], where: str, lower: np.dtype) -> np.dtype:
         found = {x._aval.dtype for x in given if _is_eligible(x, where)}
@@ -163,8 +169,8 @@ def without_casts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     casting = rec.flags.casting
     if casting is None:
         return function(*args, **kwargs)
-    _set_casting(rec, None)
     try:
+        _set_casting(rec, None)
         return function(*args, **kwargs)
     finally:
         _set_casting(rec, casting)

@@ -40,8 +40,8 @@ _LISTS = {
     },
     "cuda": {
         LOWER: """
-            addbmm addmm addmv addr baddbmm bmm convolution gru_cell gru_layer linear linear_addmm lstm_cell lstm_layer matmul mkldnn_rnn_layer mm
-            mv prelu rnn_layer rnn_relu_cell rnn_tanh_cell scaled_dot_product_attention""",
+            addbmm addmm addmv addr baddbmm bmm convolution linear linear_addmm matmul mm mv prelu scaled_dot_product_attention
+            gru_cell gru_layer lstm_cell lstm_layer mkldnn_rnn_layer rnn_layer rnn_relu_cell rnn_tanh_cell""",
         FLOAT32: """
             acos asin cosh cumprod cumsum erfinv exp expm1 log log10 log1p log2 pow_scalar pow_tensor reciprocal rsqrt sinh tan
             dist prod prod_dim renorm sum sum_dim vector_norm norm softmax log_softmax softplus
