@@ -330,3 +330,36 @@ def test_parameters_that_share_memory_are_updated_one_after_the_other(shared):
         return whole
 
     like_pytorch(program)()
+
+
+@program
+def fused_functions(m):
+    def lists(*numbers):
+        return [[m.full((4,), n), m.full((2, 2), n + 1)] for n in numbers]
+
+    found = []
+    adam = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8, "maximize": False}
+    for name in ("adam", "adamw"):
+        for amsgrad in (False, True):
+            for _ in range(3):
+                p, g, a, b, c = lists(1.0, 2.0, 3.0, 4.0, 5.0)
+                steps = [m.tensor(3.0), m.tensor(3.0)]
+                getattr(m, f"_fused_{name}_")(p, g, a, b, c if amsgrad else [], steps, amsgrad=amsgrad, **adam)
+            found.append([p, g, a, b, c, steps])
+    p, g, a = lists(1.0, 2.0, 3.0)
+    m._fused_adagrad_(p, g, a, [m.tensor(2.0)] * 2, lr=0.1, lr_decay=0.1, weight_decay=0.1, eps=1e-3, maximize=True)
+    found.append([p, a])
+    for first in (False, True):
+        p, g, a = lists(1.0, 2.0, 3.0)
+        sgd = {"weight_decay": 0.5, "momentum": 0.9, "lr": 0.1, "nesterov": False, "maximize": True, "is_first_step": first}
+        m._fused_sgd_(p, g, a, dampening=0.3, **sgd)
+        m._fused_sgd_(p, g, a, dampening=0.0, grad_scale=m.tensor(2.0), found_inf=m.tensor(0.0), **sgd)
+        m._fused_sgd_(p, g, a, dampening=0.0, found_inf=m.tensor(1.0), **sgd)
+        found.append([p, g, a])
+    return found
+
+
+@program
+def fused_functions_of_lists_that_do_not_fit(m):
+    p = [m.ones(2)]
+    m._fused_adam_(p, p, p, [], [], [], lr=0.1, beta1=0.9, beta2=0.9, weight_decay=0.0, eps=0.1, amsgrad=False, maximize=False)

@@ -72,7 +72,8 @@ class Adafactor(ByParameter):
             state["variance"] = zeros_like(p.grad)
         return state
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "fresh": c.step**h.beta2_decay, "relative": smaller(h.lr, 1 / c.step**0.5), "eps1": h.eps[0],

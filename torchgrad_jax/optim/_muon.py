@@ -76,7 +76,8 @@ class Muon(ByParameter):
         """See ByParameter."""
         return {"momentum_buffer": zeros_like(p.grad)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "momentum": h.momentum, "fresh": 1 - h.momentum, "nesterov": h.nesterov, "eps": h.eps, "steps": h.ns_steps, "adjust": h.adjust_lr_fn,

@@ -48,7 +48,8 @@ class Adadelta(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "rho": h.rho, "fresh": 1 - h.rho, "eps": h.eps, "step_size": -h.lr}
 

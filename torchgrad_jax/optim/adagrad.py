@@ -55,7 +55,8 @@ class Adagrad(ByParameter):
         start = group["initial_accumulator_value"]
         return {"step": step_count(group, p), "sum": full_like(p, complex(start, start) if p.is_complex() else start)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "eps": h.eps, "step_size": -(h.lr / (1 + (c.step - 1) * h.lr_decay))}
 

@@ -79,7 +79,8 @@ class Adam(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         return {

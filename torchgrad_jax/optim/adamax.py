@@ -47,7 +47,8 @@ class Adamax(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_inf": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         return {

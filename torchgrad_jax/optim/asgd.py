@@ -48,14 +48,16 @@ class ASGD(ByParameter):
         eta = step_count(group, p).copy_(group["lr"]) if isinstance(group["lr"], Tensor) else step_count(group, p).fill_(group["lr"])
         return {"step": step_count(group, p), "eta": eta, "mu": step_count(group, p).fill_(1.0), "ax": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "shrunk": 1 - h.lambd * c.eta, "step_size": -c.eta, "mu": c.mu,
             "averaged": isinstance(c.mu, Tensor) or c.mu != 1,
         }  # fmt: skip
 
-    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.eta = h.lr / (1 + h.lambd * h.lr * c.step) ** h.alpha
         c.mu = 1 / larger(c.step - h.t0, 1)

@@ -49,15 +49,18 @@ class ByParameter(Optimizer):
         """Which tensors of a state the formula is given."""
         raise NotImplementedError
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """What the formula is told: of the settings `h` and the scalars `c`."""
         raise NotImplementedError
 
-    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars before a step."""
         c.step = c.step + 1
 
-    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars after a step."""
 
     def check(self, group: dict[str, Any], p: Tensor) -> None:
@@ -92,34 +95,41 @@ class ByParameter(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, states = [], []
-        h, names, whole = settings_of(group), self.names(group), whole_formula(type(self).formula, self.as_pairs)
-        fused = bool(group.get("fused"))
+        h, names = settings_of(group), self.names(group)
         for p in group["params"]:
             if p.grad is not None:
                 self.check(group, p)
-                if fused and not p.is_floating_point():
+                if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
                 state = self.state[p] if names or self.scalars else {}
                 if not state:
                     state.update(self.state_of(p, group))
                 params.append(p)
                 states.append(state)
-        if not params:
-            return
-        for c, members in by_scalars(self.scalars, states):
-            written = vars(c).copy()
-            if written:
-                self.advance(h, c)
-                write_scalars(c, written, [states[i] for i in members])
-            numbers = {"maximize": group.get("maximize", False), "fused": fused, **self.numbers(h, c)}
-            rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
-            found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
+        if params:
+            self.update(h, names, params, [p.grad for p in params], states)
+
+    @classmethod
+    def update(
+        cls, h: SimpleNamespace, names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]],
+        counted: bool = False,
+    ) -> None:  # fmt: skip
+        """A step of these parameters. names: of the tensors of their states that the formula is given. counted: whether the step was counted
+        before."""
+        whole = whole_formula(cls.formula, cls.as_pairs)
+        for c, members in by_scalars(cls.scalars, states):
+            before = vars(c).copy()
+            if not counted and before:
+                cls.advance(h, c)
+                write_scalars(c, before, [states[i] for i in members])
+            numbers = {"maximize": h.maximize, "fused": h.fused, **cls.numbers(h, c)}
+            rows = [(params[i], grads[i], *map(states[i].get, names)) for i in members]
+            found = update(f"{cls.__name__}.step", whole, names, rows, numbers)
             for i, s in zip(members, found or (), strict=False):
                 states[i].update({n: t for n, t in vars(s).items() if t is not None})
-            if written:
-                written = vars(c).copy()
-                self.settle(h, c)
-                write_scalars(c, written, [states[i] for i in members])
+            before = vars(c).copy()
+            cls.settle(h, c)
+            write_scalars(c, before, [states[i] for i in members])
 
 
 def scalar_dtype() -> dtypes.dtype:

@@ -55,18 +55,20 @@ class NAdam(ByParameter):
             "step": step_count(group, p), "mu_product": step_count(group, p).fill_(1.0), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)
         }  # fmt: skip
 
-    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.step = c.step + 1
-        c.mu_product = c.mu_product * self._mu(h, c.step)
+        c.mu_product = c.mu_product * NAdam._mu(h, c.step)
 
     @staticmethod
     def _mu(h: SimpleNamespace, step: Any) -> Any:
         return h.betas[0] * (1 - 0.5 * 0.96 ** (step * h.momentum_decay))
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
-        mu, following = self._mu(h, c.step), self._mu(h, c.step + 1)
+        mu, following = NAdam._mu(h, c.step), NAdam._mu(h, c.step + 1)
         return {
             **decay(h, h.decoupled_weight_decay), **averaging(h), "bias": 1 - h.betas[1] ** c.step, "eps": h.eps,
             "by_gradient": -h.lr * (1 - mu) / (1 - c.mu_product), "by_momentum": -h.lr * following / (1 - c.mu_product * following),

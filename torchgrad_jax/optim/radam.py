@@ -48,7 +48,8 @@ class RAdam(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         bias = 1 - beta2**c.step

@@ -51,7 +51,8 @@ class RMSprop(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "alpha": h.alpha, "fresh": 1 - h.alpha, "eps": h.eps, "momentum": h.momentum, "centered": h.centered,

@@ -46,7 +46,8 @@ class Rprop(ByParameter):
         lr = group["lr"].item() if isinstance(group["lr"], Tensor) else group["lr"]
         return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": full_like(p, complex(lr, lr) if p.is_complex() else lr)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"less": h.etas[0], "more": h.etas[1], "least": h.step_sizes[0], "most": h.step_sizes[1]}
 

@@ -20,7 +20,10 @@ from torchgrad_jax.runtime.value import Value, constant, is_tracer, watches
 
 def settings_of(group: dict[str, Any]) -> SimpleNamespace:
     """The settings of a group: numbers in place of tensors whose values are at hand, unless a graph is to lead to them."""
-    return SimpleNamespace(**{k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+    found = SimpleNamespace(maximize=False, fused=False)
+    vars(found).update({k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+    found.fused = bool(found.fused)
+    return found
 
 
 def _setting(v: Any) -> Any:

@@ -50,7 +50,8 @@ class SGD(ByParameter):
         """See ByParameter. There is no velocity before the first step."""
         return {}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "momentum": h.momentum, "fresh": 1 - h.dampening, "nesterov": h.nesterov, "step_size": -h.lr
