@@ -43,8 +43,8 @@ class Rprop(ByParameter):
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
-        lr = group["lr"].item() if isinstance(group["lr"], Tensor) else group["lr"]
-        return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": full_like(p, complex(lr, lr) if p.is_complex() else lr)}
+        sizes = full_like(p, 1 + 1j if p.is_complex() else 1) * group["lr"]
+        return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": sizes}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

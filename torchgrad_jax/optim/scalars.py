@@ -73,8 +73,9 @@ def write_scalars(c: SimpleNamespace, before: dict[str, Any], states: Sequence[d
         if number is before[name]:
             continue
         if isinstance(number, Tensor):
-            (state,) = states
-            setattr(c, name, state[name].copy_(number))
+            for state in states:
+                state[name].copy_(number)
+            setattr(c, name, states[0][name])
             continue
         made: dict[Any, Value] = {}
         for state in states:
