@@ -52,7 +52,8 @@ class Adafactor(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
+    @staticmethod
+    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")

@@ -59,7 +59,8 @@ class Muon(ByParameter):
                 if p.dim() != 2:
                     raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}")
 
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
+    @staticmethod
+    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")

@@ -35,6 +35,8 @@ class ByParameter(Optimizer):
 
     scalars: tuple[str, ...] = ("step",)
     as_pairs = True
+    # Refuses a parameter that has a gradient, given its group, by RuntimeError.
+    check: Callable[[dict[str, Any], Tensor], None] | None = None
 
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
@@ -62,9 +64,6 @@ class ByParameter(Optimizer):
     @staticmethod
     def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars after a step."""
-
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
-        """Refuse a parameter that has a gradient. RuntimeError."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = [*state.get("defaults", self.__dict__.get("defaults", ()))]
@@ -94,20 +93,23 @@ class ByParameter(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        params, states = [], []
-        h, names = settings_of(group), self.names(group)
+        params, grads, states = [], [], []
+        h, names, check = settings_of(group), self.names(group), self.check
         for p in group["params"]:
-            if p.grad is not None:
-                self.check(group, p)
+            grad = p.grad
+            if grad is not None:
+                if check is not None:
+                    check(group, p)
                 if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
                 state = self.state[p] if names or self.scalars else {}
                 if not state:
                     state.update(self.state_of(p, group))
                 params.append(p)
+                grads.append(grad)
                 states.append(state)
         if params:
-            self.update(h, names, params, [p.grad for p in params], states)
+            self.update(h, names, params, grads, states)
 
     @classmethod
     def update(
