@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 
@@ -9,6 +10,7 @@ import pytest
 
 import torchgrad_jax as tj
 from tests.side_by_side import programs
+from torchgrad_jax.runtime import modes
 
 program, test_like_pytorch = programs()
 
@@ -145,6 +147,46 @@ def lists(m):
 
 
 @program
+def written_like_pytorchs_own(m):
+    own = importlib.import_module(f"{m.__name__}.optim.optimizer")
+
+    class Plain(own.Optimizer):
+        def __init__(self, params: own.ParamsT, lr=own.required, foreach=None):
+            super().__init__(params, dict(lr=lr, foreach=foreach, differentiable=False))
+
+        @own._use_grad_for_differentiable
+        def step(self, closure=None):
+            self._cuda_graph_capture_health_check()
+            with m.enable_grad():
+                found = closure()
+            for group in self.param_groups:
+                params = [p for p in group["params"] if p.grad is not None]
+                grads, steps = [p.grad for p in params], [self.state[p].setdefault("step", m.tensor(0.0)) for p in params]
+                assert own._default_to_fused_or_foreach(params, False) == (False, False)
+                own._view_as_real(params, grads)
+                groups = self._group_tensors_by_device_and_dtype([params, grads, steps], with_indices=True)
+                for (device, dtype), ((ps, gs, ss), places) in groups.items():
+                    assert device == params[0].device and dtype == params[0].dtype and places == list(range(len(params)))
+                    for p, g, step in zip(ps, gs, ss):  # noqa: B905 - as in PyTorch's
+                        step += 1
+                        p.add_(g, alpha=-group["lr"] / own._get_value(step))
+            return found
+
+    return trained(m, lambda params: Plain(params, lr=0.1))
+
+
+@program
+def names_in_profiles(m):
+    net, loss = network(m)
+    o = m.optim.SGD(net.parameters(), lr=0.1)
+    with m.profiler.profile() as profile:
+        o.zero_grad()
+        loss().backward()
+        o.step()
+    return sorted({e.key for e in profile.key_averages() if e.key.startswith("Optimizer")})
+
+
+@program
 def several_groups_and_later_ones(m):
     net, loss = network(m)
     first, last = net[0], net[2]
@@ -186,6 +228,7 @@ RULES = {
 }  # fmt: skip
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("name", RULES)
 def test_a_step_in_a_compiled_function(name):
     def train(compiled):
@@ -213,6 +256,7 @@ def test_a_step_in_a_compiled_function(name):
     assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(found, expected, strict=True)), (found, expected)
 
 
+@pytest.mark.skipif(modes.execution == "eager", reason="there everything is computed at once")
 @pytest.mark.parametrize("name", RULES)
 def test_a_warm_loop_records_one_operation_a_step_and_never_looks(name):
     net, loss = network(tj)

@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, larger
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["ASGD"]
+__all__ = ["ASGD", "asgd"]
 
 
 class ASGD(ByParameter):
@@ -39,7 +40,8 @@ class ASGD(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("ax",)
 
@@ -70,3 +72,9 @@ class ASGD(ByParameter):
             s.ax.add_((p - s.ax) * n.mu)
         else:
             s.ax.copy_(p)
+
+
+asgd = of_lists(
+    ASGD, "axs=ax mus=mu etas=eta state_steps=step",
+    "foreach maximize differentiable capturable has_complex", "lambd lr t0 alpha weight_decay",
+)  # fmt: skip

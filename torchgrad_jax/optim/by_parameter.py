@@ -47,7 +47,8 @@ class ByParameter(Optimizer):
         """The state of a parameter before its first step."""
         raise NotImplementedError
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """Which tensors of a state the formula is given."""
         raise NotImplementedError
 

@@ -12,8 +12,9 @@ from torchgrad_jax.optim.adam import averaging, decay, move_averages
 from torchgrad_jax.optim.arithmetic import addcdiv_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["NAdam"]
+__all__ = ["NAdam", "nadam"]
 
 
 class NAdam(ByParameter):
@@ -45,7 +46,8 @@ class NAdam(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "exp_avg", "exp_avg_sq"
 
@@ -81,3 +83,9 @@ class NAdam(ByParameter):
         denominator = (s.exp_avg_sq / n.bias).sqrt() + n.eps
         addcdiv_(p, grad, denominator, n.by_gradient)
         addcdiv_(p, s.exp_avg, denominator, n.by_momentum)
+
+
+nadam = of_lists(
+    NAdam, "exp_avgs=exp_avg exp_avg_sqs=exp_avg_sq mu_products=mu_product state_steps=step",
+    "decoupled_weight_decay foreach capturable differentiable has_complex maximize", "beta1 beta2 lr weight_decay momentum_decay eps",
+)  # fmt: skip
