@@ -11,6 +11,7 @@ import pytest
 
 import torchgrad_jax as tj
 from tests.side_by_side import like_pytorch, programs
+from torchgrad_jax.optim import together
 from torchgrad_jax.runtime import modes
 
 SETTINGS = {
@@ -403,3 +404,32 @@ def descent_of_lists(m):
     for _ in range(3):
         sgd(p, g, velocities, weight_decay=0.1, momentum=0.9, lr=0.1, dampening=0.1, nesterov=False, maximize=False)
     return p, velocities
+
+
+@program
+def a_parameter_that_is_there_twice(m):
+    found = []
+    for kind in (m.optim.SGD, m.optim.Adam):
+        for _ in range(3):
+            p = m.nn.Parameter(m.ones(2))
+            o = kind([p, p], lr=0.1)
+            for i in range(3):
+                p.grad = p.detach() + i
+                o.step()
+        found.append([p.detach(), [v for s in o.state.values() for v in s.values()]])
+    return found
+
+
+def test_more_parameters_than_one_operation_takes(monkeypatch):
+    monkeypatch.setattr(together, "MAX_ROWS", 2)
+
+    def train(m):
+        params = [m.nn.Parameter(m.ones(k + 1)) for k in range(5)]
+        o = m.optim.SGD(params, lr=0.1, momentum=0.9)
+        for _ in range(5):
+            for p in params:
+                p.grad = p.detach() * 2
+            o.step()
+        return [p.detach() for p in params], [s["momentum_buffer"] for s in o.state.values()]
+
+    like_pytorch(train)()

@@ -9,10 +9,10 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor, zeros
+from torchgrad_jax.optim import together
 from torchgrad_jax.optim.formula import whole_formula
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
 from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
-from torchgrad_jax.optim.together import update
 
 FUSED_DTYPES = (
     "`fused=True` requires all the params to be floating point Tensors of supported devices: "
@@ -109,8 +109,11 @@ class ByParameter(Optimizer):
                 params.append(p)
                 grads.append(grad)
                 states.append(state)
-        if params:
+        if len(set(map(id, params))) == len(params):
             self.update(h, names, params, grads, states)
+        else:  # a parameter that is there twice is changed twice
+            for p, grad, state in zip(params, grads, states, strict=True):
+                self.update(h, names, [p], [grad], [state])
 
     @classmethod
     def update(
@@ -126,10 +129,12 @@ class ByParameter(Optimizer):
                 cls.advance(h, c)
                 write_scalars(c, before, [states[i] for i in members])
             numbers = {"maximize": h.maximize, "fused": h.fused, **cls.numbers(h, c)}
-            rows = [(params[i], grads[i], *map(states[i].get, names)) for i in members]
-            found = update(f"{cls.__name__}.step", whole, names, rows, numbers)
-            for i, s in zip(members, found or (), strict=False):
-                states[i].update({n: t for n, t in vars(s).items() if t is not None})
+            for begin in range(0, len(members), together.MAX_ROWS):
+                part = members[begin : begin + together.MAX_ROWS]
+                rows = [(params[i], grads[i], *map(states[i].get, names)) for i in part]
+                found = together.update(f"{cls.__name__}.step", whole, names, rows, numbers)
+                for i, s in zip(part, found or (), strict=False):
+                    states[i].update({n: t for n, t in vars(s).items() if t is not None})
             before = vars(c).copy()
             cls.settle(h, c)
             write_scalars(c, before, [states[i] for i in members])

@@ -212,10 +212,10 @@ class Optimizer:
         """Take the gradients of all parameters away, or (set_to_none=False) make them zero."""
         with _range(self._zero_grad_profile_name):
             for p in _params_of(self.param_groups):
-                if p.grad is None:
-                    continue
                 if set_to_none:
                     p.grad = None
+                    continue
+                if p.grad is None:
                     continue
                 if p.grad.grad_fn is not None:
                     p.grad.detach_()

@@ -31,7 +31,7 @@ def _setting(v: Any) -> Any:
         return v
     if isinstance(v, Tensor):
         known = None if per_thread.recorder.grad_enabled else v._read().at_hand()
-        return v if known is None or is_tracer(known) else known.item()
+        return (v.reshape(()) if v.dim() else v) if known is None or is_tracer(known) else known.item()
     if isinstance(v, (float, np.floating)):
         return float(v)
     return tuple(map(_setting, v)) if type(v) in (tuple, list) else v

@@ -25,6 +25,8 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256
+# Of how many parameters one operation is to be at most: XLA would take long to compile more as one program.
+MAX_ROWS = 500
 _are_plain = frozenset((Tensor, Parameter)).issuperset
 # Of a structure that was seen once, and of one whose formula must be run each time.
 _ONCE, _NEVER = object(), object()
@@ -113,12 +115,11 @@ def _are_apart(tensors: Sequence[Tensor], written: Sequence[int]) -> bool:
         view = tensors[i]._view
         if view is not None and repeats(view, tensors[i]._aval):
             return False
-    memory = [held if held.siblings is None else id(held.siblings) for t in tensors if (held := t._storage) is not None]
+    memory = [id(t) if (held := t._storage) is None else held if held.siblings is None else id(held.siblings) for t in tensors]
     if len(set(memory)) == len(memory):
         return True
     several = {m for m, count in Counter(memory).items() if count > 1}
-    held = [tensors[i]._storage for i in written]
-    return not any(h is not None and (h if h.siblings is None else id(h.siblings)) in several for h in held)
+    return not any(memory[i] in several for i in written)
 
 
 def _rehearsed(
