@@ -71,8 +71,8 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }  # fmt: skip
 # Modules of public functions that are no operators: settings, modes, transforms.
 LEFT_OUT = frozenset({
-    "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "determinism", "func.vmapping",
-    "functions.formatting", "lifting.from_jax", "lifting.jitting", "lifting.to_jax", "runtime.settings",
+    "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "determinism",
+    "func.vmapping", "functions.formatting", "lifting.from_jax", "lifting.jitting", "lifting.to_jax", "runtime.settings",
 })  # fmt: skip
 # Where users look for what is written elsewhere.
 _HOMES = {

@@ -123,7 +123,7 @@ class Run:
     def closure(self) -> Any:
         """A loss that is no quadratic one, with its gradients."""
         self.optimizer.zero_grad()
-        loss = 0.0
+        loss: Any = 0.0
         for p, target in zip(self.params, self.targets, strict=True):
             square = ((p - target) * (p - target).conj()).real
             loss = loss + square.sum() + (square * square).sum() * 0.1
@@ -189,7 +189,7 @@ def _difference(check: str, sample: Sample, dtype: str) -> str | None:
         except Exception as error:
             found.append(f"{type(error).__name__}: {str(error)[:200]}")
     try:
-        same(*found, "result", LOOSE.get(sample.name, 1.0))
+        same(found[0], found[1], "result", LOOSE.get(sample.name, 1.0))
     except Difference as difference:
         return f"{difference} <- {sample}"
     return None
@@ -244,7 +244,8 @@ def measure(names: list[str], dtypes: list[str], checks: list[str]) -> dict[str,
     from torch.testing._internal.common_optimizers import optim_db
 
     found: dict[str, Any] = {}
-    for info in optim_db:
+    every: list[Any] = list(optim_db)
+    for info in every:
         name = info.optim_cls.__name__
         if names and name not in names:
             continue

@@ -11,6 +11,8 @@ import pytest
 
 import torchgrad_jax as tj
 from tests.side_by_side import like_pytorch, programs
+from torchgrad_jax.optim import together
+from torchgrad_jax.runtime import modes
 
 SETTINGS = {
     "SGD": [
@@ -115,6 +117,8 @@ def test_lbfgs(settings):
 
     like_pytorch(program)()
 
+
+pytestmark = pytest.mark.operators
 
 program, test_like_pytorch = programs()
 
@@ -296,6 +300,7 @@ def copies(m):
     return repr(twin), [p.detach() for g in twin.param_groups for p in g["params"]], [p.detach() for p in params], repr(again)
 
 
+@pytest.mark.skipif(modes.execution == "eager", reason="there everything is computed at once")
 def test_a_step_is_one_operation_and_the_loop_one_program_whatever_the_learning_rate():
     params = [tj.nn.Parameter(tj.ones(3)) for _ in range(10)]
     o = tj.optim.Adam(params)
@@ -330,3 +335,101 @@ def test_parameters_that_share_memory_are_updated_one_after_the_other(shared):
         return whole
 
     like_pytorch(program)()
+
+
+@program
+def fused_functions(m):
+    def lists(*numbers):
+        return [[m.full((4,), n), m.full((2, 2), n + 1)] for n in numbers]
+
+    found = []
+    adam = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8, "maximize": False}
+    for name in ("adam", "adamw"):
+        for amsgrad in (False, True):
+            for _ in range(3):
+                p, g, a, b, c = lists(1.0, 2.0, 3.0, 4.0, 5.0)
+                steps = [m.tensor(3.0), m.tensor(3.0)]
+                getattr(m, f"_fused_{name}_")(p, g, a, b, c if amsgrad else [], steps, amsgrad=amsgrad, **adam)
+            found.append([p, g, a, b, c, steps])
+    p, g, a = lists(1.0, 2.0, 3.0)
+    m._fused_adagrad_(p, g, a, [m.tensor(2.0)] * 2, lr=0.1, lr_decay=0.1, weight_decay=0.1, eps=1e-3, maximize=True)
+    found.append([p, a])
+    for first in (False, True):
+        p, g, a = lists(1.0, 2.0, 3.0)
+        sgd = {"weight_decay": 0.5, "momentum": 0.9, "lr": 0.1, "nesterov": False, "maximize": True, "is_first_step": first}
+        m._fused_sgd_(p, g, a, dampening=0.3, **sgd)
+        m._fused_sgd_(p, g, a, dampening=0.0, grad_scale=m.tensor(2.0), found_inf=m.tensor(0.0), **sgd)
+        m._fused_sgd_(p, g, a, dampening=0.0, found_inf=m.tensor(1.0), **sgd)
+        found.append([p, g, a])
+    return found
+
+
+@program
+def fused_functions_of_lists_that_do_not_fit(m):
+    p = [m.ones(2)]
+    m._fused_adam_(p, p, p, [], [], [], lr=0.1, beta1=0.9, beta2=0.9, weight_decay=0.0, eps=0.1, amsgrad=False, maximize=False)
+
+
+OF_LISTS = {
+    "adam": (3, {"beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.1, "eps": 1e-8, "maximize": False, "amsgrad": True}),
+    "adamw": (3, {"beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.1, "eps": 1e-8, "maximize": True, "amsgrad": True}),
+    "adadelta": (2, {"lr": 0.1, "rho": 0.9, "eps": 1e-3, "weight_decay": 0.1, "maximize": False}),
+    "adagrad": (1, {"lr": 0.1, "lr_decay": 0.1, "eps": 1e-3, "weight_decay": 0.1, "maximize": False}),
+    "adamax": (2, {"beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.1, "eps": 1e-8}),
+    "radam": (2, {"beta1": 0.9, "beta2": 0.9, "lr": 0.1, "weight_decay": 0.1, "eps": 1e-8}),
+    "rmsprop": (3, {"lr": 0.1, "alpha": 0.9, "eps": 1e-8, "weight_decay": 0.1, "momentum": 0.5, "centered": True}),
+    "rprop": (2, {"step_size_min": 1e-6, "step_size_max": 50.0, "etaminus": 0.5, "etaplus": 1.2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_functions_of_lists(name):
+    count, settings = OF_LISTS[name]
+
+    def program(m):
+        lists = [[m.full((4,), float(k)), m.full((2, 2), k + 0.5)] for k in range(1, count + 3)]
+        steps = [m.tensor(3.0), m.tensor(8.0)]
+        function = getattr(importlib.import_module(f"{m.__name__}.optim._functional"), name)
+        for _ in range(3):
+            function(*lists, steps, **settings)
+        return lists, steps
+
+    like_pytorch(program)()
+
+
+@program
+def descent_of_lists(m):
+    sgd = importlib.import_module(f"{m.__name__}.optim.sgd").sgd
+    p, g, velocities = [m.ones(2), m.ones(3)], [m.ones(2) * 2, m.ones(3) * 3], [None, m.ones(3)]
+    for _ in range(3):
+        sgd(p, g, velocities, weight_decay=0.1, momentum=0.9, lr=0.1, dampening=0.1, nesterov=False, maximize=False)
+    return p, velocities
+
+
+@program
+def a_parameter_that_is_there_twice(m):
+    found = []
+    for kind in (m.optim.SGD, m.optim.Adam):
+        for _ in range(3):
+            p = m.nn.Parameter(m.ones(2))
+            o = kind([p, p], lr=0.1)
+            for i in range(3):
+                p.grad = p.detach() + i
+                o.step()
+        found.append([p.detach(), [v for s in o.state.values() for v in s.values()]])
+    return found
+
+
+def test_more_parameters_than_one_operation_takes(monkeypatch):
+    monkeypatch.setattr(together, "MAX_ROWS", 2)
+
+    def train(m):
+        params = [m.nn.Parameter(m.ones(k + 1)) for k in range(5)]
+        o = m.optim.SGD(params, lr=0.1, momentum=0.9)
+        for _ in range(5):
+            for p in params:
+                p.grad = p.detach() * 2
+            o.step()
+        return [p.detach() for p in params], [s["momentum_buffer"] for s in o.state.values()]
+
+    like_pytorch(train)()

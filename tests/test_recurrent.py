@@ -182,6 +182,21 @@ def flat(x):
     return [x] if hasattr(x, "requires_grad") else [v for part in x if part is not None for v in flat(part)]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize(("kind", "packed"), [(k, p) for k in KINDS for p in (False, True)])
+def test_autocast(kind, packed, dtype):
+    outcomes = []
+    for m in (torch, tj):
+        net, x = network(m, kind, "float64" if dtype == "float64" else "float32"), numbers(m, 1, 5, 3, 3, dtype=dtype)
+        with m.autocast("cpu", dtype=m.bfloat16):
+            output, last = net(m.nn.utils.rnn.pack_padded_sequence(x, [5, 3, 1]) if packed else x)
+        outs = [output.data if packed else output, *(last if kind == "LSTM" else [last])]
+        sum([o.double().sum() for o in outs]).backward()
+        outcomes.append([[str(t.dtype) for t in (*outs, x.grad, *[p.grad for p in net.parameters()])], array(outs[0])])
+    (kinds, theirs), (ours_kinds, ours) = outcomes
+    assert ours_kinds == kinds and np.allclose(ours, theirs, 2e-2, 1e-2)
+
+
 # ---------------------------------------------------------------------- the layer as one operation
 
 

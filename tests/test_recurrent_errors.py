@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from side_by_side import error_of, like_pytorch
 
+import torchgrad_jax as tj
+
 pytestmark = pytest.mark.operators
 KINDS = ("LSTM", "GRU", "RNN")
 MADE_OF = [
@@ -37,7 +39,8 @@ FUNCTIONS = [
     "x, H, W, True, 1., 2., True, False, False", "x, (h,), W, True, 1, 0., False, False, False", "x, H, W[:2], False, 1, 0., False, False, False",
     "x, H, W, False, 1, 0., False, False, False", "x, H, W, True, 1, 2., True, False, False", "x, H, W + W, True, 1, 0., False, True, False", "x=1",
     "x, m.tensor([2, 2, 2, 1, 1]), H, W, True, 1, 0., False, False", "x, m.tensor([2, 2]), H, W, True, 1, 0., False, False", "",
-    "x[..., :2], H, W, True, 1, 0., False, False, False", "x, H, [W[0].float(), *W[1:]], True, 1, 0., False, False, False",
+    "x[..., :2], H, W, True, 1, 0., False, False, False", "x, H, [w.float() for w in W], True, 1, 0., False, False, False",
+    "x, H, [W[0].float(), *W[1:]], True, 1, 0., False, False, False", "x, H, [*W[:2], W[2].float(), W[3]], True, 1, 0., False, False, False",
     "x, H, [W[0], W[1], W[2][:3], W[3]], True, 1, 0., False, False, False", "x, H, [W[0], W[1], W[2], W[3][:3]], True, 1, 0., False, False, False",
 ]  # fmt: skip
 STEPS = [
@@ -116,3 +119,17 @@ def test_texts_of_checks():
         return found
 
     like_pytorch(program)()
+
+
+def test_operands_that_no_layer_takes():
+    def program(m):
+        x, h, weights = m.ones(2, 1, 3).long(), m.zeros(1, 1, 4).long(), [m.ones(12, 3).long(), m.ones(12, 4).long()]
+        plain = [m.ones(4, 3).long(), m.ones(4, 4).long()]
+        return told(m, "m.gru(x, h, W, False, 1, 0., False, False, False)", x=x, h=h, W=weights), m.rnn_relu(
+            x, h, plain, False, 1, 0.0, False, False, False
+        )
+
+    like_pytorch(program)()
+    for text in ("m.lstm(x, (h, h[..., :1]), W, False, 1, 0., False, False, False)", "m.rnn_tanh(x, h[0], W[:2], False, 1, 0., False, False, False)"):
+        _, (kind, said), _ = told(tj, text, x=tj.ones(2, 1, 3), h=tj.zeros(1, 1, 1), W=[tj.ones(4, 3), tj.ones(4, 1), tj.ones(1, 2)])
+        assert kind == "RuntimeError" and said

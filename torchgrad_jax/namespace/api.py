@@ -27,7 +27,7 @@ from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes, strides
 from torchgrad_jax.functions import creation, formatting, legacy, limits, overloads
 from torchgrad_jax.memory import formats
-from torchgrad_jax.namespace import methods
+from torchgrad_jax.namespace import late, methods
 from torchgrad_jax.runtime.device import device
 
 
@@ -45,5 +45,5 @@ def public() -> dict[str, Any]:
         get_default_dtype=dtypes.get_default_dtype, set_default_dtype=dtypes.set_default_dtype,
         set_default_device=creation.set_default_device, get_default_device=creation.get_default_device,
     )  # fmt: skip
-    found.update(guarded("torch", {"is_tensor": is_tensor}))
+    found.update(guarded("torch", {"is_tensor": is_tensor, **late.FUNCTIONS}))
     return found

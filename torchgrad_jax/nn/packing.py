@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import RunTime, call
+from torchgrad_jax.functions.views import narrow, transpose
 
 
 def _counts(sizes: Sequence[int], device: Any) -> Tensor:
-    return wrap(from_data(np.array(sizes, np.int64), None, device))
+    return created(from_data(np.array(sizes, np.int64), None, device))
 
 
 def batch_of(batch_sizes: Tensor) -> int:
@@ -57,7 +58,7 @@ class Packing(NamedTuple):
         if rows < total:
             last = next(n for n in reversed(self.sizes) if n)
             raise RuntimeError(f"start ({total - last}) + length ({last}) exceeds dimension size ({rows}).")
-        return call("_pad_packed_sequence", data[:total] if rows > total else data, self.on(data), self.batch, RunTime(value))
+        return call("_pad_packed_sequence", narrow(data, 0, 0, total) if rows > total else data, self.on(data), self.batch, RunTime(value))
 
     def on(self, like: Tensor) -> Tensor:
         """The sizes as a tensor where `like` is."""
@@ -88,6 +89,6 @@ def pad_packed(data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_val
     """Packed sequences padded to `total_length` steps, and their lengths."""
     packing = Packing.of(batch_sizes)
     more = total_length - len(packing.sizes)
-    padded: Any = Packing(packing.sizes + [0] * more, packing.batch).pad(data, padding_value)
+    padded = Packing(packing.sizes + [0] * more, packing.batch).pad(data, padding_value)
     lengths = (np.array(packing.sizes)[:, None] > np.arange(packing.batch)).sum(0)
-    return padded.transpose(0, 1) if batch_first else padded, _counts(lengths.tolist(), "cpu")
+    return transpose(padded, 0, 1) if batch_first else padded, _counts(lengths.tolist(), "cpu")

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.dtypes import bfloat16, float32
+from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.shaping import cat, stack, unsafe_chunk
+from torchgrad_jax.functions.views import contiguous, reshape, select, transpose, view
 from torchgrad_jax.nn.dropout import dropout as drop
 from torchgrad_jax.nn.linear import linear
 from torchgrad_jax.nn.packing import Packing
 from torchgrad_jax.operators import recurrent as ops_recurrent  # noqa: F401 - declares the operators used here
+from torchgrad_jax.runtime.recorder import per_thread
 
 # One direction of a layer: of the input, the states that it begins with, its weights and biases, the batch sizes of packed sequences, and whether it
 # goes from the last time to the first. Gives its states at all times, and the last of each kind of state.
@@ -59,6 +62,9 @@ def _plain_layer(nonlinearity: str) -> Layer:
     return layer
 
 
+_tanh_layer, _relu_layer = _plain_layer("tanh"), _plain_layer("relu")
+
+
 # ---------------------------------------------------------------------- stacks of them
 
 
@@ -77,10 +83,10 @@ def _weights(params: Sequence[Tensor], has_biases: bool, projected: bool | None)
 
 
 def _check_counts(options: _Options, states: Sequence[Tensor], weights: Sequence[Any]) -> None:
-    if options.bidirectional and (len(weights) % 2 or any(s.size(0) % 2 for s in states)):
+    if options.bidirectional and (len(weights) % 2 or any(s._aval.shape[0] % 2 for s in states)):
         raise RuntimeError("Odd number of params or hiddens given to a bidirectional RNN")
     wanted = options.num_layers * (2 if options.bidirectional else 1)
-    if any(s.size(0) != wanted for s in states):
+    if any(s._aval.shape[0] != wanted for s in states):
         raise RuntimeError("Expected more hidden states in stacked_rnn")
     if len(weights) != wanted:
         raise RuntimeError("Expected more weights in stacked_rnn")
@@ -89,18 +95,20 @@ def _check_counts(options: _Options, states: Sequence[Tensor], weights: Sequence
 def _run(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], options: _Options, packing: Packing | None) -> list[Tensor]:
     """The last layer's states at all times, (time, batch, features), and for each kind of state the last ones of all layers."""
     _check_counts(options, states, weights)
-    if not x.size(0):
+    if not x._aval.shape[0]:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     sizes = None if packing is None else packing.on(x)
-    if layer is _lstm_layer and packing is None and x.dtype in (float32, bfloat16) and weights[0][-1] is None and x.numel():
-        x, layer = x.contiguous(), _lstm_kernel
+    if layer is _lstm_layer and packing is None and x.dtype in (float32, bfloat16) and weights[0][-1] is None and x._aval.size:
+        x, layer = contiguous(x), _lstm_kernel
+    if layer not in (_tanh_layer, _relu_layer, _lstm_kernel) and per_thread.recorder.flags.casting is not None:
+        x, weights = _as_states(x, states, weights)
     directions = (False, True) if options.bidirectional else (False,)
     last: list[list[Tensor]] = [[] for _ in states]
     for number in range(options.num_layers):
         outputs = []
         for reverse in directions:
             place = number * len(directions) + reverse
-            output, ends = layer(x, [s[place] for s in states], weights[place], sizes, reverse)
+            output, ends = layer(x, [select(s, 0, place) for s in states], weights[place], sizes, reverse)
             outputs.append(output)
             for kind, end in zip(last, ends, strict=True):
                 kind.append(end)
@@ -110,6 +118,12 @@ def _run(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], 
     return [x, *[stack(kind, 0) for kind in last]]
 
 
+def _as_states(x: Any, states: Sequence[Any], weights: list[list[Any]]) -> tuple[Any, list[list[Any]]]:
+    """Input and weights in the dtype of the states: PyTorch's results have it under autocast, where products alone are of lower precision."""
+    dtype = states[0].dtype
+    return cast(x, dtype), [[None if w is None else cast(w, dtype) for w in each] for each in weights]
+
+
 def _dropped(x: Tensor, p: float, packing: Packing | None) -> Tensor:
     # What is drawn for packed sequences is drawn for their steps alone.
     return drop(x, p) if packing is None else packing.pad(drop(packing.pack(x), p))
@@ -117,23 +131,24 @@ def _dropped(x: Tensor, p: float, packing: Packing | None) -> Tensor:
 
 def _padded(layer: Layer, x: Any, states: Sequence[Any], weights: list[list[Any]], options: _Options, batch_first: bool) -> tuple[Tensor, ...]:
     _expect_dimensions(x, 3)
-    found: list[Any] = _run(layer, x.transpose(0, 1) if batch_first else x, states, weights, options, None)
-    return found[0].transpose(0, 1) if batch_first else found[0], *found[1:]
+    output, *last = _run(layer, transpose(x, 0, 1) if batch_first else x, states, weights, options, None)
+    return transpose(output, 0, 1) if batch_first else output, *last
 
 
 def _packed(layer: Layer, data: Any, batch_sizes: Tensor, states: Sequence[Any], weights: list[list[Any]], options: _Options) -> tuple[Tensor, ...]:
     _expect_dimensions(data, 2)
     packing = Packing.of(batch_sizes)
-    if packing.is_even and sum(packing.sizes) == data.size(0):
-        found: list[Any] = _run(layer, data.view(len(packing.sizes), packing.batch, data.size(1)), states, weights, options, None)
-        return found[0].reshape(data.size(0), -1), *found[1:]
-    found = _run(layer, packing.pad(data), states, weights, options, packing)
-    return packing.pack(found[0]), *found[1:]
+    rows, width = data._aval.shape
+    if packing.is_even and sum(packing.sizes) == rows:
+        output, *last = _run(layer, view(data, (len(packing.sizes), packing.batch, width)), states, weights, options, None)
+        return reshape(output, (rows, output._aval.shape[2])), *last
+    output, *last = _run(layer, packing.pad(data), states, weights, options, packing)
+    return packing.pack(output), *last
 
 
 def _expect_dimensions(x: Any, wanted: int) -> None:
-    if x.dim() != wanted:
-        raise RuntimeError(f"input must have {wanted} dimensions, got {x.dim()}")
+    if x._aval.ndim != wanted:
+        raise RuntimeError(f"input must have {wanted} dimensions, got {x._aval.ndim}")
 
 
 # ---------------------------------------------------------------------- the functions
@@ -180,13 +195,13 @@ def gru(*arguments: Any) -> tuple[Tensor, Tensor]:
 @public("torch")
 def rnn_tanh(*arguments: Any) -> tuple[Tensor, Tensor]:
     """As `gru`, of layers whose next state is tanh of what input and state give."""
-    return _of_one_state(_plain_layer("tanh"), arguments)
+    return _of_one_state(_tanh_layer, arguments)
 
 
 @public("torch")
 def rnn_relu(*arguments: Any) -> tuple[Tensor, Tensor]:
     """As `gru`, of layers whose next state is relu of what input and state give."""
-    return _of_one_state(_plain_layer("relu"), arguments)
+    return _of_one_state(_relu_layer, arguments)
 
 
 # ---------------------------------------------------------------------- single steps

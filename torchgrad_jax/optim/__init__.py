@@ -1,5 +1,6 @@
 """`torch.optim`: what changes parameters by their gradients."""
 
+from torchgrad_jax.optim import _functional as _functional
 from torchgrad_jax.optim import lr_scheduler as lr_scheduler
 from torchgrad_jax.optim import swa_utils as swa_utils
 from torchgrad_jax.optim._adafactor import Adafactor as Adafactor

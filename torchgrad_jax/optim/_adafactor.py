@@ -12,8 +12,9 @@ from torchgrad_jax.functions.creation import tensor, zeros_like
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.optim.arithmetic import lerp_, smaller
 from torchgrad_jax.optim.by_parameter import ByParameter, scalar_dtype
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Adafactor"]
+__all__ = ["Adafactor", "adafactor"]
 
 
 class Adafactor(ByParameter):
@@ -52,12 +53,14 @@ class Adafactor(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
+    @staticmethod
+    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter. Vectors have the last one, all else the others."""
         return "row_var", "col_var", "variance"
 
@@ -72,7 +75,8 @@ class Adafactor(ByParameter):
             state["variance"] = zeros_like(p.grad)
         return state
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "fresh": c.step**h.beta2_decay, "relative": smaller(h.lr, 1 / c.step**0.5), "eps1": h.eps[0],
@@ -97,3 +101,9 @@ class Adafactor(ByParameter):
         update = variance.clamp(min=least).rsqrt() * grad
         too_large = (update.norm(2).to(dtypes.float64) / update.numel() ** 0.5 / n.d).clamp(min=1.0)
         p.sub_(update * (size.clamp(min=n.eps2) * n.relative / too_large))
+
+
+adafactor = of_lists(
+    Adafactor, "row_vars=row_var col_vars=col_var variances=variance state_steps=step",
+    "foreach grad_scale found_inf has_complex", "d lr beta2_decay weight_decay eps1 eps2 maximize",
+)  # fmt: skip

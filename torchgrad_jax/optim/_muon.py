@@ -59,7 +59,8 @@ class Muon(ByParameter):
                 if p.dim() != 2:
                     raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}")
 
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
+    @staticmethod
+    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
@@ -68,7 +69,8 @@ class Muon(ByParameter):
         if len(group["ns_coefficients"]) != 3:
             raise ValueError("Coefficients must be a tuple of exactly 3 values")
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("momentum_buffer",)
 
@@ -76,7 +78,8 @@ class Muon(ByParameter):
         """See ByParameter."""
         return {"momentum_buffer": zeros_like(p.grad)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "momentum": h.momentum, "fresh": 1 - h.momentum, "nesterov": h.nesterov, "eps": h.eps, "steps": h.ns_steps, "adjust": h.adjust_lr_fn,

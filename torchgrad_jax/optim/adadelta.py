@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, addcmul_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Adadelta"]
+__all__ = ["Adadelta", "adadelta"]
 
 
 class Adadelta(ByParameter):
@@ -40,7 +41,8 @@ class Adadelta(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "square_avg", "acc_delta"
 
@@ -48,7 +50,8 @@ class Adadelta(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "rho": h.rho, "fresh": 1 - h.rho, "eps": h.eps, "step_size": -h.lr}
 
@@ -59,3 +62,9 @@ class Adadelta(ByParameter):
         delta = (s.acc_delta + n.eps).sqrt() / (s.square_avg + n.eps).sqrt() * grad
         addcmul_(s.acc_delta.mul_(n.rho), delta, delta, n.fresh)
         add_(p, delta, n.step_size)
+
+
+adadelta = of_lists(
+    Adadelta, "square_avgs=square_avg acc_deltas=acc_delta state_steps=step",
+    "capturable foreach differentiable has_complex", "lr rho eps weight_decay maximize",
+)  # fmt: skip

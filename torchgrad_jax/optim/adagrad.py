@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import full_like
 from torchgrad_jax.optim.arithmetic import addcdiv_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_fused, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(ByParameter):
@@ -46,7 +47,8 @@ class Adagrad(ByParameter):
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("sum",)
 
@@ -55,7 +57,8 @@ class Adagrad(ByParameter):
         start = group["initial_accumulator_value"]
         return {"step": step_count(group, p), "sum": full_like(p, complex(start, start) if p.is_complex() else start)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "eps": h.eps, "step_size": -(h.lr / (1 + (c.step - 1) * h.lr_decay))}
 
@@ -64,3 +67,9 @@ class Adagrad(ByParameter):
         """See ByParameter."""
         s.sum.addcmul_(grad, grad)
         addcdiv_(p, grad, s.sum.sqrt() + n.eps, n.step_size)
+
+
+adagrad = of_lists(
+    Adagrad, "state_sums=sum state_steps=step",
+    "fused grad_scale found_inf has_sparse_grad foreach differentiable has_complex", "lr weight_decay lr_decay eps maximize",
+)  # fmt: skip

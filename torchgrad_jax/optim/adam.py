@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import addcdiv_, addcmul_, lerp_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_fused, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "adam"]
 
 
 def decay(h: SimpleNamespace, decoupled: bool) -> dict[str, Any]:
@@ -71,7 +72,8 @@ class Adam(ByParameter):
             group.setdefault("amsgrad", False)
             group.setdefault("decoupled_weight_decay", False)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
 
@@ -79,7 +81,8 @@ class Adam(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         return {
@@ -105,3 +108,10 @@ def _check_tensors(betas: Any, foreach: bool | None, capturable: bool) -> None:
                 raise ValueError(f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True")
             if beta.numel() != 1:
                 raise ValueError(f"Tensor betas[{i}] must be 1-element")
+
+
+adam = of_lists(
+    Adam, "exp_avgs=exp_avg exp_avg_sqs=exp_avg_sq max_exp_avg_sqs=max_exp_avg_sq state_steps=step",
+    "foreach capturable differentiable fused grad_scale found_inf has_complex decoupled_weight_decay",
+    "amsgrad beta1 beta2 lr weight_decay eps maximize",
+)  # fmt: skip

@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import addcdiv_, lerp_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Adamax"]
+__all__ = ["Adamax", "adamax"]
 
 
 class Adamax(ByParameter):
@@ -39,7 +40,8 @@ class Adamax(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "exp_avg", "exp_inf"
 
@@ -47,7 +49,8 @@ class Adamax(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_inf": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         return {
@@ -60,3 +63,9 @@ class Adamax(ByParameter):
         lerp_(s.exp_avg, grad, n.toward)
         s.exp_inf.copy_((s.exp_inf * n.beta2).maximum(grad.abs() + n.eps))
         addcdiv_(p, s.exp_avg, s.exp_inf, n.step_size)
+
+
+adamax = of_lists(
+    Adamax, "exp_avgs=exp_avg exp_infs=exp_inf state_steps=step",
+    "foreach maximize differentiable capturable has_complex", "eps beta1 beta2 lr weight_decay",
+)  # fmt: skip

@@ -6,8 +6,9 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.optim.adam import Adam
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["AdamW"]
+__all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
@@ -28,3 +29,10 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+adamw = of_lists(
+    AdamW, "exp_avgs=exp_avg exp_avg_sqs=exp_avg_sq max_exp_avg_sqs=max_exp_avg_sq state_steps=step",
+    "foreach capturable differentiable fused grad_scale found_inf has_complex",
+    "amsgrad beta1 beta2 lr weight_decay eps maximize", decoupled_weight_decay=True,
+)  # fmt: skip

@@ -33,10 +33,14 @@ def lerp_(t: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers, of which the first may be a tensor."""
+    """The larger of two numbers."""
+    if isinstance(b, Tensor):
+        a, b = b, a
     return a.clamp(min=b) if isinstance(a, Tensor) else max(a, b)
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two numbers, of which the first may be a tensor."""
+    """The smaller of two numbers."""
+    if isinstance(b, Tensor):
+        a, b = b, a
     return a.clamp(max=b) if isinstance(a, Tensor) else min(a, b)

@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, larger
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["ASGD"]
+__all__ = ["ASGD", "asgd"]
 
 
 class ASGD(ByParameter):
@@ -39,7 +40,8 @@ class ASGD(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("ax",)
 
@@ -48,14 +50,16 @@ class ASGD(ByParameter):
         eta = step_count(group, p).copy_(group["lr"]) if isinstance(group["lr"], Tensor) else step_count(group, p).fill_(group["lr"])
         return {"step": step_count(group, p), "eta": eta, "mu": step_count(group, p).fill_(1.0), "ax": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "shrunk": 1 - h.lambd * c.eta, "step_size": -c.eta, "mu": c.mu,
             "averaged": isinstance(c.mu, Tensor) or c.mu != 1,
         }  # fmt: skip
 
-    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.eta = h.lr / (1 + h.lambd * h.lr * c.step) ** h.alpha
         c.mu = 1 / larger(c.step - h.t0, 1)
@@ -68,3 +72,9 @@ class ASGD(ByParameter):
             s.ax.add_((p - s.ax) * n.mu)
         else:
             s.ax.copy_(p)
+
+
+asgd = of_lists(
+    ASGD, "axs=ax mus=mu etas=eta state_steps=step",
+    "foreach maximize differentiable capturable has_complex", "lambd lr t0 alpha weight_decay",
+)  # fmt: skip

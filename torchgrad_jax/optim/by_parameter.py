@@ -9,10 +9,10 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor, zeros
+from torchgrad_jax.optim import together
 from torchgrad_jax.optim.formula import whole_formula
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
 from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
-from torchgrad_jax.optim.together import update
 
 FUSED_DTYPES = (
     "`fused=True` requires all the params to be floating point Tensors of supported devices: "
@@ -35,6 +35,8 @@ class ByParameter(Optimizer):
 
     scalars: tuple[str, ...] = ("step",)
     as_pairs = True
+    # Refuses a parameter that has a gradient, given its group, by RuntimeError.
+    check: Callable[[dict[str, Any], Tensor], None] | None = None
 
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
@@ -45,23 +47,24 @@ class ByParameter(Optimizer):
         """The state of a parameter before its first step."""
         raise NotImplementedError
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """Which tensors of a state the formula is given."""
         raise NotImplementedError
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """What the formula is told: of the settings `h` and the scalars `c`."""
         raise NotImplementedError
 
-    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars before a step."""
         c.step = c.step + 1
 
-    def settle(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars after a step."""
-
-    def check(self, group: dict[str, Any], p: Tensor) -> None:
-        """Refuse a parameter that has a gradient. RuntimeError."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         known = [*state.get("defaults", self.__dict__.get("defaults", ()))]
@@ -91,35 +94,50 @@ class ByParameter(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        params, states = [], []
-        h, names, whole = settings_of(group), self.names(group), whole_formula(type(self).formula, self.as_pairs)
-        fused = bool(group.get("fused"))
+        params, grads, states = [], [], []
+        h, names, check = settings_of(group), self.names(group), self.check
         for p in group["params"]:
-            if p.grad is not None:
-                self.check(group, p)
-                if fused and not p.is_floating_point():
+            grad = p.grad
+            if grad is not None:
+                if check is not None:
+                    check(group, p)
+                if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
                 state = self.state[p] if names or self.scalars else {}
                 if not state:
                     state.update(self.state_of(p, group))
                 params.append(p)
+                grads.append(grad)
                 states.append(state)
-        if not params:
-            return
-        for c, members in by_scalars(self.scalars, states):
-            written = vars(c).copy()
-            if written:
-                self.advance(h, c)
-                write_scalars(c, written, [states[i] for i in members])
-            numbers = {"maximize": group.get("maximize", False), "fused": fused, **self.numbers(h, c)}
-            rows = [(params[i], params[i].grad, *map(states[i].get, names)) for i in members]
-            found = update(f"{type(self).__name__}.step", whole, names, rows, numbers)
-            for i, s in zip(members, found or (), strict=False):
-                states[i].update({n: t for n, t in vars(s).items() if t is not None})
-            if written:
-                written = vars(c).copy()
-                self.settle(h, c)
-                write_scalars(c, written, [states[i] for i in members])
+        if len(set(map(id, params))) == len(params):
+            self.update(h, names, params, grads, states)
+        else:  # a parameter that is there twice is changed twice
+            for p, grad, state in zip(params, grads, states, strict=True):
+                self.update(h, names, [p], [grad], [state])
+
+    @classmethod
+    def update(
+        cls, h: SimpleNamespace, names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]],
+        counted: bool = False,
+    ) -> None:  # fmt: skip
+        """A step of these parameters. names: of the tensors of their states that the formula is given. counted: whether the step was counted
+        before."""
+        whole = whole_formula(cls.formula, cls.as_pairs)
+        for c, members in by_scalars(cls.scalars, states):
+            before = vars(c).copy()
+            if not counted and before:
+                cls.advance(h, c)
+                write_scalars(c, before, [states[i] for i in members])
+            numbers = {"maximize": h.maximize, "fused": h.fused, **cls.numbers(h, c)}
+            for begin in range(0, len(members), together.MAX_ROWS):
+                part = members[begin : begin + together.MAX_ROWS]
+                rows = [(params[i], grads[i], *map(states[i].get, names)) for i in part]
+                found = together.update(f"{cls.__name__}.step", whole, names, rows, numbers)
+                for i, s in zip(part, found or (), strict=False):
+                    states[i].update({n: t for n, t in vars(s).items() if t is not None})
+            before = vars(c).copy()
+            cls.settle(h, c)
+            write_scalars(c, before, [states[i] for i in members])
 
 
 def scalar_dtype() -> dtypes.dtype:

@@ -12,8 +12,9 @@ from torchgrad_jax.optim.adam import averaging, decay, move_averages
 from torchgrad_jax.optim.arithmetic import addcdiv_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["NAdam"]
+__all__ = ["NAdam", "nadam"]
 
 
 class NAdam(ByParameter):
@@ -45,7 +46,8 @@ class NAdam(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "exp_avg", "exp_avg_sq"
 
@@ -55,18 +57,20 @@ class NAdam(ByParameter):
             "step": step_count(group, p), "mu_product": step_count(group, p).fill_(1.0), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)
         }  # fmt: skip
 
-    def advance(self, h: SimpleNamespace, c: SimpleNamespace) -> None:
+    @staticmethod
+    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.step = c.step + 1
-        c.mu_product = c.mu_product * self._mu(h, c.step)
+        c.mu_product = c.mu_product * NAdam._mu(h, c.step)
 
     @staticmethod
     def _mu(h: SimpleNamespace, step: Any) -> Any:
         return h.betas[0] * (1 - 0.5 * 0.96 ** (step * h.momentum_decay))
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
-        mu, following = self._mu(h, c.step), self._mu(h, c.step + 1)
+        mu, following = NAdam._mu(h, c.step), NAdam._mu(h, c.step + 1)
         return {
             **decay(h, h.decoupled_weight_decay), **averaging(h), "bias": 1 - h.betas[1] ** c.step, "eps": h.eps,
             "by_gradient": -h.lr * (1 - mu) / (1 - c.mu_product), "by_momentum": -h.lr * following / (1 - c.mu_product * following),
@@ -79,3 +83,9 @@ class NAdam(ByParameter):
         denominator = (s.exp_avg_sq / n.bias).sqrt() + n.eps
         addcdiv_(p, grad, denominator, n.by_gradient)
         addcdiv_(p, s.exp_avg, denominator, n.by_momentum)
+
+
+nadam = of_lists(
+    NAdam, "exp_avgs=exp_avg exp_avg_sqs=exp_avg_sq mu_products=mu_product state_steps=step",
+    "decoupled_weight_decay foreach capturable differentiable has_complex maximize", "beta1 beta2 lr weight_decay momentum_decay eps",
+)  # fmt: skip

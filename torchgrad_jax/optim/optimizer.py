@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from torchgrad_jax.autograd.grad_mode import enable_grad, set_grad_enabled
 from torchgrad_jax.core.node import HookList, RemovableHandle
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.views import view_as_real
 from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 _F = TypeVar("_F", bound=Callable[..., Any])
-# PyTorch's number of the scope of what users name, for profiles.
-_USER_SCOPE = 7
 
 
 class _RequiredParameter:
@@ -73,6 +74,20 @@ def evaluated(closure: Callable[[], Any] | None) -> Any:
         return None
     with enable_grad():
         return closure()
+
+
+@contextmanager
+def _range(name: str) -> Iterator[None]:
+    """A range of this name in profiles."""
+    watch = per_thread.recorder.flags.watch
+    if watch is None:
+        yield
+        return
+    begun = watch.begin_range(name)
+    try:
+        yield
+    finally:
+        watch.end(begun)
 
 
 class Optimizer:
@@ -146,9 +161,7 @@ class Optimizer:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self: Optimizer = args[0]
-            watch = per_thread.recorder.flags.watch
-            begun = None if watch is None else watch.begin(f"Optimizer.step#{type(self).__name__}.step", _USER_SCOPE)
-            try:
+            with _range(f"Optimizer.step#{type(self).__name__}.step"):
                 for hook in chain(_global_optimizer_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
                     result = hook(self, args, kwargs)
                     if result is not None:
@@ -160,14 +173,33 @@ class Optimizer:
                 for hook in chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values()):
                     hook(self, args, kwargs)
                 return out
-            finally:
-                if watch is not None:
-                    watch.end(begun)
 
         return wrapper  # type: ignore[return-value] - of the same signature
 
     def _optimizer_step_code(self) -> None:
         """Called after each step, for tools that put something else in its place."""
+
+    def _accelerator_graph_capture_health_check(self) -> None:
+        """Nothing can go wrong with captures: there are none. Called by optimizers that are written like PyTorch's own."""
+
+    def _cuda_graph_capture_health_check(self) -> None:
+        """Its name from before. Warns."""
+        warnings.warn("Use _accelerator_graph_capture_health_check instead", DeprecationWarning, stacklevel=2)
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: Sequence[Sequence[Any]], with_indices: bool = False
+    ) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
+        """Lists of tensors that belong together, by the device and the dtype of those in the first; with_indices: and their places."""
+        found: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
+        for i, t in enumerate(tensorlistlist[0]):
+            lists, places = found.setdefault((t.device, t.dtype), ([[] for _ in tensorlistlist], []))
+            for to, given in zip(lists, tensorlistlist, strict=True):
+                if len(given):
+                    to.append(given[i])
+            if with_indices:
+                places.append(i)
+        return found
 
     def _patch_step_function(self) -> None:
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
@@ -178,12 +210,12 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Take the gradients of all parameters away, or (set_to_none=False) make them zero."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
+        with _range(self._zero_grad_profile_name):
+            for p in _params_of(self.param_groups):
                 if set_to_none:
                     p.grad = None
+                    continue
+                if p.grad is None:
                     continue
                 if p.grad.grad_fn is not None:
                     p.grad.detach_()
@@ -351,3 +383,24 @@ def _take_names_apart(group: dict[str, Any]) -> None:
             raise ValueError("all optimizer params should be with/without names. Some param names are missing")
         group["param_names"] = [p[0] for p in group["params"]]
         group["params"] = [p[1] for p in group["params"]]
+
+
+# ---------------------------------------------------------------------- what optimizers that are written like PyTorch's own import
+
+
+def _get_value(x: Any) -> Any:
+    """The number that a tensor is, or the number itself."""
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
+    """Put pairs of real numbers in the places of complex ones, in all lists where the first has some."""
+    for i, p in enumerate(params):
+        if p.is_complex():
+            for tensors in (params, *state_and_grads):
+                tensors[i] = view_as_real(tensors[i])
+
+
+def _default_to_fused_or_foreach(params: list[Tensor], differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+    """Whether to take the fused and the foreach form, where nobody asked for one: neither, as for PyTorch on a CPU."""
+    return False, False

@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.adam import averaging, decay, move_averages
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["RAdam"]
+__all__ = ["RAdam", "radam"]
 
 
 class RAdam(ByParameter):
@@ -40,7 +41,8 @@ class RAdam(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "exp_avg", "exp_avg_sq"
 
@@ -48,7 +50,8 @@ class RAdam(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         bias = 1 - beta2**c.step
@@ -71,3 +74,9 @@ class RAdam(ByParameter):
             return
         adapted = update * (n.root / (s.exp_avg_sq.sqrt() + n.eps)) * n.rectification
         p.sub_(adapted if n.rectified is True else adapted.where(n.rectified, update))
+
+
+radam = of_lists(
+    RAdam, "exp_avgs=exp_avg exp_avg_sqs=exp_avg_sq state_steps=step",
+    "decoupled_weight_decay foreach differentiable capturable has_complex maximize", "beta1 beta2 lr weight_decay eps",
+)  # fmt: skip

@@ -11,8 +11,9 @@ from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, addcdiv_, addcmul_, lerp_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["RMSprop"]
+__all__ = ["RMSprop", "rmsprop"]
 
 
 class RMSprop(ByParameter):
@@ -43,7 +44,8 @@ class RMSprop(ByParameter):
             group.setdefault("momentum", 0)
             group.setdefault("centered", False)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "square_avg", *(["momentum_buffer"] if group["momentum"] > 0 else []), *(["grad_avg"] if group["centered"] else [])
 
@@ -51,7 +53,8 @@ class RMSprop(ByParameter):
         """See ByParameter."""
         return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "alpha": h.alpha, "fresh": 1 - h.alpha, "eps": h.eps, "momentum": h.momentum, "centered": h.centered,
@@ -70,3 +73,9 @@ class RMSprop(ByParameter):
             add_(p, s.momentum_buffer.mul_(n.momentum).addcdiv_(grad, deviation), n.step_size)
         else:
             addcdiv_(p, grad, deviation, n.step_size)
+
+
+rmsprop = of_lists(
+    RMSprop, "square_avgs=square_avg grad_avgs=grad_avg momentum_buffer_list=momentum_buffer state_steps=step",
+    "foreach maximize differentiable capturable has_complex", "lr alpha eps weight_decay momentum centered",
+)  # fmt: skip

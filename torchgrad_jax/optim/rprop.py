@@ -10,8 +10,9 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import full_like, zeros_like
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_lr
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["Rprop"]
+__all__ = ["Rprop", "rprop"]
 
 
 class Rprop(ByParameter):
@@ -37,16 +38,18 @@ class Rprop(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "prev", "step_size"
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
-        lr = group["lr"].item() if isinstance(group["lr"], Tensor) else group["lr"]
-        return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": full_like(p, complex(lr, lr) if p.is_complex() else lr)}
+        sizes = full_like(p, 1 + 1j if p.is_complex() else 1) * group["lr"]
+        return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": sizes}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"less": h.etas[0], "more": h.etas[1], "least": h.step_sizes[0], "most": h.step_sizes[1]}
 
@@ -60,3 +63,9 @@ class Rprop(ByParameter):
         grad = grad.masked_fill(turned, 0)
         p.addcmul_(grad.sign(), s.step_size, value=-1)
         s.prev.copy_(grad)
+
+
+rprop = of_lists(
+    Rprop, "prevs=prev step_sizes=step_size state_steps=step",
+    "foreach capturable maximize differentiable has_complex", "step_size_min step_size_max etaminus etaplus",
+)  # fmt: skip

@@ -20,7 +20,10 @@ from torchgrad_jax.runtime.value import Value, constant, is_tracer, watches
 
 def settings_of(group: dict[str, Any]) -> SimpleNamespace:
     """The settings of a group: numbers in place of tensors whose values are at hand, unless a graph is to lead to them."""
-    return SimpleNamespace(**{k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+    found = SimpleNamespace(maximize=False, fused=False)
+    vars(found).update({k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+    found.fused = bool(found.fused)
+    return found
 
 
 def _setting(v: Any) -> Any:
@@ -28,7 +31,7 @@ def _setting(v: Any) -> Any:
         return v
     if isinstance(v, Tensor):
         known = None if per_thread.recorder.grad_enabled else v._read().at_hand()
-        return v if known is None or is_tracer(known) else known.item()
+        return (v.reshape(()) if v.dim() else v) if known is None or is_tracer(known) else known.item()
     if isinstance(v, (float, np.floating)):
         return float(v)
     return tuple(map(_setting, v)) if type(v) in (tuple, list) else v
@@ -70,8 +73,9 @@ def write_scalars(c: SimpleNamespace, before: dict[str, Any], states: Sequence[d
         if number is before[name]:
             continue
         if isinstance(number, Tensor):
-            (state,) = states
-            setattr(c, name, state[name].copy_(number))
+            for state in states:
+                state[name].copy_(number)
+            setattr(c, name, states[0][name])
             continue
         made: dict[Any, Value] = {}
         for state in states:

@@ -10,8 +10,9 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.optim.arithmetic import add, add_
 from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_fused, check_lr, check_not_negative
+from torchgrad_jax.optim.of_lists import of_lists
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(ByParameter):
@@ -42,7 +43,8 @@ class SGD(ByParameter):
         super().__init__(params, defaults)
         check_fused(self, fused, foreach, differentiable)
 
-    def names(self, group: dict[str, Any]) -> Sequence[str]:
+    @staticmethod
+    def names(group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
 
@@ -50,7 +52,8 @@ class SGD(ByParameter):
         """See ByParameter. There is no velocity before the first step."""
         return {}
 
-    def numbers(self, h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    @staticmethod
+    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "momentum": h.momentum, "fresh": 1 - h.dampening, "nesterov": h.nesterov, "step_size": -h.lr
@@ -66,3 +69,9 @@ class SGD(ByParameter):
                 add_(s.momentum_buffer.mul_(n.momentum), grad, n.fresh)
             grad = add(grad, s.momentum_buffer, n.momentum) if n.nesterov else s.momentum_buffer
         add_(p, grad, n.step_size)
+
+
+sgd = of_lists(
+    SGD, "momentum_buffer_list=momentum_buffer",
+    "has_sparse_grad foreach fused grad_scale found_inf", "weight_decay momentum lr dampening nesterov maximize",
+)  # fmt: skip

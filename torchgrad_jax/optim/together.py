@@ -7,6 +7,7 @@ it recorded is recorded as one operation, of the tensors and of the numbers that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256
+# Of how many parameters one operation is to be at most: XLA would take long to compile more as one program.
+MAX_ROWS = 500
 _are_plain = frozenset((Tensor, Parameter)).issuperset
 # Of a structure that was seen once, and of one whose formula must be run each time.
 _ONCE, _NEVER = object(), object()
@@ -75,7 +78,7 @@ def update(
     rec = per_thread.recorder
     if rec.rare or rec.grad_enabled or modes.execution == "eager" or not _are_plain(map(type, tensors)):
         return _each(formula, names, rows, settings)
-    values = [t._value if t._storage is None else t._read() for t in tensors]
+    values = [t._value if (held := t._storage) is None else held.value if t._view is None else t._read() for t in tensors]
     structure = [(_ZERO if v == 0 else _NUMBER) if type(v) is float else _NUMBER if isinstance(v, Tensor) else v for v in settings.values()]
     key = (formula, *names, *absent, *settings, *structure, *[v.aval for v in values])
     whole = _kept.get(key)
@@ -88,7 +91,12 @@ def update(
     if type(whole) is not Whole or not _are_apart(tensors[:count], whole.written):
         return _each(formula, names, rows, settings)
     for i, value in zip(whole.written, whole(values, numbers), strict=True):
-        overwrite(tensors[i], value)
+        t = tensors[i]
+        if t._view is None and t._storage is not None:  # what `overwrite` comes down to then
+            t._storage.write(value)
+            t._value = value
+        else:
+            overwrite(t, value)
     return None
 
 
@@ -103,20 +111,15 @@ def _each(formula: Formula, names: Sequence[str], rows: Sequence[Sequence[Any]],
 
 def _are_apart(tensors: Sequence[Tensor], written: Sequence[int]) -> bool:
     """Whether no two tensors share memory of which one is written to: then it does not matter that all of them are read first."""
-    seen: dict[int, int] = {}
-    for t in tensors:
-        storage = t._storage
-        if storage is not None:
-            memory = id(storage if storage.siblings is None else storage.siblings)
-            seen[memory] = seen.get(memory, 0) + 1
     for i in written:
-        t = tensors[i]
-        storage, view = t._storage, t._view
-        if storage is not None and seen[id(storage if storage.siblings is None else storage.siblings)] > 1:
+        view = tensors[i]._view
+        if view is not None and repeats(view, tensors[i]._aval):
             return False
-        if view is not None and repeats(view, t._aval):
-            return False
-    return True
+    memory = [id(t) if (held := t._storage) is None else held if held.siblings is None else id(held.siblings) for t in tensors]
+    if len(set(memory)) == len(memory):
+        return True
+    several = {m for m, count in Counter(memory).items() if count > 1}
+    return not any(memory[i] in several for i in written)
 
 
 def _rehearsed(

@@ -16,6 +16,7 @@ from torchgrad_jax.nn import recurrent
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.packing import batch_of
 from torchgrad_jax.nn.utils.rnn import PackedSequence
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -148,7 +149,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """ValueError, RuntimeError for an input of another dtype, rank or width."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype is not dtype:
+        if input.dtype is not dtype and per_thread.recorder.flags.casting is None:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: input.to({dtype}), or convert model: "
                 f"model.to({input.dtype})"
@@ -195,15 +196,53 @@ class RNNBase(Module):
 
     _rank_said = "D"
 
-    def _expect_rank(self, input: Tensor) -> None:
+    def _run(self, input: Any, hx: Any) -> tuple[Any, Any]:
+        """What `forward` of the classes below gives."""
+        self._update_flat_weights()
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
         if input.dim() not in (2, 3):
             raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}{self._rank_said} instead")
+        batched, dim = input.dim() == 3, 0 if self.batch_first else 1
+        if not batched:
+            input = input.unsqueeze(dim)
+        hx = self._zeros(input, input.size(dim)) if hx is None else self._with_batch(hx, batched)
+        self.check_forward_args(input, hx, None)
+        output, *last = self._call(input, hx, self._flat_weights, *self._options(), self.batch_first)
+        return (output, self._hidden(last)) if batched else (output.squeeze(dim), self._hidden([t.squeeze(1) for t in last]))
+
+    def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        data, batch_sizes, order, inverse = packed
+        hx = self._zeros(data, batch_of(batch_sizes)) if hx is None else self.permute_hidden(hx, order)
+        self._check_packed(data, hx, batch_sizes)
+        output, *last = self._call(data, batch_sizes, hx, self._flat_weights, *self._options())
+        return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden(self._hidden(last), inverse)
+
+    def _call(self, *arguments: Any) -> Any:
+        return _functions[self.mode.lower()](*arguments)
+
+    def _options(self) -> tuple[Any, ...]:
+        return self.bias, self.num_layers, self.dropout, self.training, self.bidirectional
+
+    def _zeros(self, input: Tensor, batch: int) -> Any:
+        """The states to begin with where none are given."""
+        return self._no_states(input, batch, self.hidden_size)
 
     def _no_states(self, input: Tensor, batch: int, width: int) -> Tensor:
         return zeros(self._states, batch, width, dtype=input.dtype, device=input.device)
 
-    def _options(self) -> tuple[Any, ...]:
-        return self.bias, self.num_layers, self.dropout, self.training, self.bidirectional
+    def _with_batch(self, hx: Any, batched: bool) -> Any:
+        """The states that are given, which have a batch where the input has one. RuntimeError where they do not."""
+        if hx.dim() != (3 if batched else 2):
+            kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
+            raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {hx.dim()}-D tensor")
+        return hx if batched else hx.unsqueeze(1)
+
+    def _hidden(self, last: list[Tensor]) -> Any:
+        return last[0]
+
+    def _check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
+        self.check_forward_args(data, hx, batch_sizes)
 
 
 class _OfOneState(RNNBase):
@@ -215,30 +254,7 @@ class _OfOneState(RNNBase):
         input: (time, batch, input_size), with `batch_first` (batch, time, input_size), or (time, input_size) without a batch; or a PackedSequence,
         and so is the output then. hx: the states to begin with, (layers * directions, batch, hidden_size); zeros by default.
         """
-        self._update_flat_weights()
-        if isinstance(input, PackedSequence):
-            return self._of_packed(input, hx)
-        self._expect_rank(input)
-        batched, dim = input.dim() == 3, 0 if self.batch_first else 1
-        if not batched:
-            input = input.unsqueeze(dim)
-        if hx is None:
-            hx = self._no_states(input, input.size(dim), self.hidden_size)
-        elif hx.dim() != (3 if batched else 2):
-            kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
-            raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {hx.dim()}-D tensor")
-        elif not batched:
-            hx = hx.unsqueeze(1)
-        self.check_forward_args(input, hx, None)
-        output, hidden = _functions[self.mode.lower()](input, hx, self._flat_weights, *self._options(), self.batch_first)
-        return (output, hidden) if batched else (output.squeeze(dim), hidden.squeeze(1))
-
-    def _of_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Tensor]:
-        data, batch_sizes, order, inverse = packed
-        hx = self._no_states(data, batch_of(batch_sizes), self.hidden_size) if hx is None else self.permute_hidden(hx, order)
-        self.check_forward_args(data, hx, batch_sizes)
-        output, hidden = _functions[self.mode.lower()](data, batch_sizes, hx, self._flat_weights, *self._options())
-        return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden(hidden, inverse)
+        return self._run(input, hx)
 
 
 _NO_PROJECTION = "proj_size argument is only supported for LSTM, not RNN or GRU"
@@ -315,33 +331,23 @@ class LSTM(RNNBase):
         input: as of RNN. hx: the pair of states, (layers * directions, batch, proj_size or hidden_size), and cells, (layers * directions, batch,
         hidden_size), to begin with; zeros by default.
         """
-        self._update_flat_weights()
-        if isinstance(input, PackedSequence):
-            return self._of_packed(input, hx)
-        self._expect_rank(input)
-        batched, dim = input.dim() == 3, 0 if self.batch_first else 1
-        if not batched:
-            input = input.unsqueeze(dim)
-        hx = self._both(input, input.size(dim)) if hx is None else self._batch_of(hx, batched)
-        self.check_forward_args(input, hx, None)
-        output, h, c = _functions["lstm"](input, hx, self._flat_weights, *self._options(), self.batch_first)
-        return (output, (h, c)) if batched else (output.squeeze(dim), (h.squeeze(1), c.squeeze(1)))
+        return self._run(input, hx)
 
-    def _both(self, input: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    def _zeros(self, input: Tensor, batch: int) -> Any:
         return self._no_states(input, batch, self.proj_size or self.hidden_size), self._no_states(input, batch, self.hidden_size)
 
-    def _batch_of(self, hx: Any, batched: bool) -> Any:
+    def _with_batch(self, hx: Any, batched: bool) -> Any:
         kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
         if hx[0].dim() != rank or hx[1].dim() != rank:
             ranks = f"({hx[0].dim()}-D, {hx[1].dim()}-D)"
             raise RuntimeError(f"For {kind} input, hx and cx should also be {rank}-D but got {ranks} tensors")
         return hx if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
-    def _of_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, tuple[Tensor, Tensor]]:
-        data, batch_sizes, order, inverse = packed
-        hx = self._both(data, batch_of(batch_sizes)) if hx is None else self.permute_hidden(hx, order)
-        output, h, c = _functions["lstm"](data, batch_sizes, hx, self._flat_weights, *self._options())
-        return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden((h, c), inverse)
+    def _hidden(self, last: list[Tensor]) -> Any:
+        return tuple(last)
+
+    def _check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
+        """Nothing: what does not fit is `torch.lstm`'s to refuse, as in PyTorch."""
 
 
 # ---------------------------------------------------------------------- cells

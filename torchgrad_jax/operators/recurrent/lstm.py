@@ -34,11 +34,12 @@ def _check(
     **statics: Any,
 ) -> None:  # fmt: skip
     steps.check_sizes(input, weight0, weight1, weight2, weight3, hx_, cx_)
-    width = (input.shape[1], weight0.shape[0] // 4)
-    if cx_.shape != width or weight0.shape[0] % 4:
-        raise RuntimeError(f"Expected hidden[1] size {width}, got {list(cx_.shape)}")
-    if (hx_.shape if weight_hr is None else weight_hr.shape) != (width if weight_hr is None else (hx_.shape[1], width[1])):
-        raise RuntimeError(f"the states of an LSTM of {width[1]} cells cannot be of size {list(hx_.shape)}")
+    cells = (input.shape[1], weight0.shape[0] // 4)
+    for i, (state, width) in enumerate(((hx_, cells[1] if weight_hr is None else weight_hr.shape[0]), (cx_, cells[1]))):
+        if state.shape != (cells[0], width):
+            raise RuntimeError(f"Expected hidden[{i}] size {(cells[0], width)}, got {list(state.shape)}")
+    if weight_hr is not None:
+        steps.check_projection(cells, weight_hr, input.dtype)
 
 
 def _lstm(

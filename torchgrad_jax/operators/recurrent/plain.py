@@ -16,7 +16,7 @@ from torchgrad_jax.operators.recurrent import steps
 def _check(
     input: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx: Any, batch_sizes: Any = None, nonlinearity: str = "", **statics: Any
 ) -> None:  # fmt: skip
-    steps.check_sizes(input, weight0, weight1, weight2, weight3, hx)
+    steps.check_sizes(input, weight0, weight1, weight2, weight3, hx, integers=nonlinearity == "relu")
     if hx.shape[1] != weight0.shape[0]:
         raise RuntimeError(f"weight_ih first dim must be 1 * hidden_size = {hx.shape[1]}, but got {weight0.shape[0]}")
     if nonlinearity == "relu":

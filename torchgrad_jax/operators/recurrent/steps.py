@@ -16,30 +16,39 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes, is_half, wide
 from torchgrad_jax.operators.linear import addmm_shapes
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 
-def check_sizes(input: Aval, weight0: Aval, weight1: Aval, weight2: Any, weight3: Any, *states: Any) -> None:
-    """RuntimeError in the words of PyTorch's products where the operands do not fit each other. states: for each one, how many features it has, None
-    where the weights say it."""
-    steps, batch, features = input.shape
-    gates = weight0.shape[0]
+def check_sizes(input: Aval, weight0: Aval, weight1: Aval, weight2: Any, weight3: Any, *states: Any, integers: bool = False) -> None:
+    """RuntimeError, as far as possible in the words of PyTorch's operators, where the operands of a layer do not fit each other. states: those to
+    begin with, h first. integers: whether these are computed with as well."""
+    time, batch, features = input.shape
+    if any(state.ndim != 2 for state in states):
+        raise RuntimeError(f"the states of a recurrent layer must have 3 dimensions, got {states[0].ndim + 1}")
     for rows, width, dtype, weight, bias in (
-        (steps * batch, features, input.dtype, weight0, weight2), (*states[0].shape, states[0].dtype, weight1, weight3),
+        (time * batch, features, input.dtype, weight0, weight2), (*states[0].shape, states[0].dtype, weight1, weight3),
     ):  # fmt: skip
         if weight.ndim != 2:
             raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {weight.ndim}D")
         added = aval_of((weight.shape[0],), weight.dtype) if bias is None else bias
         addmm_shapes(added, aval_of((rows, width), dtype), aval_of(weight.shape[::-1], weight.dtype))
-    made = (states[0].shape[0], weight1.shape[0])
-    if made != (batch, gates) and broadcast_shapes(made, (batch, gates)):  # which raises where they do not broadcast
-        raise RuntimeError(f"output with shape {list(made)} doesn't match the broadcast shape {[batch, gates]}")
+    found, wanted = (states[0].shape[0], weight1.shape[0]), (batch, weight0.shape[0])
+    if found != wanted and broadcast_shapes(found, wanted):  # which raises where they do not broadcast
+        raise RuntimeError(f"output with shape {list(found)} doesn't match the broadcast shape {list(wanted)}")
     for state in states:
         if state.dtype != input.dtype:
             raise RuntimeError("all states of a recurrent layer must have the dtype of its input")
+    if not integers and not dtypes.is_float(input.dtype):
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(input.dtype).title}")
+
+
+def check_projection(cells: tuple[int, int], weight: Aval, dtype: np.dtype) -> None:
+    """RuntimeError where the states that a layer's cells give cannot be multiplied by a weight."""
+    addmm_shapes(aval_of((weight.shape[0],), weight.dtype), aval_of(cells, dtype), aval_of(weight.shape[::-1], weight.dtype))
 
 
 def _product(x: Any, weight: Any, contracted: int) -> Any:
