@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import warnings
 
@@ -278,3 +279,41 @@ def test_a_warm_loop_records_one_operation_a_step_and_never_looks(name):
     assert steps and steps[0] in (8, 9), report.data.recorded
     assert sum(f.times for f in report.flushes if f.reason == "look") <= 1, str(report)
     assert len([p for p in report.programs if p.compiled or sum(p.runs.values()) > 1]) <= 1, str(report)
+
+
+def scheduled(compiled, asks):
+    """The losses under a schedule, and how often the function's Python has run. asks: whether the user's code reads the learning rate."""
+    net, loss = network(tj)
+    o, ran = tj.optim.AdamW(net.parameters(), lr=0.1), itertools.count()
+    s = tj.optim.lr_scheduler.ExponentialLR(o, 0.8)
+
+    def turn():
+        next(ran)
+        o.zero_grad()
+        found = loss()
+        found.backward()
+        o.step()
+        return found
+
+    def turn_and_tell():
+        return turn(), o.param_groups[0]["lr"]
+
+    function = turn_and_tell if asks else turn
+    run = tj.jit(function) if compiled else function
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is traced in vain
+        for _ in range(8):
+            loss_and_rate = run()
+            found.append((loss_and_rate[0].item(), loss_and_rate[1]) if asks else (loss_and_rate.item(), 0.0))
+            s.step()
+    return found, next(ran)
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_schedule_changes_a_compiled_function_only_where_its_code_asks_for_the_learning_rate(asks):
+    (found, ran), (expected, _) = scheduled(True, asks), scheduled(False, asks)
+    for (a, rate), (b, other) in zip(found, expected, strict=True):
+        assert math.isclose(a, b, rel_tol=1e-4) and rate == other, (found, expected)
+    assert ran == 8 if asks else ran == 2  # the second time, since the first one has made the state

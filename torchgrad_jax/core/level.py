@@ -112,6 +112,10 @@ class Interpreter:
         """What `make` draws at random on the host."""
         return make()
 
+    def renewed(self, group: dict[str, Any], key: str) -> Any:
+        """The number under a key of an optimizer's group as a tensor that is read anew wherever what is recorded is run again; None where it is a
+        constant."""
+
     def drew(self, value: Any, make: Callable[[], Any]) -> None:
         """`value` holds what `draws` gave for `make`."""
 

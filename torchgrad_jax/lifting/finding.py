@@ -58,7 +58,8 @@ class Lifted:
     """A function as a program.
 
     places: the tensors, arguments first. memories: how many they lie in. inputs: what each of the program's inputs is (CONTENT ...), and which
-    place, or the array or draw; leaf_avals: theirs. draws: what draws random numbers on the host, in order. step, numbers, lines: the program,
+    place, or the array or draw; leaf_avals: theirs. draws: what draws random numbers on the host, or reads learning rates, in order; renewed: the
+    groups of optimizers whose these are. step, numbers, lines: the program,
     Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
     tensors, as places (-1, -2, ...) or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad:
     places whose `.grad` has to be None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have
@@ -68,7 +69,7 @@ class Lifted:
 
     __slots__ = (
         "places", "inputs", "leaf_avals", "memories", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
-        "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer",
+        "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer", "renewed",
     )  # fmt: skip
 
     def __init__(self, finding: Finding, layout: Layout, returned: list[int]) -> None:
@@ -84,6 +85,7 @@ class Lifted:
         self.inputs: list[tuple[str, Any]] = [finding.input(v) for v in epoch.leaves.values()]
         self.leaf_avals: list[Aval] = [v.aval for v in epoch.leaves.values()]
         self.draws: list[Callable[[], Any]] = list(rec.draws.values())
+        self.renewed = rec.renewed or []
         self.places: list[Place] = finding.places
         self.made: list[Made] = finding.made
         self.memories = len({rec.mets[t].storage for t in finding.met})

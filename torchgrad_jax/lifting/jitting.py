@@ -125,6 +125,7 @@ class Jitted:
                 found = str(refusal)
             else:
                 self._note(f"traced: {_shown(tensors)}")
+                reach.renewed(found.renewed)
                 kind.entries.insert(0, (reach, entry))
                 del kind.entries[MOST_PROGRAMS:]
         if isinstance(found, str):

@@ -27,10 +27,18 @@ _contents = attrgetter("cell_contents")
 _MISSING: Any = object()
 
 
-class Reach:
-    """What a function reached when it was traced. `changed` tells what is not as it was."""
+# What stands for a number that is read anew at each call.
+_ANEW: Any = object()
 
-    __slots__ = ("cells", "named", "containers", "labels", "_found", "_kept")
+
+class Reach:
+    """What a function reached when it was traced. `changed` tells what is not as it was.
+
+    The learning rates of optimizers' groups, which are dicts with "params" and "lr", are inputs of the program where the trace has taken them for
+    such, and where no code of the user's that was reached asks for an "lr". What they are then makes no difference.
+    """
+
+    __slots__ = ("cells", "named", "containers", "labels", "_found", "_kept", "_rates", "_constant")
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         walk = _Walk(function, objects)
@@ -38,8 +46,17 @@ class Reach:
         self.named = [(names, tuple(keys)) for names, keys in walk.named.values() if keys]
         self.containers = [c for c in walk.containers.values() if type(c) is not tuple]
         self.labels = walk.labels
+        asked = any(_mentions(f.__code__, "lr") for f in walk.functions)
+        groups = [c for c in self.containers if isinstance(c, dict) and "params" in c and type(c.get("lr")) is float]
+        self._rates: dict[int, tuple[dict[str, Any], float]] = {} if asked else {id(c): (c, c["lr"]) for c in groups}
+        self._constant = list(self._rates.values())
         self._found = self._now()
         self._kept = walk.functions
+
+    def renewed(self, groups: Iterable[dict[str, Any]]) -> None:
+        """The learning rates of these groups are inputs of the program."""
+        anew = set(map(id, groups))
+        self._constant = [pair for number, pair in self._rates.items() if number not in anew]
 
     def _now(self) -> list[Any]:
         found = list(map(_contents, self.cells))
@@ -47,7 +64,9 @@ class Reach:
             found += map(names.get, keys)
         for container in self.containers:
             found += container
-            if isinstance(container, dict):
+            if id(container) in self._rates:
+                found += [_ANEW if key == "lr" and type(value) is float else value for key, value in container.items()]
+            elif isinstance(container, dict):
                 found += container.values()
         return found
 
@@ -56,6 +75,8 @@ class Reach:
         try:
             now = self._now()
         except ValueError:  # a cell was emptied
+            return False
+        if self._constant and not all([_alike(group.get("lr"), rate) for group, rate in self._constant]):
             return False
         was = self._found
         if len(now) != len(was):
@@ -80,6 +101,10 @@ class Reach:
             if not _alike(a, b):
                 return f"{name} was {_shown(a)} and is {_shown(b)}"
         return "a list or dict that it reaches has changed"
+
+
+def _mentions(code: types.CodeType, constant: str) -> bool:
+    return any(c == constant or (isinstance(c, types.CodeType) and _mentions(c, constant)) for c in code.co_consts)
 
 
 def _shown(value: Any) -> str:

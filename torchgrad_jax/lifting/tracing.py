@@ -16,7 +16,7 @@ from torchgrad_jax.core.anomaly import Fault
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.random import set_state_of_random, state_of_random
+from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recorder import AUTOCAST, BEYOND, Recorder, Step, TracedInput, per_thread
@@ -187,6 +187,13 @@ class Meeting(Interpreter):
         self.recorder.constants.discard(value)
         self.recorder.draws[value] = make
 
+    def renewed(self, group: dict[str, Any], key: str) -> Any:
+        """See Interpreter."""
+        if self.recorder.renewed is None:
+            return None
+        self.recorder.renewed.append(group)
+        return drawn(lambda: np.asarray(float(group[key])))
+
     def meets(self, t: Any, grad: str = "") -> None:
         """See Interpreter."""
         self.recorder.meet(t, grad)
@@ -207,12 +214,13 @@ class TraceRecorder(Recorder, Watch):
     arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
     their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
     an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
-    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside.
+    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside. renewed: the groups
+    of optimizers whose learning rates are inputs; None where they are constants.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts",
+        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts", "renewed",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
@@ -224,6 +232,7 @@ class TraceRecorder(Recorder, Watch):
         self.plans: dict[int, Any] = {}
         self.unasked, self.refused = False, dict[int, int]()
         self.departed = False
+        self.renewed: list[dict[str, Any]] | None = None
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0
         self.level = Meeting(self)
@@ -420,6 +429,7 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
     outer = per_thread.recorder
     outer.flush("jit")
     rec = TraceRecorder(outer, strict)
+    rec.renewed = []
     found: Any = None
     try:
         try:

@@ -23,6 +23,10 @@ def settings_of(group: dict[str, Any]) -> SimpleNamespace:
     found = SimpleNamespace(maximize=False, fused=False)
     vars(found).update({k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
     found.fused = bool(found.fused)
+    level = per_thread.recorder.level
+    if level is not None and type(group.get("lr")) is float:
+        lr = level.renewed(group, "lr")
+        found.lr = found.lr if lr is None else lr
     return found
 
 
