@@ -37,7 +37,7 @@ def options() -> argparse.Namespace:
     found.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
     found.add_argument("--samples", type=int, default=24, help="of each operator and dtype at most; 0: all")
     found.add_argument("--jobs", type=int, default=2)
-    found.add_argument("--write", action="store_true", help="write the table into docs/operators.md")
+    found.add_argument("--write", action="store_true", help="write the tables of docs/operators")
     found.add_argument("--json", type=Path, help="where to write all counts")
     found.add_argument("--cache", default=str(Path.home() / ".cache" / "torchgrad_jax_suite"), help="where compiled operations are kept")
     found.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
@@ -113,9 +113,10 @@ def main() -> None:
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=0))
     if chosen.write:
-        from compat_suite.operators import page
+        from compat_suite import operators
 
-        (HERE.parent / "docs" / "operators.md").write_text(page(found, tier_of, chosen.samples))
+        (operators.DOCS / operators.MEASURED).write_text(operators.measured(found, tier_of, chosen.samples), encoding="utf-8")
+        operators.main(["--try"])
     sys.exit(any(agree < samples for agree, samples, _ in found.values()))
 
 

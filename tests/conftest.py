@@ -10,6 +10,12 @@ import pytest
 from torchgrad_jax.runtime.counters import counters
 
 
+def pytest_collection_finish():
+    """What is there before the first test stays: no collection of garbage, of which JAX and some tests ask for many, need look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def jax_in_64_bits():
     """Plain JAX with 64-bit types, for tests that hold ours against it: importing torchgrad_jax leaves the user's setting as it is."""
@@ -36,3 +42,5 @@ def leaks_are_checked():
             yield
     finally:
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()

@@ -206,18 +206,6 @@ def test_mixed_precision_for_a_gpu_that_is_not_there_warns_and_is_off(name):
     assert scaler.scale(x) is x and not scaler.is_enabled()
 
 
-def test_autocast_that_is_off_does_nothing_and_one_that_would_be_on_says_what_to_do():
-    with tj.autocast("cpu", enabled=False), tj.amp.autocast(device_type="cpu", dtype=tj.bfloat16, enabled=False):
-        assert (tj.ones(2, 2) @ tj.ones(2, 2)).dtype == tj.float32
-    assert tj.autocast("cpu", enabled=False)(lambda x: x + 1)(1) == 2
-    with pytest.raises(NotImplementedError, match="pass enabled=False"):
-        tj.autocast("cpu")
-    with pytest.raises(NotImplementedError, match="pass enabled=False"):
-        tj.amp.GradScaler("cpu")
-    with pytest.raises(RuntimeError, match="device string: foo"):
-        tj.autocast("foo")
-
-
 # ---------------------------------------------------------------------- decorators that hand on
 
 

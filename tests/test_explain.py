@@ -1,21 +1,18 @@
 """`torchgrad_jax.explain` names what costs time: the planted fault's kind, its line, and how often it was."""
 
-import contextlib
 import inspect
-import io
 import json
-import linecache
 import os
-import re
+import pickle
 import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from processes import in_a_process_of_its_own
 
 import torchgrad_jax as torch
 from torchgrad_jax.declaration.operator import forget_signatures
@@ -118,9 +115,22 @@ def look_mask(t):
     t.expand(3)[t.expand(3) > 0]
 
 
+def look_pickle(t):
+    pickle.dumps(t)
+
+
+def look_from_jax(t):
+    jax.numpy.sin(t)
+
+
+def look_multinomial(t):
+    torch.multinomial(t.expand(3), 1)
+
+
 @pytest.mark.parametrize(("function", "asked"), [
     (look_print, "print"), (look_bool, "bool (if, while, and, or, not)"), (look_numpy, "numpy()"), (look_asarray, "numpy.asarray"),
     (look_float, "float()"), (look_tolist, "tolist()"), (look_format, "print"), (look_equal, "equal()"), (look_mask, "indexing"),
+    (look_pickle, "pickling"), (look_from_jax, "handing it to JAX"), (look_multinomial, "multinomial()"),
 ])  # fmt: skip
 def test_each_kind_of_look_is_named(function, asked, capsys):
     x = torch.ones(7)
@@ -321,21 +331,6 @@ def test_a_backward_pass_that_comes_back_is_recorded_whole():
 
 
 # ---------------------------------------------------------------------- how programs are run
-
-
-def in_a_process_of_its_own(test):
-    """What an operation is estimated to take is learned as a process goes on."""
-
-    def run():
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_explain; test_explain.{test.__name__}.within()"
-        root = str(Path(torch.__file__).parents[1])
-        own = {k: v for k, v in os.environ.items() if not k.startswith("TORCHGRAD_JAX_")} | {"PYTHONPATH": root}
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own)
-        assert ended.returncode == 0, ended.stderr
-
-    run.within = test
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 @in_a_process_of_its_own
@@ -579,42 +574,3 @@ def test_a_loop_of_changing_length_is_one_compiled_program():
     rolled = [p for p in report.programs if p.tier == "rolled"]
     assert rolled and rolled[-1].because == "what repeats in it is a loop: one compiled program serves every length"
     assert sum([p.compiled for p in report.programs]) < 5 and "x compiled with loops" in str(report)
-
-
-# ---------------------------------------------------------------------- docs/explain.md
-
-PAGE = Path(__file__).parents[1] / "docs" / "explain.md"
-
-
-def blocks():
-    """What the document shows as printed, in pieces of the page, and what its examples print there."""
-    names, printed, found = {}, "", []
-    for part in re.split(r"(```(?:python|text)\n.*?```)", PAGE.read_text(), flags=re.S):
-        kind, _, block = part.removesuffix("```").partition("\n")
-        if kind == "```python":
-            linecache.cache["train.py"] = (len(block), None, block.splitlines(True), "train.py")
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(compile(block, "train.py", "exec"), names)
-            printed = out.getvalue()
-        elif kind == "```text":
-            found.append((part, f"```text\n{printed}```"))
-            continue
-        found.append((part, None))
-    return found
-
-
-def without_estimates(text):
-    return re.sub(r"\d[\d.]* (ms|us|s)\b|\d+%|would take \d+", "some", re.sub(r" +", " ", text))
-
-
-@in_a_process_of_its_own
-def test_the_document_shows_what_is_printed():
-    """``python tests/test_explain.py`` writes it anew."""
-    compared = [(shown, printed) for shown, printed in blocks() if printed is not None]
-    assert len(compared) == 6
-    for shown, printed in compared:
-        assert without_estimates(shown) == without_estimates(printed)
-
-
-if __name__ == "__main__":
-    PAGE.write_text("".join([printed or shown for shown, printed in blocks()]))

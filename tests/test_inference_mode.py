@@ -406,6 +406,20 @@ def test_copies_of_inference_tensors_made_outside_are_normal(m):
     return state(copy.deepcopy(i)), state(i.clone()), state(i.double()), i.float() is i, i.numpy().tolist(), i.sum().item()
 
 
+@pytest.mark.parametrize("name", ["clone", "double", "copied", "scaled", "summed"])
+def test_copies_of_inference_tensors_that_require_a_gradient_have_a_graph(name):
+    def program(m):
+        with m.inference_mode():
+            i = m.tensor([1.0, 2.0], requires_grad=True)
+        calls = {"clone": i.clone, "double": i.double, "copied": lambda: i.to(m.float32, copy=True), "scaled": lambda: i * 2, "summed": i.sum}
+        y = calls[name]()
+        if y.requires_grad:
+            (y * 3).sum().backward()
+        return y.requires_grad, y.is_inference(), i.grad
+
+    like_pytorch(program)()
+
+
 @like_pytorch
 def test_training_goes_on_beside_inference_tensors(m):
     w = leaf(m, 1.0, -2.0, 0.5, 3.0, dtype="float32")

@@ -1,10 +1,17 @@
 """`jit`: what a compiled function returns and changes is what the function itself returns and changes, call after call."""
 
+import copy
+import faulthandler
+import functools
+import os
+import pickle
+
 import numpy as np
 import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.nn import functional as F
+from torchgrad_jax.runtime import baseline_tier
 
 pytestmark = pytest.mark.operators  # of programs: in eager mode there are none
 
@@ -340,3 +347,65 @@ def test_transforms_inside_are_part_of_the_program():
         for _ in range(4):
             assert torch.allclose(compiled(w, x), f(w, x), atol=1e-5)
         assert " 1 of them compiled" in compiled.explain()
+
+
+@torch.compile
+def doubled(x):
+    return x * 2
+
+
+def added(x, y):
+    return x + y
+
+
+class WithMethod:
+    @torch.jit
+    def doubled(self, x):
+        return x * 2
+
+
+def test_compiled_functions_are_copied_and_pickled_as_functions_are():
+    """PyTorch's are functions: copies are the same object, pickles name it."""
+    for function in (doubled, WithMethod.__dict__["doubled"]):
+        assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is copy.copy(function) is function
+    with pytest.raises((pickle.PicklingError, AttributeError), match="<lambda>"):
+        pickle.dumps(torch.compile(lambda x: x))
+
+
+def test_a_compiled_function_without_a_name_is_compiled_anew_in_a_copy():
+    function = torch.compile(functools.partial(added, 1))
+    for copied in (copy.deepcopy(function), pickle.loads(pickle.dumps(function))):
+        assert [copied(torch.ones(1)).item() for _ in range(2)] == [2, 2] and copied.recompilations and not function.recompilations
+
+
+def test_a_copy_of_a_compiled_module_has_parameters_of_its_own():
+    model = torch.nn.Sequential(torch.compile(torch.nn.Linear(3, 2)), torch.nn.Tanh())
+    x = torch.ones(1, 3)
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert isinstance(copied[0], torch.nn.Linear) and copied[0].recompilations == []
+        for _ in range(3):
+            assert torch.allclose(copied(x), model(x))
+        with torch.no_grad():
+            copied[0].weight.zero_()
+            copied[0].bias.zero_()
+        assert not copied(x).any() and model(x).any()
+        assert "1 of them compiled" in copied[0].explain()
+    shared = copy.copy(model[0])
+    assert shared.weight is model[0].weight and torch.allclose(shared(x), model[0](x))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+def test_in_a_forked_child_a_compiled_function_runs_as_it_is():
+    """What is compiled would wait for XLA's threads for ever, and so would compiling."""
+    x = torch.ones(300, 300)
+    known, new = torch.jit(lambda x: (x @ x).mean()), torch.jit(lambda x: (x + 1).mean())
+    assert [known(x).item() for _ in range(2)] == [300, 300]
+    child = os.fork()
+    if not child:
+        faulthandler.dump_traceback_later(30, exit=True)
+        with baseline_tier(True):
+            found = [f(x).item() for f in (known, new) for _ in range(2)]
+        os._exit(0 if found == [300, 300, 2, 2] and "forked" in new.explain() else 3)
+    assert os.waitpid(child, 0)[1] == 0
+    assert "forked" not in known.explain()

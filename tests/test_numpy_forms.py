@@ -92,6 +92,10 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "full_": [((3, 4), 2.5, torch.float32), ((), 7, torch.int64), ((0, 2), True, torch.bool),
               ((2,), 3 - 1j, torch.complex64), ((2,), 1e6, torch.float16)],
     "_constant": [((3, 4), 1, torch.bfloat16), ((), 0, torch.bool), ((0, 2), 0, torch.float64), ((5,), 1, torch.complex64)],
+    "_pad_sequence": [
+        ([S(3, 4), S(1, 4)], 2, True, False), ([S(2), S(3), S(0)], -1.5, False, True), ([S(2, 3, 2)], 0, False, False),
+        ([S(0, 2), S(0, 2)], 1, True, True),
+    ],
     "constant_pad_nd": [
         (S(3, 4), (1, 2), 1.5), (S(3, 4), (1, -1, -2, 3), 0), (S(2, 3), (5, -4), 2), (S(3), (-4, 2), 1), (S(0, 2), (1, 1, 1, 0), True),
         (S(2), (-1, -1), 0),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import pickletools
+import types
 
 import pytest
 
@@ -30,3 +32,22 @@ def test_pickles_name_nothing_that_may_move(kind):
             modules |= {t for t in texts if t.startswith("torchgrad_jax")}
     assert modules <= {"torchgrad_jax", "torchgrad_jax._utils", "torchgrad_jax.nn.modules.linear"}
     assert repr(type(pickle.loads(content))) == repr(type(PICKLED[kind]()))
+
+
+SPACES = ("", ".Tensor", ".nn.functional", ".linalg", ".special", ".fft", ".autograd", ".func")
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_public_functions_are_found_again(space):
+    """As PyTorch's are: workers are given them, and modules keep their activation."""
+    home = functools.reduce(getattr, space.split(".")[1:], torchgrad_jax)
+    public = [f for f in [getattr(home, name) for name in dir(home) if name[0] != "_"] if isinstance(f, types.FunctionType)]
+    assert len(public) > 5
+    assert [f.__qualname__ for f in public if pickle.loads(pickle.dumps(f)) is not f] == []
+
+
+def test_a_module_keeps_its_activation():
+    layer = torchgrad_jax.nn.Linear(2, 2)
+    layer.activation, layer.pooling = torchgrad_jax.nn.functional.relu, torchgrad_jax.Tensor.mean
+    again = pickle.loads(pickle.dumps(layer))
+    assert (again.activation, again.pooling) == (torchgrad_jax.nn.functional.relu, torchgrad_jax.Tensor.mean)

@@ -180,6 +180,19 @@ def test_memory_is_pytorchs(torch):
             assert values[0] == values[1], (name, attribute)
 
 
+def test_memory_of_views_counts_neither_when_made_nor_when_freed(torch):
+    def make(m):
+        a, b = m.ones(4, 5), m.ones(6, 5)
+
+        def program():
+            program.c = a @ b.t()
+
+        return program
+
+    theirs, ours = both(torch, make, profile_memory=True)
+    assert [sum([e.self_cpu_memory_usage for e in p.key_averages()]) for p in (theirs, ours)] == [96, 96]
+
+
 def test_ranges_and_functions_are_pytorchs(torch):
     def make(m):
         class Square(m.autograd.Function):

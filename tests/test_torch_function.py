@@ -490,6 +490,21 @@ def test_what_has_overrides(m):
     )  # fmt: skip
 
 
+@like_pytorch
+def test_functions_written_in_python_hand_on_the_arguments_that_pytorchs_take(m):
+    told = []
+
+    class Mode(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            told.append([func.__name__.lstrip("_"), len(args), kwargs])
+            return func(*args, **(kwargs or {}))
+
+    x = m.ones(3)
+    with Mode():
+        found = [x.norm(), x.norm(1), m.nn.functional.threshold(x, 0.5, 1.0)]
+    return told, [f.tolist() for f in found]
+
+
 def test_the_lists_of_functions():
     overridable = tj.overrides.get_overridable_functions()
     assert tj.add in overridable[tj] and tj.Tensor.add in overridable[tj.Tensor] and tj.nn.functional.relu in overridable[tj.nn.functional]

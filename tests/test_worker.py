@@ -13,6 +13,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, execution_mode, program, worker
+from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.worker import Promised
 
@@ -197,3 +198,10 @@ def test_a_forked_child_computes_what_can_be_interpreted_and_says_what_cannot(al
     gate.set()
     assert os.waitpid(child, 0)[1] == 0
     assert under_way.tolist() == expected
+
+
+def test_a_reset_of_counters_does_not_hide_from_a_fork_what_was_compiled():
+    with execution_mode("eager"):
+        assert (tj.ones(3) * 2).sum().item() == 6
+    counters.reset()
+    assert counters.ever_compiled and not counters.compiled_ops

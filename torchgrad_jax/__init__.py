@@ -30,6 +30,32 @@ from torchgrad_jax import _C, _vmap_internals, autograd, explain, fft, jit, lina
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
+from torchgrad_jax.autograd.autocast_mode import (  # noqa: E402, F401
+    autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    get_autocast_ipu_dtype,
+    get_autocast_xla_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+    is_autocast_ipu_enabled,
+    is_autocast_xla_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+    set_autocast_gpu_dtype,
+    set_autocast_ipu_dtype,
+    set_autocast_ipu_enabled,
+    set_autocast_xla_dtype,
+    set_autocast_xla_enabled,
+)
 from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     enable_grad,
     inference_mode,
@@ -37,15 +63,6 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
-)
-from torchgrad_jax.autograd.mixed_precision import (  # noqa: E402, F401
-    autocast,
-    get_autocast_cpu_dtype,
-    get_autocast_dtype,
-    get_autocast_gpu_dtype,
-    is_autocast_cache_enabled,
-    is_autocast_cpu_enabled,
-    is_autocast_enabled,
 )
 from torchgrad_jax.calling.overrides import guard_methods as _guard_methods  # noqa: E402
 from torchgrad_jax.determinism import (  # noqa: E402, F401
@@ -72,7 +89,7 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 )
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
+    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "library", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")

@@ -35,6 +35,7 @@ from torchgrad_jax import func as func
 from torchgrad_jax import functions as functions
 from torchgrad_jax import interop as interop
 from torchgrad_jax import jit as jit
+from torchgrad_jax import library as library
 from torchgrad_jax import lifting as lifting
 from torchgrad_jax import linalg as linalg
 from torchgrad_jax import memory as memory
@@ -60,15 +61,20 @@ from torchgrad_jax.core.tensor import Size as Size
 from torchgrad_jax.functions.storages import TypedStorage as TypedStorage
 from torchgrad_jax.functions.storages import UntypedStorage as UntypedStorage
 from torchgrad_jax.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-from torchgrad_jax.autograd.mixed_precision import autocast as autocast
+from torchgrad_jax.autograd.autocast_mode import autocast as autocast
+from torchgrad_jax.autograd.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
+from torchgrad_jax.autograd.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
+from torchgrad_jax.autograd.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from torchgrad_jax.lifting.jitting import compile as compile
 from torchgrad_jax.runtime.device import device as device
 from torchgrad_jax.autograd.grad_mode import enable_grad as enable_grad
 from torchgrad_jax.functions.limits import finfo as finfo
 from torchgrad_jax.lifting.from_jax import from_jax as from_jax
-from torchgrad_jax.autograd.mixed_precision import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-from torchgrad_jax.autograd.mixed_precision import get_autocast_dtype as get_autocast_dtype
-from torchgrad_jax.autograd.mixed_precision import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from torchgrad_jax.autograd.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from torchgrad_jax.autograd.autocast_mode import get_autocast_dtype as get_autocast_dtype
+from torchgrad_jax.autograd.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from torchgrad_jax.autograd.autocast_mode import get_autocast_ipu_dtype as get_autocast_ipu_dtype
+from torchgrad_jax.autograd.autocast_mode import get_autocast_xla_dtype as get_autocast_xla_dtype
 from torchgrad_jax.functions.creation import get_default_device as get_default_device
 from torchgrad_jax.declaration.dtypes import get_default_dtype as get_default_dtype
 from torchgrad_jax.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
@@ -81,9 +87,11 @@ from torchgrad_jax.autograd.grad_mode import inference_mode as inference_mode
 from torchgrad_jax.functions.random import initial_seed as initial_seed
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
-from torchgrad_jax.autograd.mixed_precision import is_autocast_cache_enabled as is_autocast_cache_enabled
-from torchgrad_jax.autograd.mixed_precision import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from torchgrad_jax.autograd.mixed_precision import is_autocast_enabled as is_autocast_enabled
+from torchgrad_jax.autograd.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+from torchgrad_jax.autograd.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from torchgrad_jax.autograd.autocast_mode import is_autocast_enabled as is_autocast_enabled
+from torchgrad_jax.autograd.autocast_mode import is_autocast_ipu_enabled as is_autocast_ipu_enabled
+from torchgrad_jax.autograd.autocast_mode import is_autocast_xla_enabled as is_autocast_xla_enabled
 from torchgrad_jax.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from torchgrad_jax.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from torchgrad_jax.functions.overloads import is_inference as is_inference
@@ -93,6 +101,16 @@ from torchgrad_jax.functions.random import manual_seed as manual_seed
 from torchgrad_jax.autograd.grad_mode import no_grad as no_grad
 from torchgrad_jax.functions.random import seed as seed
 from torchgrad_jax.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
+from torchgrad_jax.autograd.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+from torchgrad_jax.autograd.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from torchgrad_jax.autograd.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from torchgrad_jax.autograd.autocast_mode import set_autocast_dtype as set_autocast_dtype
+from torchgrad_jax.autograd.autocast_mode import set_autocast_enabled as set_autocast_enabled
+from torchgrad_jax.autograd.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from torchgrad_jax.autograd.autocast_mode import set_autocast_ipu_dtype as set_autocast_ipu_dtype
+from torchgrad_jax.autograd.autocast_mode import set_autocast_ipu_enabled as set_autocast_ipu_enabled
+from torchgrad_jax.autograd.autocast_mode import set_autocast_xla_dtype as set_autocast_xla_dtype
+from torchgrad_jax.autograd.autocast_mode import set_autocast_xla_enabled as set_autocast_xla_enabled
 from torchgrad_jax.functions.creation import set_default_device as set_default_device
 from torchgrad_jax.declaration.dtypes import set_default_dtype as set_default_dtype
 from torchgrad_jax.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
@@ -501,6 +519,11 @@ def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor: ...
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool, *, out: Tensor | None = None) -> Tensor: ...
 @overload
+def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> Any: ...
+@overload
+def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> Any: ...
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor: ...
+@overload
 def gt(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def gt(input: Tensor, other: _Number, *, out: Tensor | None = None) -> Tensor: ...
@@ -620,6 +643,11 @@ def logspace(start: Tensor, end: _Number, steps: _int, base: _float = ..., *, ou
 def logspace(start: _Number, end: _Number, steps: _int, base: _float = ..., *, out: Tensor | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | str | _int | None = None, pin_memory: _bool | None = ..., requires_grad: _bool | None = ...) -> Tensor: ...
 def logsumexp(input: Tensor, dim: Sequence[_int] | _int, keepdim: _bool = ..., *, out: Tensor | None = None) -> Tensor: ...
 long: _dtype
+@overload
+def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> Any: ...
+@overload
+def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> Any: ...
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Any: ...
 @overload
 def lt(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -842,6 +870,16 @@ def result_type(scalar: _Number, tensor: Tensor) -> Any: ...
 def result_type(tensor: Tensor, other: _Number) -> Any: ...
 @overload
 def result_type(scalar1: _Number, scalar2: _Number) -> Any: ...
+@overload
+def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> Any: ...
+@overload
+def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> Any: ...
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor: ...
+@overload
+def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> Any: ...
+@overload
+def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> Any: ...
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor: ...
 def roll(input: Tensor, shifts: Sequence[_int] | _int, dims: Sequence[_int] | _int | None = ...) -> Tensor: ...
 def rot90(input: Tensor, k: _int = ..., dims: Sequence[_int] = ...) -> Tensor: ...
 @overload

@@ -65,7 +65,7 @@ class OpOverload:
 
     def name(self) -> str:
         """``aten::mm``; with the overload's name where it is not ``default``."""
-        name = f"aten::{self.packet.__name__}"
+        name = f"{self.packet.namespace}::{self.packet.__name__}"
         return name if self._overloadname == "default" else f"{name}.{self._overloadname}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -88,6 +88,8 @@ class OpOverload:
 class OpOverloadPacket:
     """An operator, ``torch.ops.aten.mm``: its overloads are attributes."""
 
+    namespace = "aten"
+
     def __init__(self, name: str) -> None:
         self.__name__, self.key = name, _key(name)
 
@@ -106,7 +108,7 @@ class OpOverloadPacket:
         return function(*args, **kwargs)
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
@@ -127,7 +129,7 @@ class _OpNamespace:
 
 
 class _Ops:
-    """``torch.ops``: namespaces of operators, of which there is `aten` alone."""
+    """``torch.ops``: namespaces of operators, `aten` and those of the user's, which `torch.library` puts there."""
 
     def __getattr__(self, name: str) -> _OpNamespace:
         if name.startswith("__"):

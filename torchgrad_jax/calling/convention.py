@@ -118,7 +118,7 @@ class Convention:
                 gathers = bool(schema.positional) and schema.positional[-1].type == "int..."
                 most = _ANY_NUMBER if gathers else len(schema.positional)
             else:
-                code: CodeType = implementation.__code__  # not what `__signature__` says: that is PyTorch's
+                code: CodeType = getattr(implementation, "casts_for", implementation).__code__  # not what `__signature__` says: that is PyTorch's
                 names = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
                 if code.co_flags & inspect.CO_VARKEYWORDS:  # it knows all, by whichever way; but a method's first argument has no name
                     names.update(*(s.by_name for s in self.listed))
@@ -139,16 +139,16 @@ class PythonConvention(Convention):
         scope: dict[str, Any] = {}
         # Python's own errors for a wrong number or name of arguments are PyTorch's.
         exec(f"def {self.said}({', '.join(['self'] * self.method + shown)}): return locals()", scope)
-        self._bind = scope[self.said]
+        self.binds = scope[self.said]
         # The function that PyTorch passes the arguments on to, which is the one to complain.
         self._said_by = lines[0].partition(" ")[0].partition(":")[2] or self.said
-        self._bind.__qualname__ = f"{'Tensor.' * self.method}{self.said}"
+        self.binds.__qualname__ = f"{'Tensor.' * self.method}{self.said}"
 
     def respelt(
         self, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:
         """See Convention."""
-        bound = self._bind(*args, **kwargs)
+        bound = self.binds(*args, **kwargs)
         signature, own = self.signatures[0], args[: int(self.method)]
         positional = [p.name for p in signature.parameters if not p.keyword_only]
         given = {name: bound[name] for name in (*positional[: len(args) - len(own)], *kwargs) if name in signature.by_name}

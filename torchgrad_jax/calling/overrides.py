@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.convention import convention
+from torchgrad_jax.calling.convention import Convention, PythonConvention, convention
 from torchgrad_jax.calling.shown import Shown
+from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.writing import refuse_part
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.autocast import name_of_function
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -269,8 +271,9 @@ def _python_name(name: str) -> str:
 
 def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as PyTorch's functions written in Python pass them on: those that have defaults by name, also where they were not given."""
-    if public.signature is None:
-        public.signature = inspect.signature(implementation)
+    if public.signature is None:  # PyTorch's where that is known: ours may take more
+        known = convention_of(public)
+        public.signature = inspect.signature(known.binds if isinstance(known, PythonConvention) else implementation)
     try:
         bound = public.signature.bind(*args, **kwargs)
     except TypeError:
@@ -296,7 +299,7 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
-
+    implementation = as_one_operator(implementation, name_of_function(public.name))
     known = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -356,6 +359,13 @@ def _hold_plain(arguments: Iterable[Any]) -> bool:
     return True
 
 
+def convention_of(public: Public) -> Convention | None:
+    """How PyTorch has the function called, looked up when it is asked for first."""
+    if public.convention is public:
+        public.convention = convention(public.name)
+    return public.convention
+
+
 def _at_first(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]) -> Any:
     """A call whose types are new."""
     if not _active_modes and _hold_plain(args) and _hold_plain(kwargs.values()):
@@ -371,11 +381,9 @@ def held(
     public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...] | None = None
 ) -> Any:
     """Call the implementation, if PyTorch's function may be called so. TypeError with PyTorch's text otherwise."""
-    if public.convention is public:
-        public.convention = convention(public.name)
-    settled = True
-    if public.convention is not None:
-        args, kwargs, settled = public.convention.respelt(implementation, args, kwargs)
+    settled, known = True, convention_of(public)
+    if known is not None:
+        args, kwargs, settled = known.respelt(implementation, args, kwargs)
     if kwargs.get("out") is not None:
         _check_out(public, args, kwargs["out"])
     if settled and kinds is not None:
@@ -426,8 +434,17 @@ def announce(func: Any, public: Public) -> None:
     if isinstance(func, types.FunctionType):
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
-        func.__name__ = func.__qualname__ = prefix + name
+        func.__name__ = prefix + name
+        func.__module__, func.__qualname__ = _found_at(namespace, name)
         func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
+
+
+def _found_at(namespace: str, name: str) -> tuple[str, str]:
+    """The module, and the name in it, where pickles look for what is public."""
+    if namespace == "torch.Tensor":
+        return "torchgrad_jax", f"Tensor.{name}"
+    home = "torch" if namespace == "torch.functional" else namespace
+    return f"torchgrad_jax{home.removeprefix('torch')}", name
 
 
 def guard_attribute(name: str, attribute: property) -> property:

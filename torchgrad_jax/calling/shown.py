@@ -52,7 +52,7 @@ def _described(name: str) -> inspect.Signature | None:
     """Of several ways to call a function the one with most parameters, in which what another way lacks is optional."""
     known = convention(name)
     if isinstance(known, PythonConvention):
-        return inspect.signature(known._bind)
+        return inspect.signature(known.binds)
     if known is None:
         return None
     fullest = max(known.listed, key=lambda s: len(s.parameters))

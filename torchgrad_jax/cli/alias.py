@@ -120,11 +120,17 @@ def _our_name(name: str) -> str:
 
 
 class _AliasedModule(ModuleType):
-    """A module on which the import system does not bind placeholders, so that hasattr stays False."""
+    """A module on which the import system does not bind placeholders, so that hasattr stays False. One that could be called still can."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not isinstance(value, Unavailable):
             super().__setattr__(name, value)
+
+
+@functools.cache
+def _aliased(kind: type) -> type:
+    """_AliasedModule, of a module that is of a class of its own."""
+    return _AliasedModule if kind is ModuleType else type(_AliasedModule.__name__, (_AliasedModule, kind), {})
 
 
 def _adopt(module: ModuleType, name: str) -> None:
@@ -133,7 +139,7 @@ def _adopt(module: ModuleType, name: str) -> None:
         lazy.load(module)
     if isinstance(module, _AliasedModule):
         return
-    module.__class__ = _AliasedModule
+    module.__class__ = _aliased(type(module))
     # A plain module may be a package in PyTorch: `import torch.optim.lr_scheduler` asks for the path.
     module.__dict__.setdefault("__path__", [])
     module.__dict__["__getattr__"] = _missing_attribute_hook(module, name, module.__dict__.get("__getattr__"))
@@ -183,8 +189,8 @@ def _message(name: str) -> str:
     while parent in _placeholders:
         parent = parent.rpartition(".")[0]
     return (
-        f"{name} is not available in {PACKAGE}; what is available is listed in docs/operators.md and by: "
-        f'python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
+        f"{name} is not available in {PACKAGE}; `torchgrad-jax scan PATH` lists what else a program uses of what is not, "
+        f'and what is available is shown by: python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
     )
 
 

@@ -101,12 +101,10 @@ def _script(options: argparse.Namespace) -> int:
     ours, theirs = ended[OURS], ended[PYTORCH]
     if ours.code and theirs.code and not found.compared:
         raise Failure(f"the script ended with status {theirs.code} under PyTorch: {theirs.told()}")
+    ends = (("torchgrad_jax", ours), ("PyTorch", theirs))
+    found.failed = tuple([f"The script ended with status {done.code} under {name}: {done.told()}" for name, done in ends if done.code])
     agrees = found.difference is None and ours.code == theirs.code and found.parted is None
-    status = _told(found, agrees, options.json)
-    for name, done in (("torchgrad_jax", ours), ("PyTorch", theirs)):
-        if done.code:
-            print(f"The script ended with status {done.code} under {name}: {done.told()}", file=sys.stderr)
-    return status
+    return _told(found, agrees, options.json)
 
 
 def _noting(workshop: Workshop, side: str, job: dict[str, Any], ended: dict[str, Done]) -> Side:

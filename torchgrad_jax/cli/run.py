@@ -36,6 +36,7 @@ environment:
   TORCHGRAD_JAX_TRACEBACK=full      show all frames of tracebacks
   TORCHGRAD_JAX_NOTICES=off         no notices on the terminal about slow compilations
   TORCHGRAD_JAX_CACHE=directory     keep compiled programs for later processes
+  TORCHGRAD_JAX_BERNOULLI=mkl       draw bernoulli_(number) as older PyTorch on Intel processors did
   JAX_PLATFORMS=cpu                 which of JAX's platforms to use
 """
 

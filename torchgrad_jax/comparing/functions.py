@@ -23,7 +23,11 @@ PACKAGE = "torchgrad_jax"
 
 @dataclasses.dataclass
 class Row:
-    """One result of one way against the reference's. what: such as ``value of output 0``. sample: of which of the generated inputs."""
+    """One result of one way against the reference's.
+
+    way: "fused", "jit" and the like. what: such as ``value of output 0``. sample: of which of the generated inputs. distance: how far it is from
+    the reference's. agrees: whether that is no more than rounding.
+    """
 
     way: str
     what: str
@@ -55,7 +59,7 @@ class Comparison:
         return self.agrees
 
     def data(self) -> dict[str, Any]:
-        """It as JSON has it."""
+        """All of it as dicts, lists, strings and numbers, as `torchgrad-jax diff --json` prints it."""
         rows = [{**dataclasses.asdict(row), "distance": str(row.distance)} | _numbers(row.distance) for row in self.rows]
         operator = None if self.operator is None else self.operator.data()
         return {"agrees": self.agrees, "reference": self.reference, "samples": self.samples, "rows": rows, "operator": operator}

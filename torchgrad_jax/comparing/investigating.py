@@ -16,11 +16,11 @@ Side = Callable[[Probe | None], Notes]
 
 @dataclasses.dataclass
 class Investigation:
-    """What came of it.
+    """What the search for the first operator that differs has found.
 
     difference: the first operator that differs, None where all that differs is rounding. compared: how many results and gradients were. alone: how
     many calls were met on our side alone, and on the other. parted: the lines where the program went another way. largest: by dtype the largest
-    relative difference and where it was. cut: whether there were more calls than are noted.
+    relative difference and where it was. cut: whether there were more calls than are noted. failed: how the program failed, under which library.
     """
 
     difference: Difference | None
@@ -29,9 +29,10 @@ class Investigation:
     parted: tuple[str, str] | None
     largest: dict[str, tuple[float, str]]
     cut: bool
+    failed: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """It as JSON has it."""
+        """All of it as dicts, lists, strings and numbers."""
         found = dataclasses.asdict(self)
         if self.difference is not None:
             found["difference"]["distance"]["ulp"] = _finite(self.difference.distance.ulp)
@@ -42,7 +43,8 @@ class Investigation:
         if self.difference is not None:
             lines.append(f"The first that differs is {self.difference}")
         else:
-            lines.append("No difference beyond rounding.")
+            lines.append("No difference beyond rounding" + (" up to where the program failed." if self.failed else "."))
+        lines += self.failed
         lines.append(f"{self.compared} results and gradients were compared.")
         lines += [f"  {dtype}: at most {apart:.2g} of the largest element, at {where}" for dtype, (apart, where) in sorted(self.largest.items())]
         if self.parted is not None:

@@ -52,8 +52,11 @@ def turn(rec: Recorder) -> bool:
 def apply(bound: Any, operands: Sequence[Any]) -> Any:
     """Any operation on Tensors and Python numbers. A Tensor, or a tuple of them if the operation has several results."""
     rec = per_thread.recorder
-    if rec.rare and rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
-        return found
+    if rec.rare:
+        if rec.flags.casting is not None:
+            operands = rec.flags.casting.operands(bound, operands)
+        if rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
+            return found
     read = Tensor._read if bound.differentiable else Tensor._content  # see `_reader`
     given = []
     mask, bit = 0, 1
@@ -138,9 +141,16 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
     return node
 
 
+# PyTorch makes an ordinary tensor first and then copies into it.
+_COPIES = ("clone", "_to_copy")
+
+
 def for_inference(bound: Any, operands: Sequence[Any]) -> bool:
-    """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one."""
+    """Whether an operation has none but inference tensors, which autograd does not notice. A number that stands for a tensor is an ordinary one, and
+    what PyTorch copies into."""
     declared = isinstance(bound, BoundOperator)
+    if declared and bound.operator.name in _COPIES:
+        return False
     roles = bound.number_roles() if declared and bound.operator.number_node is None else (not declared,) * len(operands)
     return all(_is_inference(o) if isinstance(o, Tensor) else not tensor for o, tensor in zip(operands, roles, strict=True))
 

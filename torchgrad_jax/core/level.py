@@ -85,6 +85,10 @@ class Interpreter:
     def meets(self, t: Any, grad: str = "") -> None:
         """A tensor is about to be read or changed otherwise than by an operation. grad: "read" or "written", where it is its `.grad`."""
 
+    def carried(self, op: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        """What an operator of the user's gives for these arguments, which is what `run` does; op: as `torch.ops` has it."""
+        return run()
+
     def applied(self, outs: Any, node: Any) -> None:
         """An operation on tensors was recorded, with this node or None."""
 

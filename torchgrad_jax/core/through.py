@@ -83,6 +83,10 @@ class Chained(Interpreter):
         """See Interpreter."""
         self._asked.meets(t, grad)
 
+    def carried(self, op: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        """See Interpreter."""
+        return self._asked.carried(op, args, run)
+
     def applied(self, outs: Any, node: Any) -> None:
         """See Interpreter."""
         self._asked.applied(outs, node)

@@ -15,7 +15,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, bound_ever
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together, bound_ever
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
@@ -352,12 +352,12 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
     several = form is not None and type(bound.layout[0]) is int
     if form is None or not (several or inputs == (0,)):
         return None
-    keywords, tensors = bound._keywords(), sig.specs if several else sig.specs[0]
+    keywords, tensors = bound._keywords(), [s for s in sig.specs if isinstance(s, Aval)] if several else sig.specs[0]
     grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
 
     def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
-        def of_several_tensors(grad: Any) -> Any:
-            found = function(grad, tensors, **keywords)
+        def of_several_tensors(grad: Any, *numbers: Any) -> Any:
+            found = function(grad, tensors, *numbers, **keywords)
             return single_of([found[i] for i in inputs])
 
         def of_several_results(*arrays: Any) -> Any:
@@ -433,22 +433,23 @@ def single_of(outs: Sequence[Any]) -> Any:
 def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
     grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
     targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
+    together = any(type(f) is Together for f in wanted)
 
     def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         def backward(*arrays: Any) -> Any:
             at = iter(arrays)
             env: dict[str, Any] = {**bound.statics, **sizes(sig)}
             for name, aval, there in zip(grad_names, sig.avals, defined, strict=True):
-                env[name] = next(at) if there else jnp.zeros(aval.shape, aval.dtype)
-            main = env[grad_names[0]]
-            env.setdefault("grad", main)
+                env[name] = next(at) if there else None if together else jnp.zeros(aval.shape, aval.dtype)
+            env.setdefault("grad", env[grad_names[0]])
+            main = sig.avals[0]
             precision = np.dtype(np.float32) if is_half(main.dtype) else main.dtype
             for name, x, spec in zip(plan.saved_names, at, specs[sum(defined) :], strict=True):
                 # A Python number takes part in the tensors' precision, not in its own.
                 x = convert(x, precision) if isinstance(spec, type) and x.dtype.kind == "f" and main.dtype.kind != "c" else x
                 env[name] = [*env.get(name, ()), x] if plan.is_list(name) else x
             try:
-                grads = [env["grad"] if f is SAME else f(*(env[n] for n in names)) for f, names in zip(wanted, needs, strict=True)]
+                grads = _evaluated(wanted, needs, env)
             except (TypeError, ValueError) as error:
                 _refuse_shapes(str(error))
                 raise
@@ -457,6 +458,19 @@ def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs
         return backward
 
     return specialize
+
+
+def _evaluated(wanted: list[Any], needs: list[Any], env: dict[str, Any]) -> list[Any]:
+    shared: dict[Any, dict[str, Any]] = {}
+    found = []
+    for f, names in zip(wanted, needs, strict=True):
+        if type(f) is not Together:
+            found.append(env["grad"] if f is SAME else f(*(env[n] for n in names)))
+            continue
+        if f.formula not in shared:
+            shared[f.formula] = f.formula(*(env[n] for n in names))
+        found.append(shared[f.formula][f.name])
+    return found
 
 
 def _refuse_shapes(text: str) -> None:

@@ -35,6 +35,17 @@ from torchgrad_jax.runtime.value import Aval, aval_of
 SAME: Any = object()
 
 
+class Together:
+    """The gradient of the input `name`, by a formula that gives those of several inputs in one dict. It is called once, with None for the gradient of
+    a result that is not defined, where others are called with zeros."""
+
+    __slots__ = ("formula", "name", "__code__")
+
+    def __init__(self, formula: Callable[..., dict[str, Any]], name: str) -> None:
+        self.formula, self.name = formula, name
+        self.__code__ = formula.__code__
+
+
 # The node of an operator that PyTorch has no derivative of: its edges are those of the inputs that need a gradient.
 NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
 
@@ -393,7 +404,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     keeps_order: the result lies in memory as the operands do; so it does of element-wise operators. "exactly": see `result_layout`.
     order: the rules by which results lie in memory that do not lie as the operands do. See `memory_order`.
     opmath: half precision is computed in float32, numbers and 0-dim tensors with all their digits, and the result rounded.
-    grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient.
+    grads: gradient formula by input name; an input without one gets no gradient. `SAME` where it is the output's gradient, `Together` where one
+        formula gives several.
     linear: the function is linear in its tensors, so backward saves nothing of them and JAX transposes it; or the names of those
         it is linear in, the others being saved.
     transpose: of a linear function of one tensor, its transpose, where JAX's own would take long: function of (grad, shape of the tensor, **statics).

@@ -18,6 +18,7 @@ _SPOKEN = {
     "__repr__": "print", "__str__": "print", "__format__": "print", "__bool__": "bool (if, while, and, or, not)", "__array__": "numpy.asarray",
     "__float__": "float()", "__int__": "int()", "__complex__": "complex()", "__index__": "an index", "__contains__": "in", "__iter__": "for",
     "__getitem__": "indexing", "getitem": "indexing", "__setitem__": "writing by index", "setitem": "writing by index",
+    "__reduce__": "pickling",
 }  # fmt: skip
 
 
@@ -60,7 +61,9 @@ def _asked(called: list[FrameType]) -> str:
         if _root(module) != _OURS:
             continue
         if module.startswith(f"{_OURS}.lifting"):
-            return "a function under jit, which takes what is pending"
+            return "a function under jit or to_jax, which takes what is pending"
+        if module == f"{_OURS}.interop":
+            return "handing it to JAX"
         if name in _SPOKEN:
             return _SPOKEN[name]
         if not module.startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):

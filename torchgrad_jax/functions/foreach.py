@@ -11,6 +11,7 @@ from torchgrad_jax.core.list_node import Part, joined
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS, plain_number
+from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.memory.filled import full_value
 
 _UNARY = (
@@ -248,6 +249,41 @@ def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     _same_count(_LIST, sources, len(tensors))
     for t, source in zip(tensors, sources, strict=True):
         t.copy_(source, non_blocking)
+    return self
+
+
+@public("torch")
+def _amp_foreach_non_finite_check_and_unscale_(self: Any, found_inf: Tensor, inv_scale: Tensor) -> None:
+    """Multiply each tensor of a list by `inv_scale`, and set `found_inf` to 1 where an element of one is infinite or nan. RuntimeError where those
+    two have more than one element, NotImplementedError for what is not floating point."""
+    name = "_amp_foreach_non_finite_check_and_unscale_"
+    for label, one in (("inv_scale", inv_scale), ("found_inf", found_inf)):
+        if one._aval.size != 1:
+            raise RuntimeError(f"{label} must be a 1-element tensor.")
+    tensors = _tensors(name, self)
+    for t in tensors:
+        if not t.is_floating_point():
+            raise NotImplementedError(f"\"{name}cpu\" not implemented for '{t.dtype.title}'")
+    found = call("_any_non_finite", tensors)
+    factor = inv_scale.reshape(())
+    for t in tensors:
+        t.mul_(factor)
+    found_inf.copy_(found_inf.maximum(found))
+
+
+@public("torch")
+def _amp_update_scale_(
+    self: Tensor, growth_tracker: Tensor, found_inf: Tensor, scale_growth_factor: float, scale_backoff_factor: float, growth_interval: int
+) -> Tensor:
+    """Write to a scale of losses and its growth tracker what they are after a step. RuntimeError for other than single numbers."""
+    for label, one, dtype in (("growth_tracker", growth_tracker, "int"), ("current_scale", self, "float"), ("found_inf", found_inf, "float")):
+        if one._aval.size != 1:
+            raise RuntimeError(f"{label} must be a 1-element tensor.")
+        if one.dtype is not (dtypes.int32 if dtype == "int" else dtypes.float32):
+            raise RuntimeError(f"{label} must be {'an int' if dtype == 'int' else 'a float'} tensor.")
+    scale, tracker = call("_next_scale", self, growth_tracker, found_inf, float(scale_growth_factor), float(scale_backoff_factor), growth_interval)
+    self.copy_(scale)
+    growth_tracker.copy_(tracker)
     return self
 
 

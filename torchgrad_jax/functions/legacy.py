@@ -57,4 +57,9 @@ _TITLES = ("Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "
 
 def classes() -> dict[str, tensortype]:
     """The typed classes by name."""
-    return {f"{d.title}Tensor": tensortype(f"{d.title}Tensor", (), {"dtype": d, "__module__": "torch"}) for d in dtypes.ALL if d.title in _TITLES}
+    found = {}
+    for d in dtypes.ALL:
+        if d.title in _TITLES:
+            said = f"Tensors of {d.name} on the host: as a constructor, and for `isinstance`."
+            found[f"{d.title}Tensor"] = tensortype(f"{d.title}Tensor", (), {"dtype": d, "__module__": "torch", "__doc__": said})
+    return found

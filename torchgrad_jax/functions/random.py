@@ -146,21 +146,21 @@ def at_levels(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Let a function that looks at the values of tensors to draw numbers be called with what these hold, inside of a transform."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
+    def _called(*args: Any, **kwargs: Any) -> Tensor:
         rec = per_thread.recorder
         if rec.rare and rec.level is not None:
             tensors = [a for a in args if isinstance(a, Tensor)]
 
             def with_tensors(*given: Tensor) -> Tensor:
                 rest = iter(given)
-                return call(*[next(rest) if isinstance(a, Tensor) else a for a in args], **kwargs)
+                return _called(*[next(rest) if isinstance(a, Tensor) else a for a in args], **kwargs)
 
             found = rec.level.random_of(with_tensors, tensors) if tensors else NotImplemented
             if found is not NotImplemented:
                 return found
         return function(*args, **kwargs)
 
-    return call
+    return _called
 
 
 def uniform_between(shape: tuple[int, ...], dtype: np.dtype, low: float, high: float) -> np.ndarray:

@@ -71,11 +71,11 @@ class _StorageBase:
         _no_writing()
 
     def fill_(self, value: Any) -> None:
-        """RuntimeError: see above."""
+        """RuntimeError: arrays cannot be written to. Write through a tensor."""
         _no_writing()
 
     def copy_(self, source: Any, non_blocking: bool = False) -> None:
-        """RuntimeError: see above."""
+        """RuntimeError: arrays cannot be written to. Write through a tensor."""
         _no_writing()
 
 
@@ -86,6 +86,7 @@ class UntypedStorage(_StorageBase):
     __slots__ = ()
 
     def __len__(self) -> int:
+        """Its size in bytes."""
         return self.nbytes()
 
     size = __len__
@@ -116,6 +117,7 @@ class TypedStorage(_StorageBase):
         return self.dtype.itemsize
 
     def __len__(self) -> int:
+        """How many elements it has."""
         return self.nbytes() // self.element_size()
 
     size = __len__

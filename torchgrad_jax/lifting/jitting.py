@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core.autocasting import Under, autocast_key
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
@@ -17,6 +18,7 @@ from torchgrad_jax.lifting.structures import Refused, changed, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder, other_modes, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import is_tracer
@@ -30,10 +32,11 @@ MOST_IN_VAIN = 8
 living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
+FORKED = "called as it is: this process was forked from one that had used XLA, whose threads stayed there"
 
 
 # What the key of a call begins with.
-_MODES_OF_KEYS = "grad mode", "inference mode", "the default dtype", "the precision of matrix products"
+_MODES_OF_KEYS = "grad mode", "inference mode", "autocast", "the default dtype", "the precision of matrix products"
 
 
 class Kind:
@@ -61,13 +64,13 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
-        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager":
+        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager" or modes.forked:
             return self._as_it_is(rec, args, kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
         try:
             key: Any = (
-                rec.grad_enabled, rec.rare, dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
+                rec.grad_enabled, rec.rare, autocast_key(rec), dtypes.default_float(), modes.matmul_precision, key_of(args, tensors, objects),
                 key_of(kwargs, tensors, objects) if kwargs else None,
             )  # fmt: skip
         except Refused as refused:
@@ -94,7 +97,7 @@ class Jitted:
 
     def _as_it_is(self, rec: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(rec, TraceRecorder):
-            self._note(MODE)
+            self._note(FORKED if modes.forked else MODE)
         return self._function(*args, **kwargs)
 
     def _refuse(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -165,13 +168,18 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> Any:
+        """What a function is to pickles and copies: where it is found by its name. What has no name is compiled anew."""
+        return getattr(self, "__qualname__", None) or (_compiled_anew, (self._function, self._fullgraph))
+
 
 def _with_backward(lifted: Lifted) -> Compiled:
     """What calls a Lifted, whose outputs have a gradient where they had one."""
     try:
         if not lifted.roots:
             return Compiled(lifted)
-        backward, living = backward_of(lifted)
+        with Under(present=False):  # backward is outside of blocks of autocast
+            backward, living = backward_of(lifted)
         residuals, node = ([], None) if backward is None else node_maker(lifted, backward)
         return Compiled(lifted, residuals, node, living)
     finally:
@@ -196,6 +204,11 @@ def _why(kind: Kind, tensors: list[Tensor]) -> str:
 
 def _shown(tensors: list[Tensor]) -> str:
     return ", ".join([f"{t.dtype.word}{list(t._aval.shape)}" for t in tensors]) or "without tensors among its arguments"
+
+
+@in_pickles("_compiled_anew")
+def _compiled_anew(function: Any, fullgraph: bool) -> Any:
+    return jit(function, fullgraph=fullgraph)
 
 
 class JittedModule(Jitted):
@@ -225,6 +238,9 @@ class JittedModule(Jitted):
     def __repr__(self) -> str:
         return f"jit({self._orig_mod!r})"
 
+    def __reduce__(self) -> Any:
+        return _compiled_anew, (self._orig_mod, self._fullgraph)
+
     def __len__(self) -> int:
         return len(self._orig_mod)
 
@@ -242,8 +258,10 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     """`function` (or a module) as one XLA program: forward, backward, and updates of whatever tensors it reaches.
 
     The first call with arguments of a kind runs as it would without, while what it reads and changes is noted; from the second on a compiled program
-    runs in its place. fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as
-    without. Without a function, a decorator. The result has `recompilations` and `explain()`. TypeError for what cannot be called.
+    runs in its place. Without a function, a decorator. The result has `recompilations` and `explain()`.
+
+    fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as without. TypeError
+    for what cannot be called.
     """
     if function is None:
         return functools.partial(jit, fullgraph=fullgraph)

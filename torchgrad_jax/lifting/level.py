@@ -23,7 +23,7 @@ from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.recorder import Recorder, anomaly_of, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, anomaly_of, per_thread, settle_autocast
 from torchgrad_jax.runtime.value import Aval, Lifted, Value, constant
 
 CAPTURED = (
@@ -195,6 +195,7 @@ class Level(Interpreter):
             flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
             flags.packing, flags.packing_refused = outside.packing, outside.refused
             anomaly_of(rec)  # it may have been set since
+            settle_autocast(rec)
             self._arguments.clear()
             self.outside = None  # type: ignore[assignment] - it is left
 

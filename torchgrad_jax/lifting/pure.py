@@ -20,7 +20,7 @@ from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, abandon
 from torchgrad_jax.runtime.device import for_user
 from torchgrad_jax.runtime.program import numbers_of
-from torchgrad_jax.runtime.recorder import other_modes, per_thread
+from torchgrad_jax.runtime.recorder import AUTOCAST, other_modes, per_thread
 from torchgrad_jax.runtime.structure import calls_to
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
@@ -72,7 +72,7 @@ class Pure:
             raise TracingError("to_jax: a mode is active that sees each operation (a __torch_function__ mode, hooks on saved tensors, forward mode)")
         outer.flush("jit")
         rec = TraceRecorder(outer, True)
-        rec.grad_enabled, rec.inference, rec.rare = True, False, 1
+        rec.grad_enabled, rec.inference, rec.rare = True, False, 1 + (outer.rare & AUTOCAST)
         rec.unasked = True
         given = [_symbol(aval) for aval in avals]
         rec.symbols.update(given)

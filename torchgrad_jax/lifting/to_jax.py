@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from torchgrad_jax.core.autocasting import autocast_key
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.pure import Pure
@@ -17,6 +18,7 @@ from torchgrad_jax.lifting.structures import BY_VALUE, Same
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.device import for_user
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # So many traces of one function are kept.
@@ -50,7 +52,7 @@ class ToJax:
         if self._frozen is not None:
             begin, count = (len(jax.tree_util.tree_leaves(part)) for part in (args[: self._frozen], args[self._frozen : self._frozen + 1]))
             frozen = range(begin, begin + count)
-        key = (tree, tuple(shape), has_x64(), dtypes.default_float(), modes.matmul_precision)
+        key = (tree, tuple(shape), has_x64(), autocast_key(per_thread.recorder), dtypes.default_float(), modes.matmul_precision)
         for reach, pure in self._traces.get(key, ()):
             if reach.holds():
                 return pure(arrays)

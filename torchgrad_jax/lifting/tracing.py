@@ -19,7 +19,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.epoch import Epoch, Failure, running
-from torchgrad_jax.runtime.recorder import BEYOND, Recorder, Step, TracedInput, per_thread
+from torchgrad_jax.runtime.recorder import AUTOCAST, BEYOND, Recorder, Step, TracedInput, per_thread
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Lifted, Value, Watch, is_tracer, watches
 
@@ -214,13 +214,13 @@ class TraceRecorder(Recorder, Watch):
     arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
     their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
     an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
-    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. renewed: the groups of optimizers whose learning
-    rates are inputs; None where they are constants.
+    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside. renewed: the groups
+    of optimizers whose learning rates are inputs; None where they are constants.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "renewed",
+        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts", "renewed",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
@@ -236,6 +236,7 @@ class TraceRecorder(Recorder, Watch):
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0
         self.level = Meeting(self)
+        self.casts, self.flags.casts = self.flags.casts, {}
         self.epoch = Epoch(self, Step(None, None, (), None, 0, 0), BEYOND)
         self.mets: dict[int, Met] = {}
         self.owners: dict[Value, Met] = {}
@@ -358,7 +359,7 @@ class TraceRecorder(Recorder, Watch):
         self.given_up = True
         self.inside = {}
         watches.remove(self)
-        self.level, self.rare = None, self.outer.rare
+        self.level, self.rare = None, self.outer.rare & ~AUTOCAST | self.rare & AUTOCAST
         self.leave()
         leaves = self.epoch.leaves
         for twin in self.twins:
@@ -471,6 +472,7 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
     else:
         rec.leave()
     outer.sequence, outer.turned = rec.sequence, outer.turned | rec.turned
+    outer.flags.casts = rec.casts
     rec.mets, rec.owners, rec.constants, rec.inside, rec.draws, rec.suspects = {}, {}, set(), {}, {}, []
     per_thread.recorder = outer
 
@@ -478,6 +480,7 @@ def _leave(rec: TraceRecorder, outer: Recorder) -> None:
 def abandon(rec: TraceRecorder, outer: Recorder, text: str) -> None:
     """End a trace that is not run, and `discard` it. It may be done again, where an interrupt came meanwhile."""
     per_thread.recorder = outer
+    outer.flags.casts = rec.casts
     if rec in watches:
         watches.remove(rec)
     discard(rec, text)

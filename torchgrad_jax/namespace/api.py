@@ -19,6 +19,7 @@ import torchgrad_jax.nn.multihead  # noqa: F401
 import torchgrad_jax.nn.normalization  # noqa: F401
 import torchgrad_jax.nn.padding  # noqa: F401
 import torchgrad_jax.nn.pooling  # noqa: F401
+import torchgrad_jax.nn.recurrent  # noqa: F401
 import torchgrad_jax.nn.sparse  # noqa: F401
 from torchgrad_jax.calling.generate import is_tensor
 from torchgrad_jax.calling.overrides import guarded

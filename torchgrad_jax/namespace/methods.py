@@ -66,15 +66,16 @@ def install() -> None:
 
 def _install_aliases() -> None:
     for name in ("view_as", "reshape_as", "expand_as"):
-        setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as"))))
+        setattr(Tensor, name, _as(getattr(Tensor, name.removesuffix("_as")), name))
     for name, target in {**dtypes.ALIASES, "bool": dtypes.bool_, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16}.items():
         setattr(Tensor, name, _caster(target))
 
 
-def _as(function: Any) -> Any:
+def _as(function: Any, name: str) -> Any:
     def like(self: Tensor, other: Tensor) -> Tensor:
         return function(self, other._aval.shape)
 
+    like.__doc__ = f"`{name.removesuffix('_as')}` to the sizes of `other`."
     return like
 
 

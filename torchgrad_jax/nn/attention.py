@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.tensor import Tensor, wrap
@@ -67,6 +68,9 @@ def scaled_dot_product_attention(
     made = apply(registry["attention_" + name].bind(layout), operands)[0]
     order = dense_order(q.shape, query._strides()) if fused else None
     return lay_out(made, order) if order is not None and order[-1] == 3 else made  # it lies in memory as the queries do
+
+
+scaled_dot_product_attention = as_one_operator(scaled_dot_product_attention, "scaled_dot_product_attention")
 
 
 def _composed(

@@ -7,6 +7,7 @@ import math
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.hot import affine
 from torchgrad_jax.core.tensor import Tensor
@@ -34,7 +35,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Te
         made = affine(rec, input, weight, bias)
         if made is not None:
             return made if out is None else with_out("linear", out, made)
+    return _general(input, weight, bias, out=out)
+
+
+linear.casts_for = linear  # type: ignore[attr-defined] - `_general` does, the way of all but plain calls
+
+
+def _general(input: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None) -> Tensor:
     return with_out("linear", out, _composed(input, weight, bias))
+
+
+_general = as_one_operator(_general, "linear")
 
 
 def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

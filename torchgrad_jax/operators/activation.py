@@ -65,7 +65,9 @@ def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict
 # ---------------------------------------------------------------------- clipped and piecewise linear
 
 
-def _clamp_types(name: str) -> Callable[..., None]:
+def clamp_types(name: str) -> Callable[..., None]:
+    """PyTorch's refusals of dtypes by what clips."""
+
     def validate(self: Any, **statics: Any) -> None:
         if self.dtype == np.bool_:
             raise RuntimeError("Boolean inputs not supported for relu" if name == "relu" else f"Bool inputs not supported for {name}")
@@ -77,14 +79,14 @@ def _clamp_types(name: str) -> Callable[..., None]:
     return validate
 
 
-@op("relu(Tensor self)", keeps_order=True, again=("result",), inplace=True, out=False, validate=_clamp_types("relu"),
+@op("relu(Tensor self)", keeps_order=True, again=("result",), inplace=True, out=False, validate=clamp_types("relu"),
     grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
     return lax.max(x, jnp.zeros_like(x))
 
 
-@op("hardtanh(Tensor self, number min_val, number max_val)", keeps_order=True, method=False, toplevel=False, validate=_clamp_types("hardtanh"),
+@op("hardtanh(Tensor self, number min_val, number max_val)", keeps_order=True, method=False, toplevel=False, validate=clamp_types("hardtanh"),
     again=("self",),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:

@@ -15,17 +15,18 @@ from torchgrad_jax.operators.matrix import PRECISION, dot
 
 
 def _check_addmm(bias: Any, a: Any, b: Any) -> None:
-    _addmm_shapes(bias, a, b)
+    addmm_shapes(bias, a, b)
     if a.size and b.size:  # PyTorch's kernel is not called for nothing
         refusing("addmm_impl_cpu_", "b")(a)
 
 
-def _addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
+    """RuntimeError in PyTorch's words where a @ b + bias is none."""
     if b.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {b.ndim}-D tensor")
-    for x, y, names in ((a, b, "mat1 and mat2"), (bias, b, "self and mat2")):
-        if x.dtype != y.dtype:
-            raise RuntimeError(f"{names} must have the same dtype, but got {dtypes.of(a.dtype).title} and {dtypes.of(y.dtype).title}")
+    for x, name in ((bias, "self"), (a, "mat1")):
+        if x.dtype != b.dtype:
+            raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {dtypes.of(x.dtype).title} and {dtypes.of(b.dtype).title}")
     if a.shape[1] != b.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})")
     size = (a.shape[0], b.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,20 @@ def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
         near = near | (jnp.isfinite(x) & jnp.isfinite(y) & (jnp.abs(x - y) <= allowed))
         return near | (jnp.isnan(x) & jnp.isnan(y)) if equal_nan else near
     return near | (jnp.abs(x - y) <= atol + rtol * jnp.abs(y))
+
+
+@op("_any_non_finite(Tensor[] tensors)", method=False, toplevel=False, differentiable=False)
+def any_non_finite(tensors: list[Any]) -> Any:
+    """1 where an element of one of the tensors is infinite or nan, else 0, as float32."""
+    return functools.reduce(jnp.maximum, [jnp.any(~jnp.isfinite(x)).astype(np.float32) for x in tensors])
+
+
+@op("_next_scale(Tensor scale, Tensor growth_tracker, Tensor found_inf, float growth_factor, float backoff_factor, int growth_interval)",
+    method=False, toplevel=False, differentiable=False, results=("scale", "growth_tracker"))  # fmt: skip
+def next_scale(scale: Any, tracker: Any, found_inf: Any, growth_factor: float, backoff_factor: float, growth_interval: int) -> Any:
+    """What becomes of the scale of losses after a step: it grows after `growth_interval` steps without an infinity (unless it would become infinite),
+    and is backed off after one with it. growth_tracker: how many there were in a row."""
+    found, steps, grown = found_inf.reshape(()) != 0, tracker + 1, scale * growth_factor
+    grows = steps == growth_interval
+    kept = jnp.where(grows & jnp.isfinite(grown), grown, scale)
+    return jnp.where(found, scale * backoff_factor, kept).astype(scale.dtype), jnp.where(found | grows, 0, steps).astype(tracker.dtype)

@@ -119,11 +119,14 @@ class Collector(Watch):
         """See Watch."""
         self.end(begun)
         begun.bound = bound
-        if self.options.memory and not _is_view(bound):  # a view is part of the memory of its base
+        if self.options.memory:
             for value in given:  # made before the profile began, perhaps
                 self.memory.know(value.array)
             for value in values:
-                self.memory.made(value.array, begun.end)
+                if _is_view(bound):  # a view is part of the memory of its base
+                    self.memory.part(value.array)
+                else:
+                    self.memory.made(value.array, begun.end)
         if self.options.flops:
             declared = isinstance(bound, BoundOperator)
             begun.flops = flops_of(begun.name, begun.shapes, begun.inputs) if declared else flops_of_derivative(values[0].signature)

@@ -27,14 +27,18 @@ class Memory:
         if self.know(array):
             self.changes.append((at, array.nbytes, id(array)))
 
-    def know(self, array: Any) -> bool:
+    def part(self, array: Any) -> None:
+        """An array is part of the memory of another, unless it is known: neither that it was made counts, nor that it is freed."""
+        self.know(array, counts=False)
+
+    def know(self, array: Any, counts: bool = True) -> bool:
         """Note when an array is freed. Whether that is new."""
         if not isinstance(array, (jax.Array, np.ndarray)) or id(array) in self._alive or not array.nbytes:
             return False
         key, nbytes = id(array), array.nbytes
 
         def freed(_: Any) -> None:
-            if self._alive.pop(key, None) is not None:
+            if self._alive.pop(key, None) is not None and counts:
                 self.changes.append((now(), -nbytes, key))
 
         self._alive[key] = weakref.ref(array, freed)

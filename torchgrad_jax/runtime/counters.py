@@ -13,19 +13,27 @@ class Counters:
     stepped: programs run operation by operation by XLA; failed: programs that did not come to their end, but for interrupts and failed checks.
     """
 
-    __slots__ = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "failed", "reasons")
+    _TOTALS = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "failed")
+    __slots__ = (*_TOTALS, "reasons", "_compiled_before")
 
     def __init__(self) -> None:
+        self.compiled = self.compiled_ops = self._compiled_before = 0
         self.reset()
+
+    @property
+    def ever_compiled(self) -> bool:
+        """Whether anything was compiled since the process began."""
+        return self._compiled_before + self.compiled + self.compiled_ops > 0
 
     def reset(self) -> None:
         """Set every total to zero."""
+        self._compiled_before += self.compiled + self.compiled_ops
         self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = self.failed = 0
         self.reasons: Counter[str] = Counter()
 
     def snapshot(self) -> dict[str, int]:
         """The totals as a dict, without the reasons."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "reasons"}
+        return {name: getattr(self, name) for name in self._TOTALS}
 
     def __repr__(self) -> str:
         return f"Counters({self.snapshot()}, reasons={dict(self.reasons)})"

@@ -14,12 +14,13 @@ class Flags:
     whether a first gradient gets its leaf's order. grad_in_inference: the grad mode that the user sees in inference mode. dual_level: the level of
     forward mode that is open. forward_grad: whether the user has its tangents passed on. suspended: `Recorder.level` and `forward_grad` as the user
     has them, while the library has put them aside.
-    watch: what sees the operations of this thread, a profile or the like.
+    watch: what sees the operations of this thread, a profile or the like. autocast: the thread's settings of it; None until there are any. casting:
+    the same while autocast is on, None while it is off. casts: the conversions of leaves that it keeps.
     """
 
     __slots__ = (
         "task", "evaluating", "packing", "packing_refused", "mutation", "multithreading", "view_replay", "grad_layout", "grad_in_inference",
-        "dual_level", "forward_grad", "suspended", "watch",
+        "dual_level", "forward_grad", "suspended", "watch", "autocast", "casting", "casts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,4 +32,7 @@ class Flags:
         self.multithreading = self.grad_layout = self.forward_grad = True
         self.dual_level: Any = None
         self.watch: Any = None
+        self.autocast: Any = None
+        self.casting: Any = None
+        self.casts: dict[int, Any] = {}
         self.suspended: tuple[Any, bool] | None = None

@@ -74,7 +74,7 @@ class same_tier:
 def note_fork() -> None:
     """In the child of a fork."""
     global forked
-    forked = counters.compiled + counters.compiled_ops > 0
+    forked = counters.ever_compiled
 
 
 def refuse_after_fork() -> None:

@@ -45,6 +45,8 @@ TURNED, LOOK = 1, 2
 # The bits of Recorder.rare that anomaly mode has, above what is counted there: that it is on, and what it looks for NaN in.
 ANOMALY, CHECK_NAN, CHECK_FORWARD = 1 << 28, 1 << 29, 1 << 30
 _ANOMALY_BITS = ANOMALY | CHECK_NAN | CHECK_FORWARD
+# The bit that autocast has, while `Flags.casting` is set.
+AUTOCAST = 1 << 27
 
 _new = object.__new__
 
@@ -130,9 +132,9 @@ class Recorder:
     """What is pending in one thread, and the flags that the layers above keep per thread.
 
     epoch: what is pending. grad_enabled: grad mode. rare: how many modes and other rarities are active in this thread; while any is, dispatch takes
-    its long way; anomaly mode has bits of it (`set_anomaly`). inference: inference mode; grad_enabled is off then. turned: what the next operation
-    that extends a graph has to stop for, as bits: TURNED, a backward has finished, so it begins a new program; LOOK, an inference tensor was read,
-    perhaps to be saved for backward.
+    its long way; anomaly mode (`set_anomaly`) and autocast have bits of it. inference: inference mode; grad_enabled is off then. turned: what the
+    next operation that extends a graph has to stop for, as bits: TURNED, a backward has finished, so it begins a new program; LOOK, an inference
+    tensor was read, perhaps to be saved for backward.
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     """
@@ -302,19 +304,24 @@ def set_anomaly(bits: int) -> None:
     modes.anomaly = bits
     for rec in {*[found() for found in tuple(_of_threads)], per_thread.recorder}:
         if rec is not None:
-            rec.rare = other_modes(rec) | bits
+            rec.rare = rec.rare & ~_ANOMALY_BITS | bits
 
 
 def anomaly_of(rec: Recorder) -> int:
     """The bits of anomaly mode, for a thread that begins a backward pass or leaves a transform."""
     if type(rec) is Recorder and rec.rare & _ANOMALY_BITS != modes.anomaly:
-        rec.rare = other_modes(rec) | modes.anomaly
+        rec.rare = rec.rare & ~_ANOMALY_BITS | modes.anomaly
     return rec.rare & _ANOMALY_BITS
 
 
+def settle_autocast(rec: Recorder) -> None:
+    """Let a recorder's `rare` have the bit of autocast if that is on: after its `rare` was put back to what it was before."""
+    rec.rare = rec.rare & ~AUTOCAST if rec.flags.casting is None else rec.rare | AUTOCAST
+
+
 def other_modes(rec: Recorder) -> int:
-    """How many modes and other rarities are active in a thread beside anomaly mode."""
-    return rec.rare & ~_ANOMALY_BITS
+    """How many modes and other rarities are active in a thread beside those that have bits of their own: anomaly mode and autocast."""
+    return rec.rare & (AUTOCAST - 1)
 
 
 # ---------------------------------------------------------------------- recording

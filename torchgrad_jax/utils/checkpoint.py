@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from torchgrad_jax.autograd.saved_tensors import saved_tensors_hooks
+from torchgrad_jax.core.autocasting import Under
 from torchgrad_jax.nn.modules import Sequential
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -111,11 +112,12 @@ def _as_it_is(error: CheckpointError) -> CheckpointError:
 
 
 def _around(random_state: RandomState | None, context: AbstractContextManager[Any]) -> Callable[[], AbstractContextManager[Any]]:
-    """What makes the context of each recomputation."""
+    """What makes the context of each recomputation, under the present settings of autocast."""
+    autocast = Under()
 
     @contextlib.contextmanager
     def around() -> Any:
-        with contextlib.nullcontext() if random_state is None else random_state.again(), context:
+        with contextlib.nullcontext() if random_state is None else random_state.again(), autocast, context:
             yield
 
     return around

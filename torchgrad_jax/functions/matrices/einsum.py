@@ -26,7 +26,7 @@ def einsum(*args: Any) -> Tensor:
     """Sums of products by labels of dimensions: ``einsum("ij,jk->ik", a, b)`` or ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     RuntimeError with PyTorch's text for labels that do not fit. Where a graph is recorded, it is that of the permutations and products which
-    PyTorch makes of it; elsewhere it is one operation.
+    PyTorch makes of it; so it is under autocast, which casts the products alone; elsewhere it is one operation.
     """
     if len(args) < 2:
         raise ValueError(
@@ -46,7 +46,9 @@ def einsum(*args: Any) -> Tensor:
         _check_sizes(operands, found[0])
     apart = any(t._aval.dtype != operands[0]._aval.dtype for t in operands)  # products without a sum bring them together, others refuse
     steps = operands[0]._aval.dtype.kind in "biu" and operands[0]._aval.dtype != np.int64  # they can be seen: sums are of int64
-    if apart or steps or len(operands) == 1 or (per_thread.recorder.grad_enabled and any(t.requires_grad for t in operands)):
+    rec = per_thread.recorder
+    products = rec.flags.casting is not None or (rec.grad_enabled and any(t.requires_grad for t in operands))
+    if apart or steps or len(operands) == 1 or products:
         return _composed(operands, found[0], found[1])
     return call("einsum", operands, *found)
 

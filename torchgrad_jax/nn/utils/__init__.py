@@ -1,6 +1,6 @@
 """`torch.nn.utils`."""
 
-from torchgrad_jax.nn.utils import clip_grad, convert_parameters, stateless
+from torchgrad_jax.nn.utils import clip_grad, convert_parameters, rnn, stateless
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_
@@ -11,5 +11,5 @@ from torchgrad_jax.nn.utils.convert_parameters import vector_to_parameters as ve
 
 __all__ = [
     "clip_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "convert_parameters", "get_total_norm",
-    "parameters_to_vector", "stateless", "vector_to_parameters",
+    "parameters_to_vector", "rnn", "stateless", "vector_to_parameters",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from torchgrad_jax.autograd import backward
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
 from torchgrad_jax.autograd.graph import graph_task
+from torchgrad_jax.core.autocasting import Under
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.utils.checkpointing.behind import behind
@@ -42,6 +43,7 @@ class CheckpointFunction(Function):
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.random_state = RandomState() if preserve_rng_state else None
+        ctx.autocast = Under()
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.inputs = [None if isinstance(x, Tensor) else x for x in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -59,6 +61,7 @@ class CheckpointFunction(Function):
         again = detach_variable(tuple(inputs))
         with (
             nullcontext() if ctx.random_state is None else ctx.random_state.again(),
+            ctx.autocast,
             enable_grad(),
             behind([g for g in grads if g is not None], again),
         ):

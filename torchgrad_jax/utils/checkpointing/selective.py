@@ -16,6 +16,7 @@ from torchgrad_jax.core.op_node import pack_operands, pack_results
 from torchgrad_jax.core.tensor import Tensor, result, wrap
 from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import NUMBERS, plain_number
+from torchgrad_jax.lifting.trees import tree_flatten
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import signature
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -111,7 +112,7 @@ class _Kept:
     __slots__ = ("tensors", "versions", "device")
 
     def __init__(self, results: tuple[Tensor, ...], offloaded: bool) -> None:
-        self.device: device | None = results[0].device if offloaded else None
+        self.device: device | None = results[0].device if offloaded and results else None
         with no_grad():
             self.tensors = [t.cpu() if offloaded else t.detach() for t in results]
         self.versions = [t._version for t in self.tensors]
@@ -128,6 +129,26 @@ class _Kept:
         return [rec.alias(t._content()) for t in tensors]
 
 
+class _KeptWhole:
+    """The results of an operator of the user's, of any structure."""
+
+    __slots__ = ("leaves", "places", "spec", "kept")
+
+    def __init__(self, results: Any, offloaded: bool) -> None:
+        self.leaves, self.spec = tree_flatten(results)
+        self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
+        self.kept = _Kept(tuple([self.leaves[i] for i in self.places]), offloaded)
+        for i in self.places:
+            self.leaves[i] = None
+
+    def results(self, mutable: bool) -> Any:
+        """The results, as they were. RuntimeError where a tensor was written to."""
+        leaves = list(self.leaves)
+        for i, value in zip(self.places, self.kept.values(mutable), strict=True):
+            leaves[i] = wrap(value)
+        return self.spec.unflatten(leaves)
+
+
 class _Forward(Through):
     """Asks the policy, and keeps."""
 
@@ -141,21 +162,34 @@ class _Forward(Through):
         """See Interpreter."""
         made = self.outside(bound, operands)
         op = _asked_about(bound)
-        if op is None:
-            return made
+        if op is not None:
+            self._ask(op, operands, made, lambda offloaded: _Kept(made if type(made) is tuple else (made,), offloaded))
+        return made
+
+    def carried(self, op: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        """See Interpreter: what it is made of is nobody's affair."""
+        rec = per_thread.recorder
+        rec.level = self.outer
+        try:
+            made = super().carried(op, args, run)
+        finally:
+            rec.level = self
+        self._ask(op, args, made, lambda offloaded: _KeptWhole(made, offloaded))
+        return made
+
+    def _ask(self, op: Any, args: Sequence[Any], made: Any, kept: Callable[[bool], Any]) -> None:
         key = op, self.seen[op]
         self.seen[op] += 1
         rec = per_thread.recorder
         rec.level = self.outer
         try:
-            said = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=made), op, *operands)
+            said = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=made), op, *args)
         finally:
             rec.level = self
         if isinstance(said, bool):
             said = CheckpointPolicy.MUST_SAVE if said else CheckpointPolicy.PREFER_RECOMPUTE
         if said in _KEPT or said in _OFFLOADED:
-            self.cache[key] = _Kept(made if type(made) is tuple else (made,), said in _OFFLOADED)
-        return made
+            self.cache[key] = kept(said in _OFFLOADED)
 
 
 class _Again(Through):
@@ -172,18 +206,34 @@ class _Again(Through):
 
     def apply(self, bound: Any, operands: Sequence[Any]) -> Any:
         """See Interpreter."""
-        op = _asked_about(bound)
+        kept = self._taken(_asked_about(bound))
+        return self.outside(bound, operands) if kept is None else _as_if_computed(bound, operands, kept.values(self.mutable))
+
+    def carried(self, op: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        """See Interpreter."""
+        kept = self._taken(op)
+        if kept is not None:
+            return kept.results(self.mutable)
+        rec = per_thread.recorder
+        rec.level = self.outer
+        try:
+            return super().carried(op, args, run)
+        finally:
+            rec.level = self
+
+    def _taken(self, op: Any) -> Any:
+        """What was kept of the next call of an operator; None where nothing was. RuntimeError where it has been taken before."""
         key = op, self.seen[op]
         self.seen[op] += 1
         if key not in self.cache:
-            return self.outside(bound, operands)
+            return None
         kept, self.cache[key] = self.cache[key], None
         if kept is None:
             raise RuntimeError(
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under selective activation "
                 "checkpoint."
             )
-        return _as_if_computed(bound, operands, kept.values(self.mutable))
+        return kept
 
 
 def _as_if_computed(bound: Any, operands: Sequence[Any], outs: list[Value]) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.cpu import amp
 from torchgrad_jax.runtime.recorder import recorder
 
-__all__ = ["current_device", "device_count", "is_available", "is_initialized", "set_device", "synchronize"]
+__all__ = ["amp", "current_device", "device_count", "is_available", "is_initialized", "set_device", "synchronize"]
 
 
 def is_available() -> bool:

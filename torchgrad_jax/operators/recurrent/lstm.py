@@ -1,0 +1,119 @@
+"""The LSTM (Hochreiter and Schmidhuber 1997), with forget gates and, where there is `weight_hr`, with projected states (Sak et al. 2014).
+
+    i, f, g, o = input @ weight0.T + weight2 + h @ weight1.T + weight3
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    h = sigmoid(o) * tanh(c), times weight_hr.T
+
+Results: the states h, the last h and c; and for backward the sums that the gates are functions of, and the cells c.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.operator import Together, op
+from torchgrad_jax.operators.activation import sigmoid_of
+from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.operators.recurrent import steps
+
+_LAST_OF_FOUR = np.array([[False], [False], [False], [True]])
+
+
+def _gates(sums: Any) -> tuple[Any, Any, Any, Any]:
+    i, f, g, o = steps.parts(sums, 4)
+    return sigmoid_of(i), sigmoid_of(f), steps.tanh_of(g), sigmoid_of(o)
+
+
+def _check(
+    input: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, weight_hr: Any = None, batch_sizes: Any = None,
+    **statics: Any,
+) -> None:  # fmt: skip
+    steps.check_sizes(input, weight0, weight1, weight2, weight3, hx_, cx_)
+    cells = (input.shape[1], weight0.shape[0] // 4)
+    for i, (state, width) in enumerate(((hx_, cells[1] if weight_hr is None else weight_hr.shape[0]), (cx_, cells[1]))):
+        if state.shape != (cells[0], width):
+            raise RuntimeError(f"Expected hidden[{i}] size {(cells[0], width)}, got {list(state.shape)}")
+    if weight_hr is not None:
+        steps.check_projection(cells, weight_hr, input.dtype)
+
+
+def _lstm(
+    x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, weight_hr: Any = None, batch_sizes: Any = None, *,
+    reverse: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """All states, the last state and cell, the gates' sums and all cells of one direction."""
+
+    def step(state: Any, now: Any) -> Any:
+        (h, c), (of_input, present) = state, now
+        sums = of_input + steps.affine(h, weight1, weight3)
+        i, f, g, o = _gates(sums)
+        cell = f * c + i * g
+        made = o * steps.tanh_of(cell)
+        made = made if weight_hr is None else steps.affine(made, weight_hr, None)
+        h, c = steps.chosen(present, made, h), steps.chosen(present, cell, c)
+        return (h, c), (h, sums, c)
+
+    each = steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])
+    (h, c), (states, sums, cells) = loops.scan(step, (hx_, cx_), each, reverse=reverse)
+    return states, h, c, sums, cells
+
+
+def _gradients(
+    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any,
+    result3: Any, result4: Any, reverse: Any, weight_hr: Any, batch_sizes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    present = steps.there(batch_sizes, input.shape[1])
+    weight1, cells, projected = wide(weight1), wide(result4), weight_hr is not None
+    i, f, g, o = _gates(wide(result3))
+    squashed = steps.tanh_of(cells)
+    # What each of the first three sums does to c, and the last to h.
+    slopes = jnp.stack([i * (1 - i) * g, f * (1 - f) * steps.before(cells, wide(cx_), reverse), i * (1 - g * g), o * (1 - o) * squashed], 2)
+    slopes = steps.chosen(None if present is None else present[..., None], slopes, 0).conj()
+    of_cell = steps.chosen(present, o * (1 - squashed * squashed), 0).conj()
+    kept = steps.chosen(present, f, 1).conj()
+    given = [None if grad is None else wide(grad) for grad in (grad0, grad3, grad4)]
+
+    def step(state: Any, now: Any) -> Any:
+        (dh, dc), (slope, of_cell, kept, present, of_state, of_sums, of_c) = state, now
+        dh = steps.plus(dh, of_state)
+        of_output = steps.back(dh, weight_hr) if projected else dh
+        dc = steps.plus(dc + of_output * of_cell, of_c)
+        both = jnp.where(_LAST_OF_FOUR, of_output[:, None], dc[:, None])
+        sums = steps.plus(lax.reshape(both * slope, (dh.shape[0], 4 * dc.shape[1])), of_sums)
+        earlier = steps.back(sums, weight1)
+        earlier = earlier if present is None else earlier + jnp.where(present, 0, dh)
+        return (earlier, dc * kept), (sums, dh if projected else None)
+
+    start = steps.nothing(wide(hx_), grad1), steps.nothing(wide(cx_), grad2)
+    each = (slopes, of_cell, kept, present, *given)
+    (of_h, of_c), (sums, states) = loops.scan(step, start, each, reverse=not reverse)
+    bias = steps.added_up(sums)
+    return {
+        "input": steps.back(sums, weight0), "hx_": of_h, "cx_": of_c, "weight0": steps.of_weights(sums, input),
+        "weight1": steps.of_weights(sums, steps.before(result0, hx_, reverse)), "weight2": bias, "weight3": bias,
+        "weight_hr": steps.of_weights(states, steps.chosen(present, o * squashed, 0)) if projected else None,
+    }  # fmt: skip
+
+
+def _of_equal_lengths(
+    grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any,
+    result3: Any, result4: Any, reverse: Any,
+) -> dict[str, Any]:  # fmt: skip
+    return _gradients(grad0, grad1, grad2, grad3, grad4, input, weight0, weight1, hx_, cx_, result0, result3, result4, reverse, None, None)
+
+
+_OPERANDS = ("input", "weight0", "weight1", "weight2", "weight3", "hx_", "cx_")
+_SCHEMA = "(Tensor input, Tensor weight0, Tensor weight1, Tensor? weight2, Tensor? weight3, Tensor hx_, Tensor cx_"
+_RESULTS = tuple(f"result{i}" for i in range(5))
+
+# PyTorch has a kernel for single precision, without projections and for sequences of equal length, whose node this is.
+op(f"mkldnn_rnn_layer{_SCHEMA}, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check, keeps=("weight2", "weight3"),
+   grads={name: Together(_of_equal_lengths, name) for name in _OPERANDS},
+   attributes="reverse batch_first=False bidirectional=False num_layers=1 train=True")(_lstm)  # fmt: skip
+op(f"lstm_layer{_SCHEMA}, Tensor? weight_hr, Tensor? batch_sizes, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check,
+   grads={name: Together(_gradients, name) for name in (*_OPERANDS, "weight_hr")})(_lstm)  # fmt: skip

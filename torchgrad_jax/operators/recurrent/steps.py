@@ -1,0 +1,117 @@
+"""What recurrent layers share: projections for all times at once, the loop over time, and sequences of unequal lengths.
+
+Arrays over time are (time, batch, features). Where sequences are of unequal lengths the longest come first, `batch_sizes` says how many there are at
+each time, and the others keep their state: so the state at the end is each sequence's own, in both directions.
+
+A gradient goes through the loop the other way round, and the loop is all that it does there: what it multiplies by is made before for all times at
+once, and so are the weights' gradients after it, of the gates' gradients that it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import broadcast_shapes, is_half, wide
+from torchgrad_jax.operators.linear import addmm_shapes
+from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.value import Aval, aval_of
+
+
+def check_sizes(input: Aval, weight0: Aval, weight1: Aval, weight2: Any, weight3: Any, *states: Any, integers: bool = False) -> None:
+    """RuntimeError, as far as possible in the words of PyTorch's operators, where the operands of a layer do not fit each other. states: those to
+    begin with, h first. integers: whether these are computed with as well."""
+    time, batch, features = input.shape
+    if any(state.ndim != 2 for state in states):
+        raise RuntimeError(f"the states of a recurrent layer must have 3 dimensions, got {states[0].ndim + 1}")
+    for rows, width, dtype, weight, bias in (
+        (time * batch, features, input.dtype, weight0, weight2), (*states[0].shape, states[0].dtype, weight1, weight3),
+    ):  # fmt: skip
+        if weight.ndim != 2:
+            raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {weight.ndim}D")
+        added = aval_of((weight.shape[0],), weight.dtype) if bias is None else bias
+        addmm_shapes(added, aval_of((rows, width), dtype), aval_of(weight.shape[::-1], weight.dtype))
+    found, wanted = (states[0].shape[0], weight1.shape[0]), (batch, weight0.shape[0])
+    if found != wanted and broadcast_shapes(found, wanted):  # which raises where they do not broadcast
+        raise RuntimeError(f"output with shape {list(found)} doesn't match the broadcast shape {list(wanted)}")
+    for state in states:
+        if state.dtype != input.dtype:
+            raise RuntimeError("all states of a recurrent layer must have the dtype of its input")
+    if not integers and not dtypes.is_float(input.dtype):
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {dtypes.of(input.dtype).title}")
+
+
+def check_projection(cells: tuple[int, int], weight: Aval, dtype: np.dtype) -> None:
+    """RuntimeError where the states that a layer's cells give cannot be multiplied by a weight."""
+    addmm_shapes(aval_of((weight.shape[0],), weight.dtype), aval_of(cells, dtype), aval_of(weight.shape[::-1], weight.dtype))
+
+
+def _product(x: Any, weight: Any, contracted: int) -> Any:
+    """x and a matrix multiplied along x's last dimension and one of the matrix's, half precision in float32."""
+    rows = lax.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+    wanted = np.float32 if is_half(x.dtype) else None
+    made = lax.dot_general(rows, weight, (((1,), (contracted,)), ((), ())), precision=PRECISION, preferred_element_type=wanted)
+    return lax.reshape(made, (*x.shape[:-1], weight.shape[1 - contracted]))
+
+
+def affine(x: Any, weight: Any, bias: Any) -> Any:
+    """x @ weight.T + bias, rounded once."""
+    made = _product(x, weight, 1)
+    return (made if bias is None else made + bias.astype(made.dtype)).astype(x.dtype)
+
+
+def there(batch_sizes: Any, batch: int) -> Any:
+    """(time, batch, 1): whether a sequence has not ended. None where all are of one length."""
+    return None if batch_sizes is None else jnp.arange(batch)[None, :, None] < batch_sizes[:, None, None]
+
+
+def chosen(present: Any, new: Any, old: Any) -> Any:
+    """`new` where sequences have not ended, else `old`."""
+    return new if present is None else jnp.where(present, new, old)
+
+
+def before(states: Any, start: Any, reverse: bool) -> Any:
+    """The state that each step began with."""
+    first = start[None]
+    return jnp.concatenate([states[1:], first] if reverse else [first, states[:-1]])
+
+
+def plus(x: Any, more: Any) -> Any:
+    """The sum; `more` may be absent."""
+    return x if more is None else x + more
+
+
+def parts(x: Any, count: int) -> list[Any]:
+    """The features in equal parts."""
+    return jnp.split(x, count, -1)
+
+
+def tanh_of(x: Any) -> Any:
+    """The hyperbolic tangent, rounded once."""
+    return lax.tanh(wide(x)).astype(x.dtype)
+
+
+def of_weights(of_gates: Any, x: Any) -> Any:
+    """The gradient of the weights that x was multiplied by, all times taken together."""
+    rows, columns = (lax.reshape(a, (a.shape[0] * a.shape[1], a.shape[2])) for a in (of_gates, wide(x).conj()))
+    return lax.dot_general(rows, columns, (((0,), (0,)), ((), ())), precision=PRECISION)
+
+
+def back(of_gates: Any, weight: Any) -> Any:
+    """The gradient of what was multiplied by the weights."""
+    return _product(of_gates, wide(weight).conj(), 0)
+
+
+def added_up(of_gates: Any) -> Any:
+    """The gradient of what was added at each step."""
+    return jnp.sum(of_gates, (0, 1))
+
+
+def nothing(like: Any, grad: Any) -> Any:
+    """A state's gradient at the end of the loop: zeros where there is none."""
+    return jnp.zeros_like(like) if grad is None else wide(grad)
