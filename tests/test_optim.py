@@ -296,8 +296,15 @@ def copies(m):
     o.step()
     twin = copy.deepcopy(o)
     twin.step()
-    again = pickle.loads(pickle.dumps(o)) if m is not tj else copy.copy(o)
-    return repr(twin), [p.detach() for g in twin.param_groups for p in g["params"]], [p.detach() for p in params], repr(again)
+    again = pickle.loads(pickle.dumps(o))
+    again.step()
+    return (
+        repr(twin),
+        [p.detach() for g in twin.param_groups for p in g["params"]],
+        [p.detach() for p in params],
+        repr(again),
+        [p.detach() for p in again.param_groups[0]["params"]],
+    )
 
 
 @pytest.mark.skipif(modes.execution == "eager", reason="there everything is computed at once")

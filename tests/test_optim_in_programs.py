@@ -317,3 +317,21 @@ def test_a_schedule_changes_a_compiled_function_only_where_its_code_asks_for_the
     for (a, rate), (b, other) in zip(found, expected, strict=True):
         assert math.isclose(a, b, rel_tol=1e-4) and rate == other, (found, expected)
     assert ran == 8 if asks else ran == 2  # the second time, since the first one has made the state
+
+
+@pytest.mark.operators
+def test_a_compiled_step_that_a_schedule_follows():
+    def train(compiled):
+        net, loss = network(tj)
+        o = tj.optim.Adam(net.parameters(), lr=0.1)
+        s = tj.optim.lr_scheduler.StepLR(o, 2)  # which puts a step in the place of the optimizer's
+        step, losses = tj.compile(o.step) if compiled else o.step, []
+        for _ in range(6):
+            o.zero_grad()
+            losses.append(loss())
+            losses[-1].backward()
+            step()
+            s.step()
+        return [found.item() for found in losses]
+
+    assert train(True) == pytest.approx(train(False), rel=1e-4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Iterable
 from operator import attrgetter, is_
 from typing import Any
@@ -155,6 +156,8 @@ class _Walk:
             self.queue += (o.__func__, o.__self__)
         elif isinstance(o, functools.partial):
             self.queue += (o.func, o.args, o.keywords)
+        elif isinstance(o, weakref.ref):
+            self.queue.append(o())
         elif isinstance(o, (list, tuple, set, frozenset, dict)):
             self.containers[id(o)] = o
             self.queue += o.values() if isinstance(o, dict) else o
