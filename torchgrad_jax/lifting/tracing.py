@@ -214,8 +214,8 @@ class TraceRecorder(Recorder, Watch):
     arrays within. draws: how random numbers were drawn within, and the Values they became. plans: the Plans of the operations' nodes, by the slots of
     their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
     an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
-    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside. renewed: the groups
-    of optimizers whose learning rates are inputs; None where they are constants.
+    any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside. renewed: the
+    groups of optimizers whose learning rates are inputs; None where they are constants.
     """
 
     __slots__ = (

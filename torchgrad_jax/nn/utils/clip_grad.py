@@ -24,7 +24,7 @@ def _grads(parameters: Any) -> list[Tensor]:
 
 
 def _on(where: Any, t: Tensor) -> Tensor:
-    return t if t.device is where else t.to(where)
+    return t if t._aval.device is where else t.to(where)
 
 
 @no_grad()
@@ -36,7 +36,7 @@ def get_total_norm(
     given, norm_type = _tensors(tensors), float(norm_type)
     if not given:
         return tensor(0.0)
-    first = given[0].device
+    first = given[0]._aval.device
     total = vector_norm(stack([_on(first, vector_norm(t, norm_type)) for t in given]), norm_type)
     if error_if_nonfinite and bool(total.isfinite().logical_not()):
         raise RuntimeError(
@@ -55,7 +55,7 @@ def clip_grads_with_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float
 def _clip(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for grad in grads:
-        grad.mul_(_on(grad.device, factor))
+        grad.mul_(_on(grad._aval.device, factor))
 
 
 @no_grad()
