@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import zeros_like
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.creation import tensor, zeros_like
 from torchgrad_jax.optim.arithmetic import addcdiv_, addcmul_, lerp_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_betas, check_fused, check_lr, check_not_negative
@@ -85,9 +86,11 @@ class Adam(ByParameter):
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
+        # Where a graph leads through the step PyTorch computes with its count in single precision.
+        step = tensor(c.step, dtype=dtypes.float32) if getattr(h, "differentiable", False) and not isinstance(c.step, Tensor) else c.step
         return {
-            **decay(h, h.decoupled_weight_decay), **averaging(h), "amsgrad": h.amsgrad, "root": (1 - beta2**c.step) ** 0.5, "eps": h.eps,
-            "step_size": -(h.lr / (1 - beta1**c.step)),
+            **decay(h, h.decoupled_weight_decay), **averaging(h), "amsgrad": h.amsgrad, "root": (1 - beta2**step) ** 0.5, "eps": h.eps,
+            "step_size": -(h.lr / (1 - beta1**step)),
         }  # fmt: skip
 
     @staticmethod

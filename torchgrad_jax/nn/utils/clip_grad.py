@@ -20,7 +20,11 @@ def _tensors(given: Any) -> list[Tensor]:
 
 
 def _grads(parameters: Any) -> list[Tensor]:
-    return [p.grad for p in _tensors(parameters) if p.grad is not None]
+    return [grad for p in _tensors(parameters) if (grad := p.grad) is not None]
+
+
+def _on(where: Any, t: Tensor) -> Tensor:
+    return t if t._aval.device is where else t.to(where)
 
 
 @no_grad()
@@ -32,8 +36,8 @@ def get_total_norm(
     given, norm_type = _tensors(tensors), float(norm_type)
     if not given:
         return tensor(0.0)
-    first = given[0].device
-    total = vector_norm(stack([vector_norm(t, norm_type).to(first) for t in given]), norm_type)
+    first = given[0]._aval.device
+    total = vector_norm(stack([_on(first, vector_norm(t, norm_type)) for t in given]), norm_type)
     if error_if_nonfinite and bool(total.isfinite().logical_not()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and "
@@ -45,9 +49,13 @@ def get_total_norm(
 @no_grad()
 def clip_grads_with_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Multiply the gradients by max_norm / (total_norm + 1e-6) in place, if that is less than 1."""
+    _clip(_grads(parameters), max_norm, total_norm)
+
+
+def _clip(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for grad in _grads(parameters):
-        grad.mul_(factor.to(grad.device))
+    for grad in grads:
+        grad.mul_(_on(grad._aval.device, factor))
 
 
 @no_grad()
@@ -55,9 +63,9 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """Let the norm of all gradients, as one vector, be at most `max_norm`, in place. Returns what it was. RuntimeError: see `get_total_norm`."""
-    given = _tensors(parameters)
-    total = get_total_norm(_grads(given), norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(given, max_norm, total, foreach)
+    grads = _grads(parameters)
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    _clip(grads, max_norm, total)
     return total
 
 
