@@ -115,6 +115,10 @@ class Chained(Interpreter):
         """See Interpreter."""
         return self._asked.draws(make)
 
+    def renewed(self, group: dict[str, Any], key: str) -> Any:
+        """See Interpreter."""
+        return self._asked.renewed(group, key)
+
     def drew(self, value: Any, make: Callable[[], Any]) -> None:
         """See Interpreter."""
         self._asked.drew(value, make)
