@@ -118,6 +118,15 @@ class TestScripts:
         assert first == "No difference beyond rounding up to where the program failed."
         assert second.startswith("The script ended with status 1 under torchgrad_jax: AttributeError: torch.sparse_coo_tensor is not")
 
+    @pytest.mark.parametrize(("rate", "agrees"), [("1e-2", True), ("1e-2 if torch.__version__[0] == '2' else 2e-2", False)])
+    def test_optimizers_are_seen_by_what_they_leave(self, tmp_path, launch, rate, agrees):
+        script = tmp_path / "steps.py"
+        loop = "for i in range(3):\n    opt.zero_grad()\n    loss = (w**2).sum()\n    loss.backward()\n    opt.step()\n"
+        script.write_text(f"import torch\nw = torch.ones(3, requires_grad=True)\nopt = torch.optim.Adam([w], lr={rate})\n{loop}")
+        done = launch("--script", script)
+        assert done.returncode == (not agrees), done.stdout
+        assert ("No difference beyond rounding." in done.stdout and "another way" not in done.stdout) is agrees
+
     def test_a_silent_dtype_is_named(self, planted):
         difference = planted(WRONG_DTYPE)["difference"]
         assert difference["text"] == "p = F.softplus(h)" and difference["distance"]["what"] == "dtype float64 instead of float32"

@@ -160,6 +160,8 @@ class Noting:
             return made
         if name in _SILENT or path.endswith((".__set__", ".__delete__")) or self.notes.cut or (name in _OVERWRITING and _by_library()):
             return func(*args, **kwargs)
+        if _by_optimizer():
+            return func(*args, **kwargs)
         return self._noted(func, name, path, args, kwargs)
 
     def _noted(self, func: Any, name: str, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -339,6 +341,19 @@ def _by_library() -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(_dispatching()):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_filename.startswith(_roots())
+
+
+def _by_optimizer() -> bool:
+    """Whether the function is called by an optimizer, whose steps each library makes in its own way: what comes of them is seen where it is used."""
+    roots, frame = _roots(), sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(roots):
+        if _OPTIM in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+_OPTIM = f"{os.sep}optim{os.sep}"
 
 
 @functools.cache
