@@ -303,3 +303,17 @@ class GradScaler:
                 )
             state.update(_init_scale=self.get_scale(), _init_growth_tracker=self._get_growth_tracker(), _scale=None, _growth_tracker=None)
         return state
+
+
+class GradScalerOf(GradScaler):
+    """What `torch.cpu.amp` and `torch.cuda.amp` have: a scaler for one kind of device, with a warning that `torch.amp.GradScaler` does the same."""
+
+    device_type: str
+
+    def __init__(
+        self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True
+    ) -> None:
+        kind = self.device_type
+        instead = f"Please use `torch.amp.GradScaler('{kind}', args...)` instead."
+        warn_user(f"`torch.{kind}.amp.GradScaler(args...)` is deprecated. {instead}", FutureWarning)
+        super().__init__(kind, init_scale, growth_factor, backoff_factor, growth_interval, enabled)

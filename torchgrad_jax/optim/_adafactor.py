@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +28,9 @@ class Adafactor(ByParameter):
 
     ValueError for settings out of their range, RuntimeError in a step for complex parameters.
     """
+
+    # Of vectors only the last one, of all else the others.
+    remembered = ("row_var", "col_var", "variance")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, beta2_decay: float = -0.8, eps: tuple[float | None, float] = (None, 1e-3), d: float = 1.0,
@@ -58,11 +60,6 @@ class Adafactor(ByParameter):
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter. Vectors have the last one, all else the others."""
-        return "row_var", "col_var", "variance"
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +35,7 @@ class Muon(ByParameter):
     Training", 2025). ValueError for settings out of their range and for parameters of other dimensions, RuntimeError in a step for complex ones.
     """
 
+    remembered = ("momentum_buffer",)
     scalars = ()
 
     def __init__(
@@ -68,11 +68,6 @@ class Muon(ByParameter):
             raise ValueError("Number of steps must be less than 100 for computational efficiency")
         if len(group["ns_coefficients"]) != 3:
             raise ValueError("Coefficients must be a tuple of exactly 3 values")
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return ("momentum_buffer",)
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

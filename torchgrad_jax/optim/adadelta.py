@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, addcmul_
-from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
 
@@ -27,6 +25,8 @@ class Adadelta(ByParameter):
     ValueError for settings out of their range.
     """
 
+    remembered = ("square_avg", "acc_delta")
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0, foreach: bool | None = None, *,
         capturable: bool = False, maximize: bool = False, differentiable: bool = False,
@@ -40,15 +40,6 @@ class Adadelta(ByParameter):
             "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return "square_avg", "acc_delta"
-
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """See ByParameter."""
-        return {"step": step_count(group, p), "square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,8 @@ class Adagrad(ByParameter):
     The state is there before the first step: s is initial_accumulator_value then. ValueError for negative settings.
     """
 
+    remembered = ("sum",)
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
         eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
@@ -46,11 +47,6 @@ class Adagrad(ByParameter):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return ("sum",)
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

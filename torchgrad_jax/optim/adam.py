@@ -8,9 +8,9 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.functions.creation import tensor, zeros_like
+from torchgrad_jax.functions.creation import tensor
 from torchgrad_jax.optim.arithmetic import addcdiv_, addcmul_, lerp_
-from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_betas, check_fused, check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
 
@@ -73,14 +73,10 @@ class Adam(ByParameter):
             group.setdefault("amsgrad", False)
             group.setdefault("decoupled_weight_decay", False)
 
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
+    @classmethod
+    def names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
-
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """See ByParameter."""
-        return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import addcdiv_, lerp_
-from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
 
@@ -26,6 +24,8 @@ class Adamax(ByParameter):
     ValueError for settings out of their range.
     """
 
+    remembered = ("exp_avg", "exp_inf")
+
     def __init__(
         self, params: Any, lr: float | Tensor = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
         foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False, capturable: bool = False,
@@ -39,15 +39,6 @@ class Adamax(ByParameter):
             "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return "exp_avg", "exp_inf"
-
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """See ByParameter."""
-        return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_inf": zeros_like(p)}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +25,7 @@ class ASGD(ByParameter):
     ValueError for a negative lr or weight_decay.
     """
 
+    remembered = ("ax",)
     scalars = ("step", "eta", "mu")
 
     def __init__(
@@ -39,11 +39,6 @@ class ASGD(ByParameter):
             "differentiable": differentiable, "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return ("ax",)
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.functions.creation import tensor, zeros
+from torchgrad_jax.functions.creation import tensor, zeros, zeros_like
 from torchgrad_jax.optim import together
 from torchgrad_jax.optim.formula import whole_formula
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
@@ -25,7 +25,8 @@ class ByParameter(Optimizer):
 
     - `formula`: what a step does to one parameter that has a gradient, in place. It is not told of `maximize`, of `weight_decay`, and of complex
       numbers, which are pairs of real ones to it (`as_pairs`);
-    - `state_of`: what is remembered of a parameter from its first step on, and in `names` which tensors of that the formula is given;
+    - `remembered`: the tensors that are remembered of a parameter from its first step on, which the formula is given. Where settings decide which
+      `names` says it, and where they do not begin as zeros beside a count of steps `state_of` does;
     - `scalars`: which 0-dim tensors of it the host keeps, and in `advance` what becomes of them before a step, in `settle` what after it;
     - `numbers`: what the formula is told of the step: numbers made of the group's settings and of the scalars, and settings.
 
@@ -33,6 +34,7 @@ class ByParameter(Optimizer):
     either. So a schedule of the learning rate, and the count of steps, change numbers of a program and nothing of its structure.
     """
 
+    remembered: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ("step",)
     as_pairs = True
     # Refuses a parameter that has a gradient, given its group, by RuntimeError.
@@ -45,12 +47,12 @@ class ByParameter(Optimizer):
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """The state of a parameter before its first step."""
-        raise NotImplementedError
+        return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
+    @classmethod
+    def names(cls, group: dict[str, Any]) -> Sequence[str]:
         """Which tensors of a state the formula is given."""
-        raise NotImplementedError
+        return cls.remembered
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

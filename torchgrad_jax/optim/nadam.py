@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +27,7 @@ class NAdam(ByParameter):
     decoupled_weight_decay: see `Adam`. ValueError for settings out of their range.
     """
 
+    remembered = ("exp_avg", "exp_avg_sq")
     scalars = ("step", "mu_product")
 
     def __init__(
@@ -45,11 +45,6 @@ class NAdam(ByParameter):
             "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return "exp_avg", "exp_avg_sq"
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

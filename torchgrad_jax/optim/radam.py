@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.adam import averaging, decay, move_averages
-from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_betas, check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
 
@@ -26,6 +24,8 @@ class RAdam(ByParameter):
     decoupled_weight_decay: see `Adam`. ValueError for settings out of their range.
     """
 
+    remembered = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
         decoupled_weight_decay: bool = False, *, foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
@@ -40,15 +40,6 @@ class RAdam(ByParameter):
             "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return "exp_avg", "exp_avg_sq"
-
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """See ByParameter."""
-        return {"step": step_count(group, p), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

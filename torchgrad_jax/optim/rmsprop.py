@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.optim.arithmetic import add_, addcdiv_, addcmul_, lerp_
-from torchgrad_jax.optim.by_parameter import ByParameter, step_count
+from torchgrad_jax.optim.by_parameter import ByParameter
 from torchgrad_jax.optim.checks import check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
 
@@ -44,14 +43,10 @@ class RMSprop(ByParameter):
             group.setdefault("momentum", 0)
             group.setdefault("centered", False)
 
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
+    @classmethod
+    def names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "square_avg", *(["momentum_buffer"] if group["momentum"] > 0 else []), *(["grad_avg"] if group["centered"] else [])
-
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """See ByParameter."""
-        return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
 
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:

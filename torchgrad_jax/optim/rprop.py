@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,8 @@ class Rprop(ByParameter):
     lr: the step sizes to begin with. ValueError where not 0 < etas[0] < 1 < etas[1].
     """
 
+    remembered = ("prev", "step_size")
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, etas: tuple[float, float] = (0.5, 1.2), step_sizes: tuple[float, float] = (1e-6, 50), *,
         capturable: bool = False, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
@@ -37,11 +38,6 @@ class Rprop(ByParameter):
             "capturable": capturable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
-        """See ByParameter."""
-        return "prev", "step_size"
 
     def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""

@@ -43,8 +43,8 @@ class SGD(ByParameter):
         super().__init__(params, defaults)
         check_fused(self, fused, foreach, differentiable)
 
-    @staticmethod
-    def names(group: dict[str, Any]) -> Sequence[str]:
+    @classmethod
+    def names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from torchgrad_jax.autograd import grad_scaler
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.autograd.grad_scaler import GradScalerOf
 
 __all__ = ["GradScaler"]
 
 
-class GradScaler(grad_scaler.GradScaler):
+class GradScaler(GradScalerOf):
     """`torch.amp.GradScaler("cpu", ...)`, with a warning."""
 
-    def __init__(
-        self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True
-    ) -> None:
-        warn_user(
-            "`torch.cpu.amp.GradScaler(args...)` is deprecated. Please use `torch.amp.GradScaler('cpu', args...)` instead.", FutureWarning
-        )  # fmt: skip
-        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+    device_type = "cpu"
