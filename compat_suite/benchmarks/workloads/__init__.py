@@ -1,6 +1,6 @@
 """Workloads by family, each written once against a torch-shaped namespace and once by hand in JAX, on the same random data."""
 
-from compat_suite.benchmarks.workloads import attention, chains, cnn, inplace_views, mlp, pinn, python_in_graph, rnn
+from compat_suite.benchmarks.workloads import adam, attention, chains, cnn, gpt, inplace_views, lstm, mlp, pinn, python_in_graph, resnet, rnn
 from compat_suite.benchmarks.workloads.workload import Workload
 
 WORKLOADS: dict[str, Workload] = {
@@ -12,4 +12,8 @@ WORKLOADS: dict[str, Workload] = {
     **pinn.WORKLOADS,
     **python_in_graph.WORKLOADS,
     **inplace_views.WORKLOADS,
+    **gpt.WORKLOADS,
+    **resnet.WORKLOADS,
+    **lstm.WORKLOADS,
+    **adam.WORKLOADS,
 }

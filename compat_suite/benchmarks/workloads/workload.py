@@ -34,3 +34,29 @@ def hand_over(gradients: list[Any] | None, found: Any) -> None:
     """Append what a step found to the caller's list, if he gave one."""
     if gradients is not None:
         gradients.extend(found)
+
+
+def load(T: Any, module: Any, weights: list[np.ndarray], make: Callable[..., Any]) -> Any:
+    """The module, on the device of what `make` gives, with these weights, in the order of its parameters."""
+    with T.no_grad():
+        tensors = [make(w) for w in weights]
+        module.to(tensors[0].device)
+        for p, w in zip(module.parameters(), tensors, strict=True):
+            p.copy_(w)
+    return module
+
+
+def training_step(parameters: Any, optimizer: Any, loss_of: Callable[[], Any]) -> Step:
+    """A step of an optimizer of `torch.optim`, as people write it."""
+    parameters = list(parameters)
+
+    def step(gradients: list[Any] | None = None) -> float:
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        if gradients is not None:
+            hand_over(gradients, [p.grad.clone() for p in parameters])
+        optimizer.step()
+        return loss.item()
+
+    return step
