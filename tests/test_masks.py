@@ -8,7 +8,7 @@ import pytest
 from ways import WAYS
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime.compiling import masks
+from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 
 pytestmark = pytest.mark.operators
 
@@ -73,7 +73,7 @@ def test_masks_within_loops_and_branches_are_selected():
 
     m, x = np.array([False, True]), np.array([inf, 2.0], np.float32)
     closed = jax.make_jaxpr(function)(m, x)
-    assert masks.converts_masks(closed.jaxpr)
-    assert not masks.converts_masks(masks.with_masks_selected(closed).jaxpr)
-    found = jax.jit(masks.selecting_masks(function))(m, x)
+    assert misleads(closed.jaxpr)
+    assert not misleads(for_xla(closed).jaxpr)
+    found = jax.jit(traced_for_xla(function))(m, x)
     np.testing.assert_equal([np.asarray(f).tolist() for f in found], [[nan, 2.0], nan, [nan, 0.0]])

@@ -15,7 +15,7 @@ from torchgrad_jax.core.dispatch import NO_PLAN, plan_of
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.forward import jvp_of
 from torchgrad_jax.runtime._jax_compat import has_x64
-from torchgrad_jax.runtime.compiling.masks import selecting_masks
+from torchgrad_jax.runtime.compiling.for_xla import traced_for_xla
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.structure import operands
 
@@ -101,7 +101,7 @@ def _differentiable(sig: Signature, plan: Plan | None, inputs: tuple[int, ...], 
         forward: Any = jvp_of(sig, asked)
         with catch_warnings():
             filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
-            push_forward = selecting_masks(_as_tuple(forward.specialize(specs)))
+            push_forward = traced_for_xla(_as_tuple(forward.specialize(specs)))
             carried = iter(_in_words_of_backward(push_forward, *saved, *[moved[i] for i in asked.inputs]))
         return outs, tuple([_tangent(o, next(carried) if there else None) for o, there in zip(outs, asked.outputs, strict=True)])
 

@@ -13,7 +13,7 @@ from jax import lax
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
-from torchgrad_jax.runtime.compiling.masks import converts_masks, selecting_masks, with_masks_selected
+from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
@@ -150,8 +150,8 @@ class Signature:
     def traced(self) -> Callable[..., Any]:
         """`function` for inputs that are tracers of the user's."""
         if self._traced is None:
-            masked = converts_masks(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs).jaxpr)
-            self._traced = selecting_masks(self.function) if masked else self.function
+            misleading = misleads(_jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs).jaxpr)
+            self._traced = traced_for_xla(self.function) if misleading else self.function
         return self._traced
 
     def in_32_bits(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -168,13 +168,13 @@ class Signature:
 
         with catch_warnings():
             filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
-            return selecting_masks(call)(*[a for a, number in zip(arguments, given, strict=True) if number is None])
+            return traced_for_xla(call)(*[a for a, number in zip(arguments, given, strict=True) if number is None])
 
     def _for_xla(self) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun
 
         traced, self._jaxpr = self._jaxpr, None  # what is compiled by itself is seldom interpreted too
-        run = jaxpr_as_fun(with_masks_selected(traced or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
+        run = jaxpr_as_fun(for_xla(traced or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
 
         def function(*arrays: Any) -> Any:
             return run(*arrays)

@@ -1,0 +1,59 @@
+"""Writes into a part of an array, as XLA must see them.
+
+XLA's CPU compiler makes one loop of a write and of what computes that which is written, and lets it write into the array itself. Where it reads
+other places of that array it must not, and knows that, but not where dimensions of one element come or go before or behind the write:
+`y[1:] = y[:-1]` and a `y[None]` behind it fill y with its first element. Whether the one array is made of the other cannot be seen in an operation
+by itself. So what is written is kept in memory of its own first, by a condition that XLA does not know and moves nothing past: 0.5 us.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from jax import lax
+from jax import numpy as jnp
+from jax.extend.core import Literal
+
+# Which operand is what is written into the first one.
+_WRITTEN = {"dynamic_update_slice": 1, "scatter": 2, "scatter-add": 2, "scatter-sub": 2, "scatter-mul": 2, "scatter-min": 2, "scatter-max": 2}
+
+
+def in_memory_of_their_own(jaxpr: Any) -> set[Any]:
+    """The variables that are one known number everywhere, and those that a condition gives: XLA reads them from nowhere else."""
+    return {v for eqn in jaxpr.eqns if eqn.primitive.name == "cond" or _is_constant(eqn) for v in eqn.outvars}
+
+
+def _is_constant(eqn: Any) -> bool:
+    return eqn.primitive.name == "broadcast_in_dim" and isinstance(eqn.invars[0], Literal)
+
+
+def may_overtake(eqn: Any, apart: set[Any]) -> bool:
+    """Whether XLA may write several elements in the loop that computes them. apart: see `in_memory_of_their_own`."""
+    at = _WRITTEN.get(eqn.primitive.name)
+    if at is None or (at == 2 and math.prod(eqn.invars[1].aval.shape[:-1]) != 1):  # several indices are written one after the other
+        return False
+    array, written = eqn.invars[0], eqn.invars[at]
+    return written.aval.size > 1 and apart.isdisjoint([v for v in (array, written) if not isinstance(v, Literal)])
+
+
+def written_apart(eqn: Any) -> Callable[..., Any]:
+    """A function of the equation's operands that does the same."""
+    return partial(_written_apart, eqn.primitive, dict(eqn.params))
+
+
+def _written_apart(primitive: Any, params: dict[str, Any], *operands: Any) -> Any:
+    at = _WRITTEN[primitive.name]
+    apart = lax.platform_dependent(operands[0], operands[at], cpu=_kept, default=lambda array, written: written)
+    return primitive.bind(*operands[:at], apart, *operands[at + 1 :], **params)
+
+
+def _kept(array: Any, written: Any) -> Any:
+    unknown = _first(array) == _first(written)
+    return lax.cond(unknown, lambda a: a, lambda a: a * jnp.ones((), a.dtype), written)  # of two alike XLA makes one
+
+
+def _first(array: Any) -> Any:
+    return lax.reshape(lax.slice(array, (0,) * array.ndim, (1,) * array.ndim), ())
