@@ -88,6 +88,7 @@ CONVOLUTIONS = [  # images, channels, kernels, size, kernel, stride, padding, di
     (3, 2, 4, (7, 6), (3, 2), (1, 1), (1, 0), (1, 1)),
     (2, 3, 2, (9, 8), (3, 3), (2, 3), (1, 2), (1, 1)),
     (2, 3, 5, (6, 5), (1, 1), (1, 1), (0, 0), (1, 1)),
+    (2, 3, 5, (6, 7), (1, 1), (2, 3), (1, 0), (1, 1)),
     (2, 1, 2, (11,), (4,), (3,), (2,), (1,)),
     (2, 2, 2, (9, 9), (2, 3), (1, 2), (1, 1), (2, 3)),
     (2, 2, 3, (5, 6, 4), (2, 3, 1), (2, 1, 2), (1, 0, 0), (1, 2, 1)),
@@ -101,12 +102,14 @@ def test_gradients_of_a_convolution(case, dtype):
     stride, padding, dilation = window
     x, w = normal(images, channels, *size, dtype=dtype), normal(kernels, channels, *kernel, dtype=dtype, seed=1)
     grad = normal(images, kernels, *convolution.output_sizes(size, kernel, *window), dtype=dtype, seed=2)
-    agree(
-        lambda g, a: convolution._weight_grad_by_image(g, a, w.shape, *window),
-        lambda g, a: convolution._weight_grad_at_once(g, a, w.shape, *window, 1),
-        grad, x,
-    )  # fmt: skip
+
+    def by_products(g, a):
+        return convolution._weight_grad_by_products(g, a, w.shape, *window, 1)
+
+    if set(kernel) == {1}:
+        agree(lambda g, a: convolution._weight_grad_by_image(g, a, w.shape, stride, padding), by_products, grad, x)
     if set(dilation) == {1} and len(size) < 3:
+        agree(lambda g, a: convolution._weight_grad_by_correlation(g, a, w.shape, stride, padding), by_products, grad, x)
         agree(
             lambda g, v: convolution._by_turned_kernel(g, v, x.shape, stride, padding),
             lambda g, v: convolution._spread(g, v, x.shape, stride, padding, dilation, 1),
