@@ -24,7 +24,15 @@ KNOWN = {
     "jax_kernel": (["matplotlib"], [], r"off by ([\d.]+) of a side", (0, 0.01)),
     "optax_training": (["matplotlib", "optax", "sklearn"], [], r"backward\(\), .* last loss ([\d.]+)", (0, 0.2)),
     "laplace": (["matplotlib", "sklearn"], [], r"of (\d+)% with all that are likely", (30, 75)),
+    "character_gpt": ([], ["--steps", "60", "--characters", "40"], r"step   59  loss ([\d.]+)", (2.2, 3.0)),
+    "image_classifier": (["matplotlib", "sklearn"], ["--epochs", "3"], r"test accuracy ([\d.]+)%", (60, 100)),
+    "autoencoder": (["matplotlib", "sklearn"], ["--epochs", "6"], r"epoch  5  bound ([\d.]+)", (26, 34)),
+    "gaussian_process": (["matplotlib", "sklearn"], [], r"variance ([\d.]+) explained", (0.4, 0.6)),
+    "cart_pole": (["matplotlib"], ["--steps", "1500"], r"last ten episodes lasted ([\d.]+) of", (8, 200)),
 }
+
+
+WITHOUT_PICTURE = ("digits", "character_gpt")
 
 
 def test_every_example_is_run():
@@ -36,7 +44,7 @@ def test_example(name, tmp_path):
     needs, options, printed, (least, most) = KNOWN[name]
     for module in needs:
         pytest.importorskip(module)
-    if name != "digits":
+    if name not in WITHOUT_PICTURE:
         options = [*options, "--picture", str(tmp_path / "picture.png")]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "MPLCONFIGDIR": str(tmp_path), "TORCHGRAD_JAX_TRACEBACK": ""}
@@ -45,7 +53,7 @@ def test_example(name, tmp_path):
     assert done.returncode == 0, done.stderr
     found = re.search(printed, done.stdout)
     assert found and least <= float(found[1]) <= most, done.stdout
-    if name != "digits":
+    if name not in WITHOUT_PICTURE:
         picture = (tmp_path / "picture.png").read_bytes()
         assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
 
