@@ -17,6 +17,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.conversion import to
 from torchgrad_jax.functions.creation import as_device, checked_dtype, from_data, requiring
 from torchgrad_jax.functions.dlpack import from_dlpack, value_of
+from torchgrad_jax.functions.storages import UntypedStorage, mapped_file
 
 
 @public("torch")
@@ -66,6 +67,46 @@ def _of_tensor(t: Tensor, kind: dtypes.dtype | None, where: Any, copy: bool | No
     return requiring(made, True) if requires_grad and not made.requires_grad else made
 
 
+@public("torch")
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A tensor (n,) of `count` elements (all where it is negative) of a buffer from the byte `offset` on, copied: later writes to either do not show
+    in the other. ValueError for what is no buffer, and where there are no such elements."""
+    kind = checked_dtype("frombuffer", dtype)
+    content = _buffer_of(buffer)
+    if content is None:
+        raise ValueError("object does not implement Python buffer protocol.")
+    have, width = content.nbytes, kind.itemsize
+    if have == 0 or count == 0:
+        raise ValueError(f"both buffer length ({have}) and count ({count}) must not be 0")
+    if not 0 <= offset < have:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({have} bytes) minus 1")
+    if count < 0 and (have - offset) % width:
+        raise ValueError(f"buffer length ({have - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({width})")
+    if count > 0 and offset + count * width > have:
+        raise ValueError(
+            f"requested buffer length ({count} * {width} bytes) after offset ({offset} bytes) must not be greater than actual buffer length "
+            f"({have} bytes)"
+        )
+    array = np.frombuffer(content, kind.np if kind is not dtypes.bool_ else np.uint8, count, offset)
+    return requiring(created(from_data(array != 0 if kind is dtypes.bool_ else array.copy(), None, None)), requires_grad)
+
+
+@public("torch")
+def from_file(
+    filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = False,
+) -> Tensor:  # fmt: skip
+    """A tensor (size,) of the first elements of a file, which are read when they are needed. RuntimeError where the file has fewer, and for
+    ``shared=True``: writes would not reach it."""
+    if not isinstance(filename, str):
+        raise TypeError(f"from_file(): argument 'filename' (position 1) must be str, not {type(filename).__name__}")
+    check_memory("from_file", {"layout": layout, "device": device, "pin_memory": pin_memory})
+    kind = dtypes.get_default_dtype() if dtype is None else checked_dtype("from_file", dtype)
+    memory = mapped_file(filename, shared, (size or 0) * kind.itemsize)
+    memory.device = as_device(device)
+    return memory.take(kind.np, (size or 0,))
+
+
 def _no_alias(obj: Any) -> Exception:
     if isinstance(obj, np.generic):
         return RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ")
@@ -75,6 +116,8 @@ def _no_alias(obj: Any) -> Exception:
 
 
 def _buffer_of(obj: Any) -> memoryview | None:
+    if isinstance(obj, UntypedStorage):
+        return memoryview(obj._elements())
     try:
         return memoryview(obj)
     except TypeError:

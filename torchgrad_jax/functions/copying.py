@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections import OrderedDict
 from typing import Any
 
-import numpy as np
-
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created, wrap
 from torchgrad_jax.core.twins import data_of, share
-from torchgrad_jax.core.viewing import viewed
-from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.core.viewing import is_conj, is_neg, viewed
+from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.declaration.strides import is_contiguous
+from torchgrad_jax.functions.storages import Memory, TypedStorage, old_classes, storage_copy, written_once
 from torchgrad_jax.functions.subclass import retyped
 from torchgrad_jax.memory.storage import Storage
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -29,8 +33,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """
     if id(self) in memo:
         return memo[id(self)]
-    if in_transform() and isinstance(self._content().array, Lifted):
-        raise NotImplementedError("Cannot access storage of a tensor inside of a function being transformed: clone() it instead.")
+    _refuse_in_transforms(self)
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
@@ -43,7 +46,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "for which that function returns another instance of the same subclass. You should either properly implement new_empty() for your "
             "subclass or override __deepcopy__() if it is intended behavior for new_empty() to return an instance of a different type."
         )
-    made = retyped(_with_memory(self, _storage_copy(self._shared(), memo)), type(self))
+    made = retyped(_with_memory(self, storage_copy(self._shared(), memo)), type(self))
     made._rg = self.requires_grad
     memo[id(self)] = made
     grad = self.grad
@@ -53,19 +56,9 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
-def _storage_copy(storage: Storage, memo: dict[int, Any]) -> Storage:
-    """The one copy of this memory."""
-    key: Any = ("memory", storage.address)
-    made = memo.get(key)
-    if made is None:
-        made = memo[key] = _written_once(created(per_thread.recorder.alias(storage.value))._shared())
-    return made
-
-
-def _written_once(storage: Storage) -> Storage:
-    """PyTorch makes a copy by putting memory into an empty tensor, which counts as a write."""
-    storage.counter.version = storage.value.version = 1
-    return storage
+def _refuse_in_transforms(t: Tensor) -> None:
+    if in_transform() and isinstance(t._content().array, Lifted):
+        raise NotImplementedError("Cannot access storage of a tensor inside of a function being transformed: clone() it instead.")
 
 
 def _with_memory(t: Tensor, storage: Storage) -> Tensor:
@@ -84,11 +77,34 @@ def _with_memory(t: Tensor, storage: Storage) -> Tensor:
 
 @public("torch.Tensor")
 def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
-    """A leaf on the same memory (`copy.copy`) or with a copy of it (pickle), with requires_grad and attributes, without `.grad` and hooks."""
+    """A leaf on the same memory (`copy.copy`) or with a copy of it (pickle), with requires_grad and attributes, without `.grad` and hooks. What it
+    names is what PyTorch's files name, too."""
+    _refuse_in_transforms(self)
     _warn_of_hooks(self)
+    make, parts = _parts(self)
+    if type(self) is Tensor and not vars(self):
+        return make, parts
     # Under the name torch the class itself could not be found elsewhere.
     kind = None if type(self) is Tensor else type(self)
-    return _rebuild, (kind, _Memory(self), self.requires_grad, dict(vars(self)))
+    return rebuild_from_type, (make, kind, parts, dict(vars(self)) or None)
+
+
+def _parts(t: Tensor) -> tuple[Any, tuple[Any, ...]]:
+    """What a tensor without attributes is rebuilt by, and of what."""
+    own = OwnMemory._on(Memory(t._shared()), t.dtype)
+    own.tensor = t
+    described = (own, t.storage_offset(), tuple(t._aval.shape), tuple(t._strides()), t.requires_grad, OrderedDict())
+    marks = {name: True for name, marked in (("conj", is_conj(t)), ("neg", is_neg(t))) if marked}
+    if t.dtype in old_classes:
+        return rebuild_tensor, (*described, marks) if marks else described
+    return rebuild_tensor_of, (*described, t.dtype)
+
+
+class OwnMemory(TypedStorage):
+    """The memory of a tensor that is being copied or pickled: in this process it is rebuilt from itself."""
+
+    __slots__ = ("tensor",)
+    tensor: Tensor
 
 
 def _warn_of_hooks(t: Tensor) -> None:
@@ -106,37 +122,103 @@ def _warn_of_hooks(t: Tensor) -> None:
             )
 
 
-@in_pickles("_rebuild_tensor")
-def _rebuild(cls: type | None, memory: _Memory, requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    twin = data_of(memory.tensor)
-    assert twin._storage is not None
-    _written_once(twin._storage)
-    twin._value.version = 1
-    made = twin if cls is None else retyped(twin, cls)
-    made._rg = requires_grad
-    vars(made).update(attributes)
+# ---------------------------------------------------------------------- what pickles and files call
+
+
+@in_pickles("_rebuild_tensor_v2")
+def rebuild_tensor(
+    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, metadata: Any = None
+) -> Tensor:
+    """A leaf that is a part of a storage by strides. metadata: whether it is "conj" or "neg", shown conjugated or negative.
+
+    RuntimeError where the storage has no such part.
+    """
+    if isinstance(storage, OwnMemory):
+        made = data_of(storage.tensor)
+    else:
+        made = part_of(storage, storage.dtype, storage_offset, size, stride)
+        if metadata and metadata.get("conj"):
+            made = data_of(viewed("_conj", made))
+        if metadata and metadata.get("neg"):
+            made = created(apply(_NEG, (made,))._content())
+    written_once(made._shared())
+    made._value.version = 1
+    if requires_grad:
+        made.requires_grad_()
+    for hook in (backward_hooks or {}).values():
+        made.register_hook(hook)
     return made
 
 
-class _Memory:
-    """What a tensor is rebuilt from: itself in this process, the content of its memory elsewhere."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    def __reduce__(self) -> Any:
-        t = self.tensor
-        storage = t._shared()
-        if t._view is None or storage.value.aval.dtype != t._aval.dtype:
-            return _restored, (np.asarray(t._concrete()), str(t._aval.device), None)
-        t._concrete()  # raises what checks have found
-        part = (t._aval.shape, t._view.strides, t._view.offset)
-        return _restored, (np.asarray(storage.value.concrete()), str(t._aval.device), part)
+@in_pickles("_rebuild_tensor_v3")
+def rebuild_tensor_of(
+    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, dtype: Any, metadata: Any = None
+) -> Tensor:
+    """A leaf of any dtype that is a part of a storage: see `rebuild_tensor`."""
+    typed = storage if isinstance(storage, OwnMemory) else TypedStorage._on(storage._memory, dtype)
+    return rebuild_tensor(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)
 
 
-@in_pickles("_rebuild_memory")
-def _restored(array: np.ndarray, where: str, part: tuple[tuple[int, ...], tuple[int, ...], int] | None) -> _Memory:
-    t = created(from_data(array, None, where))
-    return _Memory(t if part is None else viewed("as_strided", t, *part))
+@in_pickles("_rebuild_tensor")
+def rebuild_part(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
+    """What the oldest files call: see `rebuild_tensor`."""
+    return rebuild_tensor(storage, storage_offset, size, stride, False, None)
+
+
+@in_pickles("_rebuild_from_type_v2")
+def rebuild_from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
+    """A tensor of a class, with attributes. state: for its `__setstate__` where it has one, else its attributes; slots come second in a pair."""
+    made = func(*args)
+    if new_type is not None and new_type is not Tensor and type(made) is not new_type:
+        made = retyped(made, new_type)
+    if hasattr(type(made), "__setstate__"):
+        made.__setstate__(state)  # type: ignore[attr-defined] - a subclass's
+        return made
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    vars(made).update(attributes or {})
+    for name, value in (slots or {}).items():
+        setattr(made, name, value)
+    return made
+
+
+def part_of(storage: Any, dtype: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+    """A tensor on a storage's memory. The first one that is all of it settles the memory's shape, and is no view."""
+    memory: Memory = storage._memory
+    size, stride = tuple(size), tuple(stride)
+    have = memory.aval()[0] // dtype.itemsize
+    _check_part(offset, size, stride, have, dtype.itemsize)
+    whole = offset == 0 and math.prod(size) == have and is_contiguous(size, stride)
+    if not memory.taken:
+        made = memory.take(dtype.np, size if whole else (have,))
+        if whole:
+            return made
+    content = memory.storage.value.aval
+    if content.dtype != dtype.np:
+        raise RuntimeError("torchgrad_jax cannot have tensors of several dtypes on one memory: arrays are typed")
+    base = wrap(memory.storage.value)
+    share(base, memory.storage, None)
+    return data_of(base if whole and content.shape == size else viewed("as_strided", base, size, stride, offset))
+
+
+_MOST = 2**34
+
+
+def _check_part(offset: Any, size: tuple[Any, ...], stride: tuple[Any, ...], have: int, itemsize: int) -> None:
+    if not all(type(n) is int for n in (offset, *size, *stride)):
+        raise TypeError("a tensor's offset, size and stride must be integers")
+    if len(size) != len(stride) or len(size) > 64:
+        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)}), and be at most 64")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if any(n < 0 for n in size) or math.prod(size) >= 2**63:
+        raise RuntimeError("numel: integer multiplication overflow")
+    needed = 0 if 0 in size else offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if any(s < 0 for s in stride) or needed >= 2**63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}")
+    if needed > have:
+        raise RuntimeError("Trying to resize storage that is not resizable")
+    if math.prod(size) > max(have, _MOST // itemsize):
+        raise RuntimeError(f"torchgrad_jax cannot expand {have} elements to the size {list(size)}: arrays have all their elements")
+
+
+_NEG = registry["neg"].bind((ARRAY,))
