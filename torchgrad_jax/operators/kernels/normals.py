@@ -14,6 +14,9 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime._jax_compat import x64
+from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import rounding_options
 
@@ -36,7 +39,7 @@ def in_blocks(uniform: np.ndarray) -> np.ndarray:
     """The samples of blocks (n, 16) of uniform samples of [0, 1): radii are made of the first 8 of a block, angles of the others."""
     out = np.empty_like(uniform)
     step, function = _AT_ONCE, _by_numpy
-    if len(uniform) >= _MANY:
+    if len(uniform) >= _MANY and not modes.without_xla:
         step, function = _COMPILED, _compiled() or _by_numpy
     for start in range(0, len(uniform), step):
         part = uniform[start : start + step]
@@ -51,12 +54,14 @@ def _by_numpy(uniform: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
+@x64
 def _compiled() -> Any:
     """`_samples` for `_COMPILED` blocks on JAX's CPU; None where JAX was told to do without."""
     try:
         cpu = jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         return None
+    counters.compiled_ops += 1
     with jax.default_device(cpu):
         function = jax.jit(lambda u: _samples(u, jnp), compiler_options=rounding_options(CPU))
         return function.lower(jax.ShapeDtypeStruct((_COMPILED, 16), np.float32)).compile()
