@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor, created
@@ -52,11 +53,25 @@ class Parameter(Tensor, metaclass=_IsParameter):  # type: ignore[misc] - Tensor 
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (None if type(self) is Parameter else type(self), self.data, self.requires_grad, copy.copy(vars(self)))
+        parts = (self.data, self.requires_grad, OrderedDict())
+        return (_rebuild_with_state, (*parts, copy.copy(vars(self)))) if vars(self) else (_rebuild, parts)
 
 
 @in_pickles("_rebuild_parameter")
-def _rebuild(cls: type | None, data: Tensor, requires_grad: bool, attributes: dict[str, Any]) -> Any:
-    made = (cls or Parameter)(data, requires_grad)
-    vars(made).update(attributes)
+def _rebuild(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Any:
+    """A Parameter, as pickles and PyTorch's files have it. It is no instance of a subclass: PyTorch's is none, either."""
+    made = Parameter(data, requires_grad)
+    for hook in (backward_hooks or {}).values():
+        made.register_hook(hook)  # type: ignore[attr-defined] - put onto Tensor by autograd
+    return made
+
+
+@in_pickles("_rebuild_parameter_with_state")
+def _rebuild_with_state(data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any) -> Any:
+    """A Parameter with attributes."""
+    made = _rebuild(data, requires_grad, backward_hooks)
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    vars(made).update(attributes or {})
+    for name, value in (slots or {}).items():
+        setattr(made, name, value)
     return made

@@ -1,7 +1,11 @@
 """`torch.nn`."""
 
-from torchgrad_jax.nn import functional, init, modules, utils
+from torchgrad_jax.nn import attention, functional, init, modules, parallel, parameter, utils
 from torchgrad_jax.nn.modules import *
 from torchgrad_jax.nn.modules import __all__ as _modules
+from torchgrad_jax.nn.parameter import UninitializedBuffer, UninitializedParameter, factory_kwargs
 
-__all__ = ["functional", "init", "modules", "utils", *_modules]
+__all__ = [
+    "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs", "functional", "init", "modules", "parallel", "parameter", "utils",
+    *_modules,
+]  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
@@ -182,6 +183,21 @@ def conv_transpose3d(
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv3d` in its input."""
     return _conv_transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@public("torch")
+def convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int, *, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """What all the others are: (N, C, *) with (O, C / groups, *), or (C, O / groups, *) if transposed. RuntimeError for what does not fit."""
+    count = max(weight._aval.ndim - 2, 1)
+    if input._aval.ndim != count + 2:
+        raise RuntimeError(_mismatch(input, weight, " "))
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+    strides, pads, dilated, output_pads = (_numbers(n, v, count) for n, v in given.items())
+    made = _convolve("convolution", count, input, weight, bias, strides, pads, dilated, output_pads, groups, bool(transposed))
+    return with_out("convolution", out, made)
 
 
 # ---------------------------------------------------------------------- sliding blocks

@@ -10,11 +10,10 @@ import numpy as np
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.gathering import call
-from torchgrad_jax.functions.overloads import with_number
 from torchgrad_jax.functions.shaping import cat, repeat
-from torchgrad_jax.functions.views import chunk, contiguous, expand, permute, reshape, squeeze, transpose, unsqueeze, view
+from torchgrad_jax.functions.views import chunk, contiguous, expand, permute, reshape, split, squeeze, transpose, unsqueeze, view
 from torchgrad_jax.nn.activation import softmax
-from torchgrad_jax.nn.attention import scaled_dot_product_attention
+from torchgrad_jax.nn.dot_product import scaled_dot_product_attention
 from torchgrad_jax.nn.dropout import dropout
 from torchgrad_jax.nn.linear import linear
 from torchgrad_jax.nn.padding import pad
@@ -71,7 +70,7 @@ def multi_head_attention_forward(
         weights = weights.mean(1) if average_attn_weights else weights
     else:
         seen = _fused(q, k, v, None if is_causal else mask, size, p, is_causal)
-    rows = view(contiguous(seen), (size.queries * size.batch, size.features))
+    rows = reshape(seen, (size.queries * size.batch, size.features))
     made = linear(rows, out_proj_weight, out_proj_bias)
     made = view(made, (size.queries, size.batch, made._aval.shape[1]))
     if batched:
@@ -168,12 +167,17 @@ def _merged(mask: Tensor | None, padding: Tensor | None, size: _Sizes, keys: int
 def _projected(
     query: Tensor, key: Tensor, value: Tensor, packed: Tensor | None, bias: Tensor | None, separate: tuple[Tensor | None, ...] | None
 ) -> list[Tensor]:
-    """Queries, keys and values by their linear maps; in one product where all three are the same tensor."""
+    """Queries, keys and values by their linear maps; in one product what is made of the same tensor."""
     given = (query, key, value)
     if separate is None:
         assert packed is not None, "use_separate_proj_weight is False but in_proj_weight is None"
+        features = query._aval.shape[-1]
         if query is key and key is value:
-            return list(chunk(linear(query, packed, bias), 3, -1))
+            return _together(query, packed, bias, 3, features)
+        if key is value:
+            sizes = [features, 2 * features]
+            (w, of_both), (b, added) = split(packed, sizes), (None, None) if bias is None else split(bias, sizes)
+            return [linear(query, w, b), *_together(key, of_both, added, 2, features)]
         weights: Any = chunk(packed, 3, 0)
     else:
         features = query._aval.shape[-1]
@@ -184,6 +188,13 @@ def _projected(
         weights = separate
     biases: Any = (None,) * 3 if bias is None else chunk(bias, 3, 0)
     return [linear(x, w, b) for x, w, b in zip(given, weights, biases, strict=True)]
+
+
+def _together(x: Tensor, weights: Tensor, biases: Tensor | None, count: int, features: int) -> list[Tensor]:
+    """Several linear maps of one tensor."""
+    made: Any = linear(x, weights, biases)
+    made = made.unflatten(-1, (count, features)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+    return [made[i] for i in range(count)]
 
 
 def _by_head(
@@ -224,7 +235,7 @@ def _split(x: Tensor, rows: int, per_head: int) -> Tensor:
 
 
 def _weights(q: Tensor, k: Tensor, mask: Tensor | None, p: float) -> Tensor:
-    scaled = with_number("mul", q, math.sqrt(1.0 / q._aval.shape[-1]))
+    scaled: Any = q * math.sqrt(1.0 / q._aval.shape[-1])
     turned = transpose(k, -2, -1)
     scores = call("bmm", scaled, turned) if mask is None else call("baddbmm", mask, scaled, turned, 1, 1)
     weights = softmax(scores, -1)

@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.out import write_out
+from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
@@ -96,6 +97,16 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | 
     return apply(bound, _given(input, weight, bias))[0]
 
 
+@public("torch.layer_norm")
+def over_last(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    """`torch.nn.functional.layer_norm`. `cudnn_enable` makes no difference: there is one kernel."""
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+@public("torch")
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions over the root of their mean square, then scaled. `eps` is by default the dtype's distance from 1 to the next number.
 
@@ -133,6 +144,19 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
     _check_more_than_one((shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
+    return of_groups(input, num_groups, weight, bias, eps)
+
+
+@public("torch.group_norm")
+def of_groups(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Tensor:  # fmt: skip
+    """`torch.nn.functional.group_norm`, also for a single value per group. `cudnn_enabled` makes no difference: there is one kernel."""
+    shape = input._aval.shape
+    if len(shape) < 2:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(len(shape), 1)}, {max(len(shape), 1) - 1}], but got 1)")
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and num_groups={num_groups}"
@@ -207,11 +231,24 @@ def batch_norm(
     """Each channel (dimension 1) normalized by the running statistics, or, in training, by its own mean and variance, towards which the
     running statistics, if any, are then moved in place: running = (1 - momentum) * running + momentum * batch.
 
-    ValueError, RuntimeError where sizes or dtypes do not fit, and in training for a single value per channel.
+    ValueError, RuntimeError where sizes or dtypes do not fit, and in training for a single value per channel, or an `eps` that is not positive.
     """
     if training:
         size = input.size()
         _check_more_than_one(size, size)
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return by_batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@public("torch.batch_norm")
+def by_batch(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: bool,
+    momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    """`torch.nn.functional.batch_norm`, also for a single value per channel. `cudnn_enabled` makes no difference: there is one kernel."""
     if not input._aval.size:  # of any dtype; PyTorch's is a sum of products too
         made: Any = input.clone()
         made = made if weight is None else made * weight[0]
@@ -232,7 +269,16 @@ def instance_norm(
         size = input.size()
         if math.prod(size[2:]) == 1:
             raise ValueError(f"Expected more than 1 spatial element when training, got input size {size}")
-    elif running_mean is None or running_var is None:
+    return by_instance(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps)
+
+
+@public("torch.instance_norm")
+def by_instance(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: bool,
+    momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    """`torch.nn.functional.instance_norm`, also for a single value per channel. `cudnn_enabled` makes no difference: there is one kernel."""
+    if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     samples, channels, *space = input._aval.shape
     as_batch = reshape(input, (1, samples * channels, *space))

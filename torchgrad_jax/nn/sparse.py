@@ -143,22 +143,102 @@ def embedding_bag(
                 f"as the input ({list(input._aval.shape)})"
             )
         per_sample_weights = reshape(per_sample_weights, (-1,))
-    if offsets is not None and offsets._aval.dtype != input._aval.dtype:  # PyTorch widens one of them
-        common = dtypes.of(promotion.promote_types(input._aval.dtype, offsets._aval.dtype))
-        input, offsets = cast(input, common), cast(offsets, common)
+    input, offsets = _of_one_dtype(input, offsets)
     bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
+    return _reduced(weight, input, bags, count, mode, per_sample_weights, scale_grad_by_freq, padding_idx)
+
+
+def _of_one_dtype(input: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """PyTorch widens one of them."""
+    if offsets is None or offsets._aval.dtype == input._aval.dtype:
+        return input, offsets
+    common = dtypes.of(promotion.promote_types(input._aval.dtype, offsets._aval.dtype))
+    return cast(input, common), cast(offsets, common)
+
+
+def _reduced(
+    weight: Tensor, input: Tensor, bags: np.ndarray, count: int, mode: str, per_sample_weights: Tensor | None, scale_grad_by_freq: bool,
+    padding_idx: int | None,
+) -> Tensor:  # fmt: skip
+    """The rows of each bag, reduced."""
     rows = weight._aval.shape[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise RuntimeError(f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}")
     padding = _padding(padding_idx, rows)
     flat = reshape(input, (-1,))
-    if padding_idx is not None:
-        bags = np.where(np.asarray(flat._concrete()) == padding, -1, bags)
+    bags = _without_padding(flat, bags, padding)
     name = _known_or_checked("embedding_bag", weight, flat)
     where = created(from_data(bags.astype(np.int64), None, weight.device))
     return call(name, weight, flat, where, per_sample_weights, count, mode, padding, bool(scale_grad_by_freq))
+
+
+def _without_padding(flat: Tensor, bags: np.ndarray, padding: int) -> np.ndarray:
+    """The bag of each index, -1 for one that is in none."""
+    return bags if padding < 0 else np.where(np.asarray(flat._concrete()) == padding, -1, bags)
+
+
+_MODES = ("sum", "mean", "max")
+
+
+@public("torch.embedding_bag")
+def _embedding_bag(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """`torch.embedding_bag`: the table comes first, mode is 0, 1, 2 for sum, mean, max. Beside the result: the bag of each index, the size of each
+    bag and the indices of the largest elements, each as far as backward of PyTorch's kernel needs it.
+
+    IndexError for an index out of range, RuntimeError for a wrong mode, offsets or shapes.
+    """
+    if mode not in (0, 1, 2):
+        raise RuntimeError("`mode` must be sum, mean, or max.")
+    if per_sample_weights is not None and mode:
+        raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    indices, starts = _of_one_dtype(indices, offsets)
+    flat = reshape(indices, (-1,))
+    bags, count = _bags(flat, starts, include_last_offset)
+    made = _reduced(weight, flat, bags, count, _MODES[mode], per_sample_weights, scale_grad_by_freq, padding_idx)
+    kept = _without_padding(flat, bags, _padding(padding_idx, weight._aval.shape[0]))
+    dtype = indices._aval.dtype
+    sizes = np.bincount(kept[kept >= 0], minlength=count) if mode else np.zeros(count)
+    of_index = bags if mode or padding_idx is not None else bags[:0]
+    found = [created(from_data(x.astype(dtype), None, weight.device)) for x in (of_index, sizes)]
+    return made, found[0], found[1], _largest(weight, flat, kept, made) if mode == 2 else found[1].clone()
+
+
+def _largest(weight: Tensor, flat: Tensor, bags: np.ndarray, made: Tensor) -> Tensor:
+    """The index whose row has the largest element of each bag, 0 for an empty bag: (bags, features)."""
+    count = len(bags)
+    if not count:
+        return flat.new_zeros(made._aval.shape)
+    at = created(from_data(np.where(bags < 0, 0, bags), None, weight.device))
+    there = created(from_data(bags >= 0, None, weight.device))
+    rows = _look_up(weight.detach(), flat, -1, False)
+    equal = (rows == made.detach()[at]) & unsqueeze(there, 1)
+    place = where(equal, unsqueeze(arange(count, device=weight.device), 1), count)
+    first = place.new_full(made._aval.shape, count).scatter_reduce(0, unsqueeze(at, 1).expand(-1, made._aval.shape[1]), place, "amin")
+    return where(first < count, flat[first.clamp(max=count - 1)], 0)
+
+
+@public("torch.embedding_renorm_")
+def _embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scale the rows at `indices` whose norm is larger to `max_norm`, in place. RuntimeError for wrong dtypes and shapes, IndexError for no row."""
+    checking = "(while checking arguments for embedding_renorm_)"
+    if input._aval.ndim != 2:
+        raise RuntimeError(f"Expected 2-dimensional tensor, but got {input._aval.ndim}-dimensional tensor for argument #1 'self' {checking}")
+    if indices._aval.dtype not in (np.int64, np.int32):
+        raise RuntimeError(
+            "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{dtypes.of(indices._aval.dtype).tensor_type} instead {checking}"
+        )
+    bounds = known_bounds(indices) if indices._aval.size else None
+    outside = [] if bounds is None else [i for i in bounds if not 0 <= i < input._aval.shape[0]]
+    if outside:
+        raise IndexError(f"select(): index {outside[0]} out of range for tensor of size {list(input._aval.shape)} at dimension 0")
+    _renormalize(input, indices, max_norm, norm_type)
+    return input
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

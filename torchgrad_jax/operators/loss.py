@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
-from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.converting import broadcast_shapes, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
 from torchgrad_jax.operators.activation import log_sigmoid_of, sigmoid_of
 from torchgrad_jax.operators.embedding import first_outside
+from torchgrad_jax.operators.kernels import ctc, loops
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -334,3 +336,59 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     d = 1 - jnp.take_along_axis(x, at, -1, mode="clip")[..., None] + x[..., None, :]
     terms = jnp.where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
     return reduce(terms.sum((-1, -2)) / jnp.asarray(classes, x.dtype), reduction), first_outside(target, -1, classes)
+
+
+# ---------------------------------------------------------------------- classes of a linear map, chunk by chunk
+
+
+@op("_linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, Tensor? linear_bias, Tensor? weight, int ignore_index, str reduction, "
+    "int chunk)", method=False, toplevel=False, node="LinearCrossEntropyBackward0",
+    validate=lambda x, *_, **__: refusing("addmm_impl_cpu_", "biu")(x),
+    check=lambda t: IndexError(f"Target {t} is out of bounds."))  # fmt: skip
+def _linear_cross_entropy(
+    x: Any, linear_weight: Any, target: Any, linear_bias: Any, weight: Any, ignore_index: int, reduction: str, chunk: int
+) -> tuple[Any, Any]:
+    """The cross entropy of x @ linear_weight.T + linear_bias. Both ways hold the logits of `chunk` samples at a time."""
+    samples = len(target)
+    count = -(-samples // chunk)
+
+    def chunks(rows: Any, fill: int) -> Any:
+        added = [(0, count * chunk - samples), *[(0, 0)] * (rows.ndim - 1)]
+        return jnp.pad(rows, added, constant_values=fill).reshape(count, chunk, *rows.shape[1:])
+
+    @jax.checkpoint
+    def losses(now: Any) -> tuple[Any, Any]:
+        rows, classes = now
+        logits = jnp.dot(rows, linear_weight.T, preferred_element_type=wide(rows).dtype)
+        logs = jax.nn.log_softmax(logits if linear_bias is None else logits + linear_bias, -1)
+        classes, weights = _class_weights(logs, classes, None if weight is None else wide(weight), ignore_index)
+        return -jnp.take_along_axis(logs, classes[:, None], 1, mode="clip")[:, 0] * weights, weights
+
+    each, weights = (v.reshape(-1)[:samples] for v in loops.map(losses, (chunks(x, 0), chunks(target, ignore_index))))
+    total = each if reduction == "none" else each.sum() / (weights.sum() if reduction == "mean" else 1)
+    return total.astype(x.dtype), first_outside(target, 0, len(linear_weight), ignore_index)
+
+
+# ---------------------------------------------------------------------- sequences without positions
+
+
+def _ctc_grad(
+    grad0: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, result0: Any, result1: Any, longest: int, blank: int,
+    zero_infinity: bool,
+) -> Any:  # fmt: skip
+    labels = ctc.padded(targets, target_lengths, longest)
+    return ctc.gradient(grad0, log_probs, labels, input_lengths, target_lengths, result0, result1, blank, zero_infinity)
+
+
+@op("_ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int longest, int blank, bool zero_infinity)",
+    method=False, toplevel=False, node="CtcLossBackward0", results=("result0", "result1"),
+    validate=lambda x, *_, **__: refusing("ctc_loss_cpu", "biuhc")(x), grads={"log_probs": _ctc_grad},
+    once=("log_probs", lambda blank: True, "derivative for aten::_ctc_loss_backward is not implemented"),
+    check=lambda n: IndexError(f"ctc_loss: {n} is no class of log_probs, or no length of its inputs or of its targets"))  # fmt: skip
+def _ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, longest: int, blank: int, zero_infinity: bool
+) -> tuple[Any, ...]:  # fmt: skip
+    """The loss of each sample, and what backward needs. log_probs: (time, samples, classes); targets: (samples, longest), or one after the other."""
+    labels = ctc.padded(targets, target_lengths, longest)
+    loss, alpha = ctc.forward(log_probs, labels, input_lengths, target_lengths, blank)
+    return loss, alpha, ctc.misfit(log_probs, labels, input_lengths, target_lengths)

@@ -1,4 +1,4 @@
-"""Pooling over windows of the last dimensions: largest elements and means."""
+"""Pooling over windows of the last dimensions: largest elements and means; the largest put back where they were."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torchgrad_jax.declaration.memory_order import IMAGE, IMAGE_ALONE
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.convolution import shifted
+from torchgrad_jax.operators.embedding import first_outside
 from torchgrad_jax.operators.resampling import Taps, means
 
 Ints = tuple[int, ...]
@@ -348,3 +349,107 @@ _declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_po
          linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))  # fmt: skip
 _declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, refusing("adaptive_max_pool2d", "biuc"),
          refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad})  # fmt: skip
+
+
+# ---------------------------------------------------------------------- largest elements of windows whose places chance decides
+
+
+def _chosen_starts(sample: Any, n: int, kernel: int, out: int) -> Any:
+    """Where `out` windows begin, about evenly apart (Graham 2014): numbers of [0, 1) of shape (...) to (..., out)."""
+    last = jnp.full((*sample.shape, 1), n - kernel, np.int64)
+    if out == 1:
+        return last
+    step = jnp.asarray(n - kernel, sample.dtype) / jnp.asarray(out - 1, sample.dtype)
+    i = jnp.arange(out - 1).astype(sample.dtype)
+    starts = ((i + sample[..., None]) * step).astype(np.int64) - (sample[..., None] * step).astype(np.int64)
+    return jnp.concatenate([starts, last], -1)
+
+
+def _flat_chosen(samples: Any, spatial: Ints, kernel: Ints, sizes: Ints) -> Any:
+    """Flat indices of the elements of each window: (N, C, dims) to (N, C, all windows, all elements)."""
+    # PyTorch takes the numbers of an image in the order W, H, those of a volume in the order D, H, W.
+    order = (1, 0) if len(spatial) == 2 else (0, 1, 2)
+    flat = jnp.zeros((*samples.shape[:2], 1, 1), np.int64)
+    for i, (n, k, m) in enumerate(zip(spatial, kernel, sizes, strict=True)):
+        at = _chosen_starts(samples[..., order[i]], n, k, m)[..., None] + np.arange(k)
+        flat = flat[:, :, :, None, :, None] * n + at[:, :, None, :, None, :]
+        flat = flat.reshape(*samples.shape[:2], flat.shape[2] * flat.shape[3], flat.shape[4] * flat.shape[5])
+    return flat
+
+
+def _last_nan_or_largest(windows: Any) -> Any:
+    """The place of the last element that is not a number, else of the first of the largest."""
+    nan = windows != windows
+    last = windows.shape[-1] - 1 - jnp.argmax(nan[..., ::-1], -1)
+    return jnp.where(nan.any(-1), last, jnp.argmax(windows, -1))
+
+
+def _fractional_max_pool(x: Any, samples: Any, kernel_size: Ints, output_size: Ints) -> tuple[Any, Any]:
+    """The largest element of each window, and its index in the flattened spatial dimensions."""
+    count = len(kernel_size)
+    spatial, lead = x.shape[-count:], (1, *x.shape[:-count])[-2:]
+    shape = (*x.shape[:-count], *output_size)
+    if not math.prod(shape):
+        return jnp.zeros(shape, x.dtype), jnp.zeros(shape, np.int64)
+    flat = _flat_chosen(samples[: lead[0]], spatial, kernel_size, output_size)
+    windows = jnp.take_along_axis(x.reshape(*lead, 1, -1), flat, -1, mode="clip")
+    place = _last_nan_or_largest(windows)[..., None]
+    best, index = (jnp.take_along_axis(a, place, -1, mode="clip").reshape(shape) for a in (windows, flat))
+    return best, index
+
+
+def _fractional_grad(grad: Any, self: Any, result1: Any, output_size: Ints) -> Any:
+    return scattered(grad, result1, self.shape, len(output_size))
+
+
+def _fractional_types(name: str) -> Callable[..., None]:
+    refuse = refusing(name, "biuc")
+
+    def validate(x: Any, samples: Any, **_: Any) -> None:
+        if x.dtype != samples.dtype:
+            raise RuntimeError("Expect _random_samples to have the same dtype as input")
+        refuse(x)
+
+    return validate
+
+
+# ---------------------------------------------------------------------- largest elements put back
+
+
+def _max_unpool(x: Any, indices: Any, output_size: Ints) -> tuple[Any, Any]:
+    """Zeros with the elements of `x` at flat indices of the last dimensions, and the check of these."""
+    count, volume = len(output_size), math.prod(output_size)
+    shape = (*x.shape[:-count], *output_size)
+    if not x.size:
+        return jnp.zeros(shape, x.dtype), jnp.zeros(2, np.int64)
+    rows = math.prod(shape[:-count])
+    at = jnp.arange(rows)[:, None], indices.reshape(rows, -1)
+    made = jnp.zeros((rows, volume), x.dtype).at[at].set(x.reshape(rows, -1), mode="drop").reshape(shape)
+    return made, first_outside(indices, 0, volume)
+
+
+def _unpool_grad(dims: int) -> Callable[..., Any]:
+    def formula(grad: Any, indices: Any) -> Any:
+        lead = grad.shape[:-dims]
+        rows, flat = (a.reshape(*lead, math.prod(a.shape[-dims:])) for a in (grad, indices))
+        return jnp.take_along_axis(rows, flat, -1, mode="clip").reshape(indices.shape)
+
+    return formula
+
+
+def _invalid_index(index: int, *, output_size: Ints) -> Exception:
+    return RuntimeError(f"Found an invalid max index: {index} (output volumes are of size {'x'.join(map(str, output_size))})")
+
+
+def _declare_both() -> None:
+    for dims in (2, 3):
+        common: dict[str, Any] = dict(method=False, toplevel=False)
+        op(f"_fractional_max_pool{dims}d(Tensor self, Tensor random_samples, int[] kernel_size, int[] output_size)",
+           node=f"FractionalMaxPool{dims}DBackward0", results=("result0", "result1"), grads={"self": _fractional_grad},
+           attributes="kernel_size", validate=_fractional_types(f"fractional_max_pool{dims}d_out_frame"), **common)(_fractional_max_pool)  # fmt: skip
+        op(f"_max_unpool{dims}d(Tensor self, Tensor indices, int[] output_size)", node=f"MaxUnpool{dims}DBackward0", multilinear=True,
+           grads={"self": _unpool_grad(dims)}, validate=refusing(f"max_unpool{dims}d", "biuc"), check=_invalid_index,
+           **common)(_max_unpool)  # fmt: skip
+
+
+_declare_both()

@@ -9,7 +9,7 @@ import torchgrad_jax.nn.functional as F
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.nn.modules.module import Module
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "RReLU"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -64,19 +64,3 @@ class FeatureAlphaDropout(_Dropout):
     """`AlphaDropout` of whole channels. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.feature_alpha_dropout)
-
-
-class RReLU(Module):
-    """Leaky relu; in training the slope of each negative element is drawn from [lower, upper]."""
-
-    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
-        super().__init__()
-        self.lower, self.upper, self.inplace = lower, upper, inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """See `F.rrelu`."""
-        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        """See Module."""
-        return f"lower={self.lower}, upper={self.upper}{', inplace=True' if self.inplace else ''}"

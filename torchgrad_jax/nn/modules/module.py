@@ -2,40 +2,91 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
+from torchgrad_jax.__future__ import get_overwrite_module_params_on_conversion, get_swap_module_params_on_conversion
 from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.functions.conversion import parse_to
+from torchgrad_jax.functions.creation import empty_like
+from torchgrad_jax.functions.questions import share_memory_
 from torchgrad_jax.lifting.jitting import compile
 from torchgrad_jax.nn.modules.calling import (
     Called,
+    register_module_backward_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from torchgrad_jax.nn.modules.registry import Registry
+from torchgrad_jax.nn.modules.registry import (
+    Registry,
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torchgrad_jax.nn.modules.state import Stateful
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
-    "Module", "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
+    "Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
+    "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook", "register_module_parameter_registration_hook",
 ]  # fmt: skip
+
+_HOOKS = (
+    "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
+
+_COMPLEX = (
+    "Complex modules are a new feature under active development whose design may change, and some modules might not work as expected when using "
+    "complex tensors as parameters or buffers. Please file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
+    "complex module does not work as expected."
+)
+
+T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
 
 class Module(Registry, Called, Stateful):
     """The base of what has parameters: a subclass calls ``super().__init__()``, assigns its members and defines `forward`."""
 
+    T_destination = T_destination
+    dump_patches: bool = False
     training: bool
+    # Whether classes after Module in the order of inheritance are initialized too, with the arguments.
+    call_super_init: bool = False
 
-    def __init__(self) -> None:
-        Registry.__init__(self)
-        Called.__init__(self)
-        Stateful.__init__(self)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if self.call_super_init is False:
+            if kwargs:
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+            if args:
+                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
+        self.__dict__.update(
+            training=True, _parameters={}, _buffers={}, _non_persistent_buffers_set=set(), _backward_pre_hooks=OrderedDict(),
+            _backward_hooks=OrderedDict(), _is_full_backward_hook=None, _forward_hooks=OrderedDict(), _forward_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks_always_called=OrderedDict(), _forward_pre_hooks=OrderedDict(), _forward_pre_hooks_with_kwargs=OrderedDict(),
+            _state_dict_hooks=OrderedDict(), _state_dict_pre_hooks=OrderedDict(), _load_state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_post_hooks=OrderedDict(), _modules={},
+        )  # fmt: skip
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the state of a pickle. What old ones lack is empty."""
+        self.__dict__.update(state)
+        for table in _HOOKS:
+            if table not in self.__dict__:
+                self.__dict__[table] = OrderedDict()
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes. NotImplementedError where a class does not define it."""
@@ -84,43 +135,50 @@ class Module(Registry, Called, Stateful):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Give parameters, their gradients and buffers the content `fn` makes of them; parameters stay the same objects."""
+        """Give parameters, their gradients and buffers the content `fn` makes of them. Parameters stay the same objects, unless
+        `torch.__future__.set_overwrite_module_params_on_conversion` says otherwise."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for p in self._parameters.values():
-            if p is None:
-                continue
-            with no_grad():
-                made, grad = fn(p), None if p.grad is None else fn(p.grad)
-            set_data(p, made)
-            if grad is not None and p.grad is not None:
-                set_data(p.grad, grad)
+        for name, p in self._parameters.items():
+            if p is not None:
+                self._convert(name, p, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
+    def _convert(self, name: str, p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
+        grad: Any = p.grad
+        with no_grad():
+            made, made_grad = fn(p), None if grad is None else fn(grad)
+        if get_swap_module_params_on_conversion() or not get_overwrite_module_params_on_conversion():
+            set_data(p, made)
+            if grad is not None:
+                set_data(grad, made_grad)
+            return
+        self._parameters[name] = other = Parameter(made, p.requires_grad)
+        if made_grad is not None:
+            other.grad = made_grad.requires_grad_(grad.requires_grad)  # type: ignore[attr-defined] - put onto Tensor by autograd
+
+    @overload
+    def to(self, device: Any = ..., dtype: dtypes.dtype | None = ..., non_blocking: bool = ..., *, memory_format: Any = ...) -> Self: ...
+
+    @overload
+    def to(self, dtype: dtypes.dtype, non_blocking: bool = ..., *, memory_format: Any = ...) -> Self: ...
+
+    @overload
+    def to(self, tensor: Tensor, non_blocking: bool = ..., *, memory_format: Any = ...) -> Self: ...
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move the module in place: ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``. Only floats change their dtype. TypeError
-        where the dtype is not one of floating point or complex numbers."""
-        where, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        options = {name: kwargs.pop(name) for name in ("non_blocking", "memory_format") if name in kwargs}
-        options.pop("non_blocking", None)  # every copy is asynchronous
-        layout = options.pop("memory_format", None)
-        for a in args:
-            if isinstance(a, dtypes.dtype):
-                dtype = a
-            elif isinstance(a, Tensor):
-                where, dtype = a.device, a.dtype
-            elif isinstance(a, (str, device)) or (isinstance(a, int) and not isinstance(a, bool)):
-                where = a
-            elif a is not None and not isinstance(a, bool):
-                raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(x).__name__ for x in args)})")
-        if kwargs:
-            raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(kwargs)})")
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+        """Move the module in place: ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``; memory_format: that of parameters and
+        buffers of 4 or 5 dimensions. Only floats change their dtype. TypeError where the dtype is not one of floating point or complex numbers."""
+        where, dtype, _, layout = parse_to(args, kwargs)  # every copy is asynchronous
+        if dtype is not None:
+            if not (dtype.is_floating_point or dtype.is_complex):
+                raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+            if dtype.is_complex:
+                warn_user(_COMPLEX, UserWarning)
 
         def convert(t: Tensor) -> Tensor:
             to_dtype = dtype if t.is_floating_point() or t.is_complex() else None
@@ -128,6 +186,14 @@ class Module(Registry, Called, Stateful):
             return t.to(device=where, dtype=to_dtype, memory_format=layout_of)
 
         return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move the module in place without the content of its parameters and buffers, which is not initialized. recurse: what is below it too."""
+        return self._apply(lambda t: empty_like(t, device=device), recurse=recurse)
+
+    def share_memory(self) -> Self:
+        """`Tensor.share_memory_` of the parameters and buffers."""
+        return self._apply(share_memory_)
 
     def _cast(self, dtype: Any) -> Self:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
@@ -160,10 +226,26 @@ class Module(Registry, Called, Stateful):
         """Move to a GPU."""
         return self._apply(lambda t: t.cuda(device))
 
-    def compile(self, **options: Any) -> None:
+    def _move(self, kind: str, where: Any) -> Self:
+        to = device(kind) if where is None else device(where) if isinstance(where, (str, device)) else device(kind, where)
+        return self._apply(lambda t: t.to(to))
+
+    def xpu(self, device: Any = None) -> Self:
+        """``to("xpu")``, which is a device that JAX has none of: NotImplementedError."""
+        return self._move("xpu", device)
+
+    def ipu(self, device: Any = None) -> Self:
+        """``to("ipu")``, which is a device that JAX has none of: NotImplementedError."""
+        return self._move("ipu", device)
+
+    def mtia(self, device: Any = None) -> Self:
+        """``to("mtia")``, which is a device that JAX has none of: NotImplementedError."""
+        return self._move("mtia", device)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
         """Does nothing but look at the options of `torch.compile`: what a module does is compiled in any case. `torch.compile(module)` makes one
         program of it."""
-        compile(self, **options)
+        compile(self._call_impl, *args, **kwargs)
 
     # ------------------------------------------------------------------ text
 

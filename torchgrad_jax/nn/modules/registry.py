@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 
@@ -40,6 +42,22 @@ def _check_name(owner: Any, kind: str, name: Any, table: dict[str, Any]) -> None
         raise KeyError(f'{kind} name can\'t be empty string ""')
 
 
+Hooks = OrderedDict[int, Callable[..., Any]]
+
+# What is asked when any module is given a member: its module, name and value. What a hook returns takes the value's place.
+_global_parameter_registration_hooks: Hooks = OrderedDict()
+_global_buffer_registration_hooks: Hooks = OrderedDict()
+_global_module_registration_hooks: Hooks = OrderedDict()
+
+
+def _as_hooks_want(hooks: Hooks, owner: Any, name: str, value: Any) -> Any:
+    for hook in hooks.values():
+        found = hook(owner, name, value)
+        if found is not None:
+            value = found
+    return value
+
+
 class Registry:
     """The part of Module that keeps its members in tables by name."""
 
@@ -47,13 +65,6 @@ class Registry:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
-
-    def __init__(self) -> None:
-        put = object.__setattr__
-        put(self, "training", True)
-        for table in _TABLES:
-            put(self, table, {})
-        put(self, "_non_persistent_buffers_set", set())
 
     # ------------------------------------------------------------------ registering
 
@@ -69,6 +80,8 @@ class Registry:
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express '{name}' as a "
                 "function of another Tensor, compute the value in the forward() method."
             )
+        if _global_parameter_registration_hooks:
+            param = _as_hooks_want(_global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -81,6 +94,8 @@ class Registry:
         self._put_buffer(name, tensor, persistent)
 
     def _put_buffer(self, name: str, tensor: Tensor | None, persistent: bool) -> None:
+        if _global_buffer_registration_hooks:
+            tensor = _as_hooks_want(_global_buffer_registration_hooks, self, name, tensor)
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -92,6 +107,11 @@ class Registry:
         if not isinstance(module, Registry) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         _check_name(self, "module", name, self._modules)
+        self._put_module(name, module)
+
+    def _put_module(self, name: str, module: Any) -> None:
+        if _global_module_registration_hooks:
+            module = _as_hooks_want(_global_module_registration_hooks, self, name, module)
         self._modules[name] = module
 
     def register_module(self, name: str, module: Any) -> None:
@@ -117,17 +137,18 @@ class Registry:
             self.register_parameter(name, value)
         elif isinstance(value, Registry):
             self._assign("module", "_modules", name)
-            self._modules[name] = value
+            self._put_module(name, value)
         elif name in tables.get("_modules", ()):
             self._refuse(value, "child module", name, "torch.nn.Module or None")
-            self._modules[name] = value
+            self._put_module(name, value)
         elif isinstance(value, Tensor) and isinstance(value, Buffer):
-            self._assign("buffer", "_buffers", name)
+            if "_buffers" not in tables:
+                raise AttributeError("cannot assign buffer before Module.__init__() call")
             self.register_buffer(name, value, value.persistent)  # type: ignore[attr-defined] - a Buffer says it
         elif name in tables.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
                 self._refuse(value, "buffer", name, "torch.nn.Buffer, torch.Tensor or None")
-            self._buffers[name] = value
+            self._buffers[name] = _as_hooks_want(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -147,9 +168,9 @@ class Registry:
             raise TypeError(f"cannot assign '{_typename(value)}' as {kind} '{name}' ({expected} expected)")
 
     def __delattr__(self, name: str) -> None:
-        for table in _TABLES:
-            if name in self.__dict__.get(table, ()):
-                del self.__dict__[table][name]
+        for table in (self._parameters, self._buffers, self._modules):
+            if name in table:
+                del table[name]
                 self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
@@ -172,9 +193,9 @@ class Registry:
             if module is not None:
                 yield from module.named_modules(memo, _join(prefix, name), remove_duplicate)
 
-    def modules(self) -> Iterator[Any]:
-        """The module and everything below it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
+        """The module and everything below it, each once (unless remove_duplicate is False)."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
@@ -232,6 +253,19 @@ class Registry:
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return found
 
+    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+        """Put a module in the place of a dotted name; strict: only where there is one. ValueError for what is no name or no module, AttributeError
+        where what it would be part of, or replace, is no module."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        *path, name = target.split(".")
+        if not isinstance(module, Registry):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        owner = self.get_submodule(".".join(path))
+        if (strict or hasattr(owner, name)) and not isinstance(_member(owner, name), Registry):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(owner, name, module)
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of a dotted name. AttributeError where there is none."""
         path, _, name = target.rpartition(".")
@@ -248,6 +282,21 @@ class Registry:
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return found
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` when any module is given a parameter; what it returns, if anything, takes the parameter's place."""
+    return registered(_global_parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` when any module is given a buffer; what it returns, if anything, takes the buffer's place."""
+    return registered(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, submodule)`` when any module is given a submodule; what it returns, if anything, takes the submodule's place."""
+    return registered(_global_module_registration_hooks, hook)
 
 
 def _typename(x: Any) -> str:

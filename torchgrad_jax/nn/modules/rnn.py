@@ -63,6 +63,8 @@ class RNNBase(Module):
     """Layers of a recurrent network. mode: LSTM, GRU, RNN_TANH or RNN_RELU; the other arguments and the parameters are those of RNN, LSTM and GRU.
     TypeError, ValueError for arguments of which no network can be made."""
 
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+
     _flat_weights: list[Any]
 
     def __init__(
@@ -357,6 +359,8 @@ class RNNCellBase(Module):
     """What is one step of a recurrent network. weight_ih: (num_chunks * hidden_size, input_size); weight_hh: (num_chunks * hidden_size, hidden_size);
     bias_ih, bias_hh: (num_chunks * hidden_size,) or None."""
 
+    __constants__ = ["input_size", "hidden_size", "bias"]
+
     def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
@@ -402,6 +406,8 @@ class RNNCellBase(Module):
 
 class RNNCell(RNNCellBase):
     """One step of a plain recurrent network: tanh, or relu, of input @ weight_ih.T + bias_ih + h @ weight_hh.T + bias_hh."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None, dtype: Any = None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchgrad_jax.__future__ import get_swap_module_params_on_conversion
 from torchgrad_jax.autograd.grad_mode import no_grad
-from torchgrad_jax.core.node import HookList, RemovableHandle
+from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.runtime.user_code import warn_user
 
 _EXTRA = "_extra_state"
 
@@ -28,6 +32,32 @@ class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpec
 IncompatibleKeys.__name__ = "_IncompatibleKeys"
 
 
+_NO_EXTRA = "Reached a code path in Module.{}_extra_state() that should never be called. A class that has extra state overrides it."
+Hooks = OrderedDict[int, Any]
+
+
+class _OfModule:
+    """A hook that is given, first, the module it was registered with. It does not keep the module alive; in a copy of the module it is given the
+    copy."""
+
+    __slots__ = ("hook", "module")
+
+    def __init__(self, hook: Callable[..., Any], module: Any) -> None:
+        self.hook, self.module = hook, weakref.ref(module)
+
+    def __call__(self, *args: Any) -> Any:
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
+
+    def __getstate__(self) -> tuple[Any, Any]:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        self.hook, self.module = state[0], weakref.ref(state[1])
+
+
 class Stateful:
     """The part of Module that is saved and loaded."""
 
@@ -36,37 +66,73 @@ class Stateful:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
-    _load_state_dict_post_hooks: HookList
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "_load_state_dict_post_hooks", HookList())
+    _state_dict_pre_hooks: Hooks
+    _state_dict_hooks: Hooks
+    _load_state_dict_pre_hooks: Hooks
+    _load_state_dict_post_hooks: Hooks
 
     def get_extra_state(self) -> Any:
         """What belongs into the state beside tensors; a class that overrides it overrides `set_extra_state` too."""
-        raise RuntimeError("Module.get_extra_state() is not overridden by this class")
+        raise RuntimeError(_NO_EXTRA.format("get"))
 
     def set_extra_state(self, state: Any) -> None:
         """Take over what `get_extra_state` gave."""
-        raise RuntimeError("Module.set_extra_state() is not overridden by this class")
+        raise RuntimeError(_NO_EXTRA.format("set"))
+
+    # ------------------------------------------------------------------ hooks
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before this module's part of a `state_dict` is made."""
+        return registered(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` when this module's part of a `state_dict`, and what is below it, is made. It
+        changes the dictionary in place: RuntimeError where it returns something."""
+        return registered(self._state_dict_hooks, _Public(hook))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Like `register_state_dict_post_hook`; but what the hook returns, if anything, takes the dictionary's place."""
+        return registered(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`` before this module takes its
+        part of a state."""
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> RemovableHandle:
+        """The same, without the module unless `with_module`."""
+        return registered(self._load_state_dict_pre_hooks, _OfModule(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[[Any, IncompatibleKeys], None]) -> RemovableHandle:
         """Call ``hook(module, incompatible_keys)`` after a state was loaded; it may empty the lists, so that nothing is raised."""
-        return self._load_state_dict_post_hooks.add(hook)
+        return registered(self._load_state_dict_post_hooks, hook)
 
     # ------------------------------------------------------------------ saving
 
-    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """The parameters and persistent buffers by dotted name, detached unless keep_vars; put into `destination` if it is given."""
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        """The parameters and persistent buffers by dotted name, detached unless keep_vars; put into `destination` if it is given. Deprecated: these
+        three by position."""
+        if args:
+            warn_user(_BY_POSITION, FutureWarning)
+            destination = args[0] if destination is None else destination
+            prefix = args[1] if len(args) > 1 and prefix == "" else prefix
+            keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()  # the versions of the modules that it is the state of
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
                 module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            found = hook(self, destination, prefix, metadata)
+            if found is not None:
+                destination = found
         return destination
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -114,11 +180,11 @@ class Stateful:
                 below = f"{prefix}{name}."
                 module._load({k: v for k, v in given.items() if k.startswith(below)}, below, metadata, assign, missing, unexpected, errors)
         keys = IncompatibleKeys(missing, unexpected)
-        for hook in list(self._load_state_dict_post_hooks.values()):
+        for hook in self._load_state_dict_post_hooks.values():
             if hook(self, keys) is not None:
                 raise AssertionError(
-                    "Hooks registered with ``register_load_state_dict_post_hook`` are notexpected to return new values, if incompatible_keys need "
-                    "to be modified,it should be done inplace."
+                    "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if incompatible_keys need "
+                    "to be modified, it should be done inplace."
                 )
 
     def _load_from_state_dict(
@@ -126,6 +192,8 @@ class Stateful:
         error_msgs: list[str],
     ) -> None:  # fmt: skip
         """Take over what is this module's own; add to the lists what is missing, not known or does not fit."""
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
         own = self._state()
         for name, t in own.items():
@@ -134,16 +202,18 @@ class Stateful:
                     missing_keys.append(prefix + name)
                 continue
             self._take(name, t, prefix + name, state_dict[prefix + name], assign, error_msgs)
-        has_extra = type(self).set_extra_state is not Stateful.set_extra_state
-        if has_extra and prefix + _EXTRA in state_dict:
-            self.set_extra_state(state_dict[prefix + _EXTRA])
-        elif has_extra and strict:
-            missing_keys.append(prefix + _EXTRA)
+        extra = prefix + _EXTRA
+        if type(self).set_extra_state is not Stateful.set_extra_state:
+            if extra in state_dict:
+                self.set_extra_state(state_dict[extra])
+            elif strict:
+                missing_keys.append(extra)
+        elif strict and extra in state_dict:
+            unexpected_keys.append(extra)
         if strict:
             for key in state_dict:
-                name, _, below = key[len(prefix) :].partition(".")
-                known = name in self._modules or (not below and (name in own or (name == _EXTRA and has_extra)))
-                if key.startswith(prefix) and not known:
+                name, dot, _ = key[len(prefix) :].partition(".")
+                if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own):
                     unexpected_keys.append(key)
 
     def _take(self, name: str, t: Tensor, key: str, new: Any, assign: bool, errors: list[str]) -> None:
@@ -159,19 +229,40 @@ class Stateful:
                 f"size mismatch for {key}: copying a param with shape {new.shape} from checkpoint, the shape in current model is {t.shape}."
             )
             return
-        if assign:
-            if isinstance(t, Parameter):
-                new = new.requires_grad_(t.requires_grad) if isinstance(new, Parameter) else Parameter(new, t.requires_grad)
-            setattr(self, name, new)
-            return
         try:
-            with no_grad():
-                t.copy_(new)
+            if not assign:
+                with no_grad():
+                    t.copy_(new)
+            elif get_swap_module_params_on_conversion():
+                set_data(t, new)
+            else:
+                if isinstance(t, Parameter):
+                    new = new.requires_grad_(t.requires_grad) if isinstance(new, Parameter) else Parameter(new, t.requires_grad)
+                setattr(self, name, new)
         except Exception as error:
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {t.size()} and whose dimensions in the checkpoint '
                 f"are {new.size()}, an exception occurred : {error.args}."
             )
+
+
+_BY_POSITION = (
+    "Positional args are being deprecated, use kwargs instead. Refer to "
+    "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details."
+)
+
+
+class _Public:
+    """A hook of `register_state_dict_post_hook`, which returns nothing."""
+
+    __slots__ = ("hook",)
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> None:
+        if self.hook(*args) is not None:
+            raise RuntimeError("state_dict post-hook must return None")
 
 
 def _quoted(names: list[str]) -> str:

@@ -184,13 +184,15 @@ class _Roller:
         trip = self._size(loop.count)
         carries: dict[tuple[Any, ...], tuple[Reference, Reference]] = {}
         body = []
-        for i, given in enumerate(loop.arguments):
-            call = loop.begin + i
-            slot, end = int(first[call]) - loop.base, int(first[call + 1]) - loop.base
-            if slot in loop.fixed:
-                self._append(call, tuple([self._fixed(loop, a) for a in given]), range(int(first[call]), int(first[call + 1])))
-            else:
-                body.append(Operation(self.calls[call].signature, tuple([self._argument(loop, a, carries) for a in given]), slot, end))
+        places = [(call, int(first[call]), int(first[call + 1])) for call in range(loop.begin, loop.begin + loop.period)]
+        for (call, slot, end), given in zip(places, loop.arguments, strict=True):
+            if slot - loop.base in loop.fixed:
+                self._append(call, tuple([self._fixed(loop, a) for a in given]), range(slot, end))
+        # After these: what comes earlier in the body may read one of the iteration before.
+        for (call, slot, end), given in zip(places, loop.arguments, strict=True):
+            if slot - loop.base not in loop.fixed:
+                args = tuple([self._argument(loop, a, carries) for a in given])
+                body.append(Operation(self.calls[call].signature, args, slot - loop.base, end - loop.base))
         return RolledLoop(trip, tuple(body), tuple(carries.values()), (), ())
 
     def _fixed(self, loop: Loop, argument: Any) -> Reference:

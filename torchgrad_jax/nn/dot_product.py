@@ -20,14 +20,18 @@ from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.overloads import matmul, with_number
+from torchgrad_jax.functions.random import default_generator, draw
 from torchgrad_jax.functions.shaping import repeat_interleave
 from torchgrad_jax.functions.views import transpose
-from torchgrad_jax.nn.dropout import check_probability, draw_mask
+from torchgrad_jax.nn.dropout import check_probability
 from torchgrad_jax.operators import attention as ops_attention  # noqa: F401 - declares the operators used here
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["scaled_dot_product_attention"]
+
+# Which of PyTorch's kernels may be chosen: `torch.backends.cuda.enable_flash_sdp` and its like, `torch.nn.attention.sdpa_kernel`.
+kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def scaled_dot_product_attention(
@@ -48,7 +52,12 @@ def scaled_dot_product_attention(
     _check_inputs(q, k, v)
     if attn_mask is not None:
         _check_mask(q, attn_mask)
-    fused = _is_fused(q, k, v, attn_mask, dropout_p, enable_gqa)
+    fused = _may_be_fused(query) and _is_fused(q, k, v, attn_mask, dropout_p, enable_gqa)
+    if not (fused or kernels["math"]):
+        raise RuntimeError(
+            "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math kernel and the fused "
+            "kernels."
+        )
     if is_causal and attn_mask is not None and not fused:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     scores = _scores_shape(q, k, v, enable_gqa)
@@ -56,7 +65,7 @@ def scaled_dot_product_attention(
         broadcast_shapes(scores, attn_mask._aval.shape)
     if dropout_p:
         check_probability(dropout_p, RuntimeError)
-    dropped = draw_mask(query, scores, dropout_p) if dropout_p else None
+    dropped = _drawn(query, scores, dropout_p) if dropout_p else None
     empty = 0 in q.shape or 0 in k.shape
     factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
     tracked = per_thread.recorder.grad_enabled and any(x is not None and x.requires_grad for x in (query, key, value, attn_mask))
@@ -71,6 +80,12 @@ def scaled_dot_product_attention(
 
 
 scaled_dot_product_attention = as_one_operator(scaled_dot_product_attention, "scaled_dot_product_attention")
+
+
+def _drawn(query: Tensor, scores: tuple[int, ...], p: float) -> Tensor:
+    """The mask of dropout for scores of this shape, which lie in memory row by row, however the queries do."""
+    dtype = query._aval.dtype
+    return draw(scores, lambda shape: default_generator.dropout_mask(shape, p, dtype), query.device)
 
 
 def _composed(
@@ -124,6 +139,11 @@ def _check_mask(q: Any, attn_mask: Tensor) -> None:
         )
     if mask.ndim < 2:
         raise IndexError(f"Dimension out of range (expected to be in range of [-{max(mask.ndim, 1)}, {max(mask.ndim, 1) - 1}], but got -2)")
+
+
+def _may_be_fused(query: Tensor) -> bool:
+    """Whether a kernel that is one operator is on. On the CPU there is one."""
+    return kernels["flash"] or (query.device.type != "cpu" and (kernels["mem_efficient"] or kernels["cudnn"]))
 
 
 def _is_fused(q: Any, k: Any, v: Any, attn_mask: Tensor | None, dropout_p: float, enable_gqa: bool) -> bool:

@@ -1,0 +1,111 @@
+"""Connectionist temporal classification (Graves et al. 2006): the sum over all paths through blanks and labels that spell a target.
+
+A target of S labels becomes 2 S + 1 states, blanks between and around them. alpha[t, n, s] is the logarithm of the probability of all beginnings of
+paths of sample n that are in state s at time t, beta of all ends that begin there, both with that state's own probability.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from torchgrad_jax.operators.kernels import loops
+
+
+def padded(targets: Any, lengths: Any, longest: int) -> Any:
+    """Targets one after the other as rows (N, longest); rows as they are. What is after a target's end is any label."""
+    if targets.ndim == 2:
+        return targets
+    if not targets.size:
+        return jnp.zeros((lengths.shape[0], longest), np.int64)
+    starts = jnp.cumsum(lengths) - lengths
+    return targets[jnp.clip(starts[:, None] + jnp.arange(longest), 0, targets.size - 1)]
+
+
+def misfit(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    """The check of what is not known before: the pair (1, number) for a label that is no class, or a length that is too long or negative; else
+    zeros."""
+    counts = jnp.arange(labels.shape[1]) < target_lengths[:, None]
+    checked = [(jnp.where(counts, labels, 0), log_probs.shape[2] - 1), (input_lengths, len(log_probs)), (target_lengths, labels.shape[1])]
+    numbers = jnp.concatenate([x.reshape(-1) for x, _ in checked]).astype(np.int64)
+    bad = jnp.concatenate([((x < 0) | (x > most)).reshape(-1) for x, most in checked])
+    where = jnp.argmax(bad)
+    return jnp.where(bad[where], jnp.stack([jnp.int64(1), numbers[where]]), jnp.zeros(2, np.int64))
+
+
+def _states(labels: Any, blank: int) -> tuple[Any, Any]:
+    """The class of each state (N, 2 S + 1), and whether a path may come to it from the state before the last."""
+    rows, size = labels.shape
+    classes = jnp.full((rows, 2 * size + 1), blank, np.int64).at[:, 1::2].set(labels)
+    return classes, jnp.pad(classes[:, 2:] != classes[:, :-2], ((0, 0), (min(2, classes.shape[1]), 0)))[:, : classes.shape[1]]
+
+
+def _sum(logs: Any, axis: int = 0) -> Any:
+    """The logarithm of the sum along `axis`, with -inf for none."""
+    most = jnp.max(logs, axis, keepdims=True)
+    shift = jnp.where(most == -jnp.inf, 0, most)
+    return jnp.log(jnp.sum(jnp.exp(logs - shift), axis)) + jnp.squeeze(shift, axis)
+
+
+def _later(x: Any, by: int) -> Any:
+    """Each state has what the one `by` before it had; the first ones nothing."""
+    return jnp.pad(x, ((0, 0), (by, 0)), constant_values=-jnp.inf)[:, : x.shape[1]]
+
+
+def _of_states(log_probs: Any, classes: Any) -> Any:
+    return jnp.take_along_axis(log_probs, classes[None], 2, mode="clip")
+
+
+def forward(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank: int) -> tuple[Any, Any]:
+    """Minus the logarithm of the probability of each target (N,), and alpha (T, N, 2 S + 1)."""
+    classes, may_skip = _states(labels, blank)
+    own = _of_states(log_probs, classes)
+    state = jnp.arange(classes.shape[1])
+
+    def step(alpha: Any, now: Any) -> Any:
+        skipped = jnp.where(may_skip, _later(alpha, 2), -jnp.inf)
+        alpha = _sum(jnp.stack([alpha, _later(alpha, 1), skipped])) + now
+        return alpha, alpha
+
+    first = jnp.where((state == 0) | ((state == 1) & (target_lengths[:, None] > 0)), own[0], -jnp.inf)
+    _, rest = loops.scan(step, first, own[1:])
+    alpha = jnp.concatenate([first[None], rest])
+    last = jnp.take_along_axis(alpha, jnp.clip(input_lengths - 1, 0, len(alpha) - 1)[None, :, None], 0)[0]
+    ends = (state == 2 * target_lengths[:, None]) | (state == 2 * target_lengths[:, None] - 1)
+    nothing = jnp.where(target_lengths == 0, 0, -jnp.inf).astype(last.dtype)
+    total = jnp.where(input_lengths > 0, _sum(jnp.where(ends, last, -jnp.inf), 1), nothing)
+    return -total, alpha
+
+
+def gradient(
+    grad: Any, log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, loss: Any, alpha: Any, blank: int, zero_infinity: bool
+) -> Any:  # fmt: skip
+    """The gradient for inputs that log_softmax gave: the classes' probabilities minus how probable each is on the paths of the target. That is the
+    gradient for what log_softmax was given, so it passes log_softmax's own backward unchanged."""
+    classes, may_skip = _states(labels, blank)
+    own = _of_states(log_probs, classes)
+    state, times = jnp.arange(classes.shape[1]), jnp.arange(len(alpha))
+    ends = (state == 2 * target_lengths[:, None]) | (state == 2 * target_lengths[:, None] - 1)
+    may_leave = jnp.pad(may_skip, ((0, 0), (0, 2)))[:, 2:]  # from a state to the one after the next
+
+    def earlier(x: Any, by: int) -> Any:
+        return _later(x[:, ::-1], by)[:, ::-1]
+
+    def step(beta: Any, now: Any) -> Any:
+        probability, is_last = now
+        onward = _sum(jnp.stack([beta, earlier(beta, 1), jnp.where(may_leave, earlier(beta, 2), -jnp.inf)]))
+        beta = jnp.where(is_last[:, None], jnp.where(ends, 0, -jnp.inf), onward) + probability
+        return beta, beta
+
+    is_last = times[:, None] == input_lengths - 1
+    _, beta = loops.scan(step, jnp.full_like(own[0], -jnp.inf), (own, is_last), reverse=True)
+    share = jnp.exp(alpha + beta - own + loss[:, None])
+    share = jnp.where((alpha == -jnp.inf) | (beta == -jnp.inf), 0, share)
+    rows = jnp.arange(len(classes))[:, None]
+    shares = jnp.zeros_like(log_probs).at[:, rows, classes].add(share, mode="drop")
+    made = (jnp.exp(log_probs) - shares) * grad[:, None]
+    impossible = jnp.isinf(loss)
+    made = jnp.where(impossible[:, None], 0 if zero_infinity else jnp.nan, made)
+    return jnp.where((times[:, None] < input_lengths)[..., None], made, 0).astype(log_probs.dtype)
