@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torchgrad_jax.nn.dot_product import kernels
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.device import gpus
 
@@ -17,6 +22,23 @@ class _MatrixProducts:
     # XLA accumulates in float32 whatever these say.
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
+
+    @property
+    def fp32_precision(self) -> str:
+        """`allow_tf32` under its newer name: "tf32" or "ieee"."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, precision: str) -> None:
+        if precision not in ("ieee", "tf32", "none"):
+            raise RuntimeError(f"Invalid precision: {precision}")
+        self.allow_tf32 = precision == "tf32"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not hasattr(type(self), name):
+            raise AttributeError(f"Unknown attribute {name}")
+        object.__setattr__(self, name, value)
 
     @property
     def allow_tf32(self) -> bool:
@@ -30,17 +52,17 @@ class _MatrixProducts:
 
 matmul = _MatrixProducts()
 
-# The kernels of attention that PyTorch would choose from. There is one way here; the switches are remembered.
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+# The kernels that `scaled_dot_product_attention` may choose. XLA compiles each; that the others are off means that it must be of the kind that is on.
+_attention = kernels
 
 
 def flash_sdp_enabled() -> bool:
-    """What `enable_flash_sdp` was told. Attention is compiled by XLA either way."""
+    """What `enable_flash_sdp` was told."""
     return _attention["flash"]
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Remembered; changes nothing."""
+    """Whether attention may be one operator, of the kind that this kernel would be."""
     _attention["flash"] = enabled
 
 
@@ -50,7 +72,7 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Remembered; changes nothing."""
+    """Whether attention may be one operator, of the kind that this kernel would be."""
     _attention["mem_efficient"] = enabled
 
 
@@ -60,7 +82,7 @@ def math_sdp_enabled() -> bool:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Remembered; changes nothing."""
+    """Whether attention may be composed of products and a softmax."""
     _attention["math"] = enabled
 
 
@@ -70,5 +92,35 @@ def cudnn_sdp_enabled() -> bool:
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Remembered; changes nothing."""
+    """Whether attention may be one operator, of the kind that this kernel would be."""
     _attention["cudnn"] = enabled
+
+
+@contextmanager
+def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True) -> Iterator[None]:
+    """The switches of attention for a block, under a deprecated name."""
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+        "`torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    before = dict(_attention)
+    _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _attention.update(before)
+
+
+def is_flash_attention_available() -> bool:
+    """False: attention is compiled by XLA."""
+    return False
+
+
+def preferred_linalg_library(backend: str | None = None) -> str:
+    """Changes nothing: XLA chooses. Returns "default"."""
+    return "default"
+
+
+preferred_blas_library = preferred_linalg_library

@@ -9,18 +9,42 @@ import warnings
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from torchgrad_jax.cuda import amp
+from torchgrad_jax.cuda import amp, nvtx
+from torchgrad_jax.cuda.streams import (
+    CUDAGraph,
+    Event,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    is_current_stream_capturing,
+    refuse_snapshot,
+    set_stream,
+    stream,
+)
 from torchgrad_jax.functions import random
 from torchgrad_jax.runtime import accelerators
 from torchgrad_jax.runtime import device as devices
+from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError
 
 __all__ = [
-    "amp", "can_device_access_peer", "current_device", "device", "device_count", "empty_cache", "get_arch_list", "get_device_capability",
-    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
-    "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_max_memory_allocated", "reset_peak_memory_stats", "seed",
-    "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "synchronize",
+    "AcceleratorError", "CUDAGraph", "CudaError", "DeferredCudaCallError", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp",
+    "can_device_access_peer", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "nvtx",
+    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "set_stream",
+    "stream", "synchronize", "is_current_stream_capturing", "memory_snapshot", "memory_cached", "max_memory_cached", "get_sync_debug_mode",
+    "set_sync_debug_mode", "set_per_process_memory_fraction",
 ]  # fmt: skip
+
+
+class CudaError(RuntimeError):
+    """Never raised, for `except`."""
+
+
+class DeferredCudaCallError(Exception):
+    """Never raised, for `except`."""
 
 
 def is_available() -> bool:
@@ -177,6 +201,44 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 reset_max_memory_allocated = reset_peak_memory_stats
+memory_snapshot = refuse_snapshot
+
+
+def memory_cached(device: Any = None) -> int:
+    """Deprecated name of `memory_reserved`."""
+    warnings.warn("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", FutureWarning, stacklevel=2)
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: Any = None) -> int:
+    """Deprecated name of `max_memory_reserved`."""
+    warnings.warn("`torch.cuda.max_memory_cached` has been renamed to `torch.cuda.max_memory_reserved`", FutureWarning, stacklevel=2)
+    return max_memory_reserved(device)
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """What JAX counts of the GPU's memory, as lines of text. AssertionError where there is no GPU."""
+    accelerators.gpu(device)
+    return "\n".join(f"{name:40}{count:20,d}" for name, count in sorted(accelerators.memory(device).items()))
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """AssertionError where there is no GPU, else NotImplementedError: XLA_PYTHON_CLIENT_MEM_FRACTION sets it before JAX starts."""
+    accelerators.gpu(device)
+    raise NotImplementedError("torch.cuda.set_per_process_memory_fraction: set XLA_PYTHON_CLIENT_MEM_FRACTION before the program starts")
+
+
+def get_sync_debug_mode() -> int:
+    """0. AssertionError where there is no GPU."""
+    accelerators.gpu()
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """AssertionError where there is no GPU, NotImplementedError for another mode than "default": `torchgrad_jax.explain` tells what is waited for."""
+    accelerators.gpu()
+    if debug_mode not in (0, "default"):
+        raise NotImplementedError("torch.cuda.set_sync_debug_mode: torchgrad_jax.explain() tells which line looked at values and so waited for them")
 
 
 # ---------------------------------------------------------------------- random numbers: one generator, on the host, serves all devices

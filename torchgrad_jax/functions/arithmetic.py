@@ -304,9 +304,12 @@ public("torch.Tensor.__rmod__")(_dunder(remainder, True))
 # ---------------------------------------------------------------------- torch.special
 
 _RENAMED = {"gammaln": "lgamma", "psi": "digamma", "gammainc": "igamma", "gammaincc": "igammac", "multigammaln": "mvlgamma", "expit": "sigmoid"}
-_HIDDEN = ("entr", "round", "erfcx", "i0e", "i1", "i1e", "ndtri", "log_ndtr", "zeta", "bessel_j0", "bessel_j1")
+_HIDDEN = ("entr", "round", "erfcx", "i0e", "i1", "i1e", "ndtri", "log_ndtr", "zeta")
 _SHARED = ("digamma", "i0", "logit", "sinc", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p")
-for _name in _HIDDEN:
+_WITHOUT_DERIVATIVE = [
+    name.removeprefix("special_") for name, operator in registry.items() if name.startswith("special_") and not operator.differentiable
+]
+for _name in (*_HIDDEN, *_WITHOUT_DERIVATIVE):
     public(f"torch.special.{_name}")(function_of(registry["special_" + _name]))
 for _name, _target in (*_RENAMED.items(), *zip(_SHARED, _SHARED, strict=True)):
     public(f"torch.special.{_name}")(function_of(registry[_target]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.convention import convention
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import seen_tangent
@@ -196,6 +198,23 @@ def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
     return apply(cast_to(dtype.np), (self,))
 
 
+_convention = functools.cache(convention)
+
+
+def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | None, dtypes.dtype | None, bool, Any]:
+    """What the arguments of ``to`` mean: the device, the dtype, whether a move may be asynchronous, and the memory format. TypeError with PyTorch's
+    text where they mean nothing, RuntimeError for `copy`, which modules do not have."""
+    convention = _convention("torch.Tensor.to")
+    assert convention is not None
+    _, found = convention.meant(args, kwargs)
+    if found.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument")
+    where, dtype, like = found.get("device"), found.get("dtype"), found.get("tensor")
+    if like is not None:
+        where, dtype = like.device, like.dtype
+    return None if where is None else device(where), dtype, found.get("non_blocking", False), found.get("memory_format")
+
+
 @public("torch.Tensor")
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype, device, or both: ``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; `copy=True` always copies, `non_blocking`
@@ -209,6 +228,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given = {"dtype": dtype, **kwargs}
         named = [f"{name}={type(v).__name__}" for name, v in given.items() if v is not None]
         raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join([*(type(x).__name__ for x in args), *named])})")
+    flags = []
     for i, a in enumerate(args):
         if isinstance(a, dtypes.dtype):
             dtype = a
@@ -217,9 +237,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         elif isinstance(a, (str, device)) or (isinstance(a, int) and not isinstance(a, bool) and i == 0):
             where = a
         elif isinstance(a, bool):
-            force = a if i >= 2 else force
+            flags.append(a)  # non_blocking, copy
         elif a is not None:
             raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(x).__name__ for x in args)})")
+    force = flags[1] if len(flags) > 1 else force
     found = self
     if where is not None:
         found = move(found, settled(device(where)))

@@ -308,7 +308,7 @@ def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any
     return _made(name, number, checked_sizes(size, name), kwargs, like)
 
 
-def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.dtype:
+def target_of(name: str, options: dict[str, Any], default: np.dtype | None) -> np.dtype:
     """The dtype of what a factory makes: what `options` ask for, that of `out`, or the default. RuntimeError where the first two differ."""
     dtype, out = options.get("dtype"), options.get("out")
     if dtype is None:
@@ -322,7 +322,7 @@ def _target(name: str, options: dict[str, Any], default: np.dtype | None) -> np.
 def _made(name: str, number: Any, size: tuple[int, ...], options: dict[str, Any], like: Tensor | None = None) -> Tensor:
     """A tensor filled with a number; `options` are the keywords that the factory `name` was given. like: the tensor, if any, that it was asked of."""
     check_options(name, options)
-    target, out = _target(name, options, None), options.get("out")
+    target, out = target_of(name, options, None), options.get("out")
     number = promotion.fitting(number, target)
     if out is not None:
         return write_out(name, out, created(full_value(size, number, target, out.device)))
@@ -479,7 +479,7 @@ def arange(start: Any = _MISSING, end: Any = None, step: Any = 1, **options: Any
         start, end = 0, start
     start, end, step = (_number("arange", n, i, v) for i, (n, v) in enumerate((("start", start), ("end", end), ("step", step)), 1))
     whole = all(isinstance(v, int) for v in (start, end, step))
-    target = _target("arange", options, np.dtype(np.int64) if whole else None)
+    target = target_of("arange", options, np.dtype(np.int64) if whole else None)
     _refuse_dtype("arange_cpu", target, "bc")
     start, end, step = map(_real, (start, end, step))
     if not (math.isfinite(start) and math.isfinite(end)):
@@ -528,7 +528,7 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
     check_options(name, options)
     start, end, steps = _limit(name, "start", 1, start), _limit(name, "end", 2, end), _steps(name, steps)
     inferred = dtypes.to_complex(dtypes.default_float()) if isinstance(start, complex) or isinstance(end, complex) else None
-    target = _target(name, options, inferred)
+    target = target_of(name, options, inferred)
     if inferred is not None and target.kind != "c":
         word, title = dtypes.of(inferred).word, dtypes.of(target).title
         raise RuntimeError(f"torch.{name}(): inferred dtype {word} can't be safely cast to passed dtype {title}")
@@ -581,4 +581,4 @@ def eye(n: int, m: Any = _MISSING, **options: Any) -> Tensor:
             raise TypeError(f"eye(): argument '{name}' (position {position}) must be int, not {type(count).__name__}")
         if count < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
-    return from_host("eye", np.eye(n, n if m is _MISSING else m, dtype=_target("eye", options, None)), options)
+    return from_host("eye", np.eye(n, n if m is _MISSING else m, dtype=target_of("eye", options, None)), options)

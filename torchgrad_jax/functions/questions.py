@@ -10,6 +10,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import tensor
+from torchgrad_jax.memory import formats
 
 
 @public("torch", "torch.Tensor")
@@ -42,6 +43,15 @@ def never(self: Tensor) -> bool:
 
 
 @public("torch.Tensor")
+def share_memory_(self: Tensor) -> Tensor:
+    """NotImplementedError: processes have no arrays in common, since JAX's are never written to."""
+    raise NotImplementedError(
+        "share_memory_(): torchgrad_jax has no tensors that processes share: what one process writes no other would see. Use threads, or send "
+        "tensors between processes as NumPy arrays"
+    )
+
+
+@public("torch.Tensor")
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """False, for every `device`: there is no pinned memory here."""
     return False
@@ -69,6 +79,53 @@ def broadcast_shapes(*shapes: Any) -> Size:
                 )
             found[i] = shape[i]
     return Size(found)
+
+
+@public("torch")
+def get_device(input: Tensor) -> int:
+    """The number of the GPU that a tensor is on; -1 where it is on none."""
+    return -1 if input._aval.device.type == "cpu" else input._aval.device.index or 0
+
+
+@public("torch.Tensor")
+def dim_order(self: Tensor, *, ambiguity_check: bool | list[Any] = False) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory, the outermost first.
+
+    ambiguity_check: whether another order would do as well, where dimensions have size 1 or the same stride, is an error; a list of memory formats
+    narrows the question to these. RuntimeError where it is one, TypeError for what is no memory format.
+    """
+    if not isinstance(ambiguity_check, bool) and not (
+        isinstance(ambiguity_check, (list, tuple)) and all(isinstance(f, formats.memory_format) for f in ambiguity_check)
+    ):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    strides, shape = self._strides(), self._aval.shape
+    found = tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+    if ambiguity_check is True and _has_several_orders(strides, shape):
+        raise RuntimeError(_AMBIGUOUS)
+    if isinstance(ambiguity_check, (list, tuple)):
+        fitting = [f for f in ambiguity_check if formats.lies_in(shape, strides, f)]
+        if len(fitting) > 1 or not fitting:
+            raise RuntimeError(_AMBIGUOUS)
+        return fitting[0].order(len(shape))
+    return found
+
+
+_AMBIGUOUS = "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+
+
+def _has_several_orders(strides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return any(n == 1 for n in shape) or len(set(strides)) < len(strides)
+
+
+@public("torch")
+def typename(obj: Any, /) -> str:
+    """The type of an object as text: of tensors that of `Tensor.type`, of classes and functions their own name."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(kind, "__module__", None)
+    name = kind.__qualname__
+    return name if module in (None, "builtins") else f"{module}.{name}"
 
 
 @public("torch")

@@ -18,13 +18,14 @@ from torchgrad_jax.core.node import HookList
 from torchgrad_jax.core.op_node import node_class
 from torchgrad_jax.core.replacing import give_memory, place, resize_strided, set_data, static_op
 from torchgrad_jax.core.saved import forget_history
+from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap, wrap_dim
-from torchgrad_jax.core.twins import data_of
+from torchgrad_jax.core.twins import data_of, detached
 from torchgrad_jax.core.writing import check_differentiable, check_history
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import contiguous_strides
 from torchgrad_jax.functions.creation import from_data
-from torchgrad_jax.functions.views import as_dims
+from torchgrad_jax.functions.views import as_dims, contiguous, view
 from torchgrad_jax.memory.formats import FORMATS, contiguous_format, preserve_format
 from torchgrad_jax.memory.storage import Link, Relayout
 from torchgrad_jax.operators import registry
@@ -32,6 +33,7 @@ from torchgrad_jax.operators.views import stride_rules
 from torchgrad_jax.runtime.call import run
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.user_code import warn_user
 
 # ---------------------------------------------------------------------- layout
 
@@ -282,3 +284,45 @@ def _set_data(t: Tensor, new: Any) -> None:
 
 
 public("torch.Tensor.data")(property(get_data, _set_data, refuse_to_delete, doc="The tensor's memory without its history."))
+
+
+@public("torch.Tensor")
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """Deprecated: `view`. RuntimeError where the number of elements differs."""
+    warn_user("non-inplace resize is deprecated", UserWarning)
+    return _viewed(self, as_dims(sizes))
+
+
+@public("torch.Tensor")
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """Deprecated: `view_as`. RuntimeError where the number of elements differs."""
+    warn_user("non-inplace resize_as is deprecated", UserWarning)
+    return _viewed(self, tensor._aval.shape)
+
+
+def _viewed(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if math.prod(shape) != t._aval.size:
+        wanted, have = ("x".join(map(str, s)) for s in (shape, t._aval.shape))
+        raise RuntimeError(
+            f"requested resize to {wanted} ({math.prod(shape)} elements in total), but the given tensor has a size of {have} ({t._aval.size} "
+            "elements). autograd's resize can only change the shape of a given tensor, while preserving the number of elements. "
+        )
+    return view(contiguous(t), shape)
+
+
+@public("torch", "torch.Tensor")
+def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Make this tensor itself the part of its memory that `as_strided` gives. RuntimeError for a leaf or a view that a gradient is asked of."""
+    rec = per_thread.recorder
+    meet(self)
+    if rec.grad_enabled and self.requires_grad:
+        check_history(rec, self)
+        raise NotImplementedError("as_strided_() of a tensor that requires a gradient: torchgrad_jax has no graph for it; use x = x.as_strided(...)")
+    return give_memory(self, as_strided(detached(self), as_dims((size,)), as_dims((stride,)), storage_offset))
+
+
+@public("torch.Tensor")
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What a parameter or buffer becomes when `Module.load_state_dict` is given `other` for it: its own memory with that content, or (assign)
+    `other`; without history. A subclass may say otherwise."""
+    return other.detach() if assign else self.copy_(other).detach()

@@ -46,6 +46,25 @@ def empty_strided(size: Any, stride: Any, **kwargs: Any) -> Tensor:
     return _of_strides(views.as_dims((size,)), views.as_dims((stride,)), kwargs)
 
 
+@public("torch")
+def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
+    """A dense tensor of this size, whose dimensions lie in memory in the order `physical_layout`; its content does not matter (it is zero). Keywords:
+    dtype, device, requires_grad. RuntimeError where the order is none of the dimensions."""
+    size, order = views.as_dims((size,)), views.as_dims((physical_layout,))
+    if (n := len(size)) != len(order):
+        said = f"len(size) = {n} is not equal to len(physical_layout) = {len(order)}"
+        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. {said}")
+    for i, d in enumerate(order):
+        if not 0 <= d < n:
+            said = f"expected to be between 0 and {n - 1}, but got {d} at index {i}"
+            raise RuntimeError(f"Dimension out of range ({said}).  NB: negative dims not currently supported; file an issue if you want it.")
+        if d in order[:i]:
+            raise RuntimeError("Duplicate dim not allowed")
+    requires_grad = kwargs.pop("requires_grad", False)
+    made = creation.empty([size[d] for d in order], **kwargs)
+    return requiring(views.permute(made, tuple(map(order.index, range(n)))).detach(), requires_grad)
+
+
 @public("torch.Tensor")
 def new_empty_strided(self: Tensor, size: Any, stride: Any, **kwargs: Any) -> Tensor:
     """See `empty_strided`: with this tensor's dtype and device, where the keywords do not say otherwise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +11,17 @@ import numpy as np
 
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.functions.arithmetic import clamp_parts, lerp
 from torchgrad_jax.functions.conversion import cast
-from torchgrad_jax.functions.creation import full_like
+from torchgrad_jax.functions.creation import full_like, linspace
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.overloads import matmul, with_number
 from torchgrad_jax.functions.reductions import diff, sort, sum_
+from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import conj, diagonal, expand, flatten, narrow, real, reshape, select, squeeze, t, transpose, unsqueeze, view
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -209,3 +213,183 @@ def cumulative_trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim
     if x is not None:
         return with_number("div", (both * _widths(y, x, dim)).cumsum(dim), 2)
     return with_number("mul", both, (1 if dx is None else dx) / 2).cumsum(dim)
+
+
+# ---------------------------------------------------------------------- histograms
+
+
+@public("torch", "torch.Tensor")
+def histogram(input: Tensor, bins: Any = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False, out: Any = None) -> Any:
+    """How many elements are between each two neighbours of the edges, and the edges; the last edge belongs to its bin.
+
+    bins: the edges, in order, or how many bins of equal width there are between the numbers `range`, by default the least and the largest element.
+    weight: what each element counts. density: divide so that the integral is 1. Looks at the values where it needs the range. RuntimeError where
+    shapes, dtypes or numbers do not fit.
+    """
+    counts, edges = _histogram(1, reshape(input, (-1, 1)), [bins], range, _flat(weight), density)
+    return with_out("histogram", out, _HISTOGRAM((counts, edges[0])))
+
+
+@public("torch")
+def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:
+    """As `histogram`, of points: `input` is (..., number of coordinates). bins: a tensor of edges, or a number, for each coordinate, or one number
+    for all. range: two numbers for each coordinate, one after the other."""
+    if input._aval.ndim < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    count = input._aval.shape[-1]
+    parts = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(parts) != count:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+    if weight is not None and weight._aval.shape != input._aval.shape[:-1]:
+        raise RuntimeError(_weight_shape(input._aval.shape, weight._aval.shape))
+    counts, edges = _histogram(count, reshape(input, (-1, count)), parts, range, _flat(weight), density)
+    return _HISTOGRAMDD((counts, tuple(edges)))
+
+
+_HISTOGRAM, _HISTOGRAMDD = return_type("histogram", ("hist", "bin_edges")), return_type("histogramdd", ("hist", "bin_edges"))
+
+
+def _flat(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else reshape(weight, (-1,))
+
+
+def _weight_shape(points: tuple[int, ...], weight: tuple[int, ...]) -> str:
+    return (
+        "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but "
+        f"got input with shape {list(points)} and weight with shape {list(weight)}"
+    )
+
+
+def _histogram(count: int, points: Tensor, bins: list[Any], limits: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, list[Tensor]]:
+    refusing("histogramdd", "biuchV")(points._aval)
+    if weight is not None:
+        if weight._aval.shape != points._aval.shape[:1]:
+            raise RuntimeError(_weight_shape(points._aval.shape, weight._aval.shape))
+        if weight._aval.dtype != points._aval.dtype:
+            raise RuntimeError(
+                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
+                f"input({points.dtype.word}), and weight({weight.dtype.word})"
+            )
+    edges = [_given_edges(i, b, points) for i, b in enumerate(bins)] if isinstance(bins[0], Tensor) else _equal_edges(count, points, bins, limits)
+    counts: Any = call("_histogramdd", points, weight, edges)
+    if density:
+        counts = counts / counts.sum()
+        for i, e in enumerate(edges):
+            counts = counts / reshape(diff(e), [-1 if d == i else 1 for d in range(count)])
+    return counts, edges
+
+
+def _given_edges(dim: int, edges: Tensor, points: Tensor) -> Tensor:
+    if edges._aval.dtype != points._aval.dtype:
+        raise RuntimeError(
+            "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+            f"{points.dtype.word} and bins for dimension {dim} with dtype {edges.dtype.word}"
+        )
+    if edges._aval.ndim != 1:
+        raise RuntimeError(
+            f"torch.histogramdd: bins tensor should have one dimension, but got {edges._aval.ndim} dimensions in the bins tensor for dimension {dim}"
+        )
+    _check_bins(edges._aval.size - 1, dim)
+    return edges
+
+
+def _check_bins(count: int, dim: int) -> None:
+    if count <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {max(count, 0)} for dimension {dim}")
+
+
+def _equal_edges(count: int, points: Tensor, bins: list[Any], limits: Any) -> list[Tensor]:
+    for dim, n in enumerate(bins):
+        _check_bins(n, dim)
+    if limits is not None:
+        if len(limits) != 2 * count:
+            raise RuntimeError(
+                f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, but got {len(limits)}"
+            )
+        low, high = list(limits[::2]), list(limits[1::2])
+    elif not points._aval.size:
+        low, high = [0.0] * count, [1.0] * count
+    else:
+        found: Any = points.detach()
+        low, high = found.amin(0).tolist(), found.amax(0).tolist()
+    made = []
+    for dim, (a, b, n) in enumerate(zip(low, high, bins, strict=True)):
+        if not (math.isfinite(a) and math.isfinite(b)):
+            raise RuntimeError(f"torch.histogramdd: dimension {dim}'s range [{a:g}, {b:g}] is not finite")
+        if a > b:
+            raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {a:g} max {b:g} for dimension {dim}")
+        a, b = (a - 0.5, b + 0.5) if a == b else (a, b)
+        made.append(linspace(a, b, n + 1, dtype=points.dtype, device=points.device))
+    return made
+
+
+# ---------------------------------------------------------------------- differences
+
+
+@public("torch")
+def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+    """The derivative along each of the dimensions `dim` (all where None), by differences of second order, at the edges of order `edge_order`.
+
+    spacing: the distance of neighbours, one number or one for each dimension, or a tuple of tensors with the coordinates along each. RuntimeError,
+    IndexError where the arguments do not fit.
+    """
+    if input._aval.dtype == np.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
+    ndim = input._aval.ndim
+    dims = list(range(ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    wrapped = [wrap_dim(d, ndim) for d in dims]
+    for d in wrapped:
+        if wrapped.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    if spacing is None or not isinstance(spacing, (tuple, list)):
+        parts: list[Any] = [1 if spacing is None else spacing] * len(dims)
+    else:
+        parts = list(spacing)
+        _check_spacing(parts, dims, ndim, dim is None)
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if any(input._aval.shape[d] < edge_order + 1 for d in wrapped):
+        raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    return tuple([_derivative(input, d, h, edge_order) for d, h in zip(wrapped, parts, strict=True)])
+
+
+def _check_spacing(parts: list[Any], dims: list[int], ndim: int, every: bool) -> None:
+    if len(parts) == len(dims):
+        return
+    if every:
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {ndim}', since dim argument "
+            f"was not given, but got a list of length {len(parts)}"
+        )
+    raise RuntimeError(
+        "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same length, but got a spacing "
+        f"argument of length {len(parts)} and a dim argument of length {len(dims)}."
+    )
+
+
+def _derivative(x: Any, dim: int, spacing: Any, edge_order: int) -> Tensor:
+    n = x._aval.shape[dim]
+
+    def at(start: int, length: int) -> Any:
+        return narrow(x, dim, start % n, length)
+
+    if not (isinstance(spacing, Tensor) and spacing._aval.ndim):
+        first, last = (at(1, 1) - at(0, 1)) / spacing, (at(-1, 1) - at(-2, 1)) / spacing
+        if edge_order == 2:
+            first = (-3 * at(0, 1) + 4 * at(1, 1) - at(2, 1)) / (2 * spacing)
+            last = (3 * at(-1, 1) - 4 * at(-2, 1) + at(-3, 1)) / (2 * spacing)
+        middle = (at(2, n - 2) - at(0, n - 2)) / (2 * spacing)
+        return cat([first, middle, last], dim)
+    # Lagrange's parabola through three neighbours at distances p and q.
+    steps = reshape(diff(spacing), [-1 if d == dim else 1 for d in range(x._aval.ndim)])
+    k = steps._aval.shape[dim]
+    p, q = narrow(steps, dim, 0, k - 1), narrow(steps, dim, 1, k - 1)
+    middle = -q / (p * (p + q)) * at(0, n - 2) + (q - p) / (p * q) * at(1, n - 2) + p / (q * (p + q)) * at(2, n - 2)
+    if edge_order == 1:
+        first, last = (at(1, 1) - at(0, 1)) / narrow(steps, dim, 0, 1), (at(-1, 1) - at(-2, 1)) / narrow(steps, dim, k - 1, 1)
+        return cat([first, middle, last], dim)
+    p, q = narrow(steps, dim, 0, 1), narrow(steps, dim, 1, 1)
+    first = -(2 * p + q) / (p * (p + q)) * at(0, 1) + (p + q) / (p * q) * at(1, 1) - p / (q * (p + q)) * at(2, 1)
+    p, q = narrow(steps, dim, k - 2, 1), narrow(steps, dim, k - 1, 1)
+    last = q / (p * (p + q)) * at(-3, 1) - (p + q) / (p * q) * at(-2, 1) + (p + 2 * q) / (q * (p + q)) * at(-1, 1)
+    return cat([first, middle, last], dim)

@@ -4,7 +4,6 @@ from torchgrad_jax.declaration.operator import registry
 from torchgrad_jax.operators import (
     activation,
     attention,
-    bessel,
     convolution,
     cumulative,
     drawing,
@@ -30,6 +29,7 @@ from torchgrad_jax.operators import (
     shape,
     sorting,
     special,
+    special_functions,
     spectral,
     views,
 )
@@ -37,7 +37,6 @@ from torchgrad_jax.operators import (
 __all__ = [
     "activation",
     "attention",
-    "bessel",
     "convolution",
     "cumulative",
     "drawing",
@@ -64,6 +63,7 @@ __all__ = [
     "shape",
     "sorting",
     "special",
+    "special_functions",
     "spectral",
     "views",
 ]

@@ -57,3 +57,23 @@ def _check_trilinear(a: Any, weight: Any, b: Any) -> None:
 def trilinear(a: Any, weight: Any, b: Any) -> Any:
     """For each row and each k, i1 @ i2[k] @ i3."""
     return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)
+
+
+@op("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs)", multilinear=True, method=False, toplevel=False, node="GroupedMmBackward0")
+def grouped_mm(a: Any, b: Any, offs: Any) -> Any:
+    """The products of groups: of rows of a (M, K) with their own b (G, K, N); of a (G, M, K) with their own columns of b (K, N); of columns of a (M,
+    K) with rows of b (K, N), (G, M, N); or of (G, M, K) and (G, K, N). offs: (G,), where each group ends."""
+    wide = a.dtype if a.dtype.itemsize > 2 else np.dtype(np.float32)
+    options: Any = {"precision": PRECISION, "preferred_element_type": wide}
+    if offs is None:
+        made = jnp.matmul(a, b, **options)
+    elif a.ndim == b.ndim == 2:
+        place, starts = jnp.arange(a.shape[1]), jnp.concatenate([jnp.zeros(1, offs.dtype), offs[:-1]])
+        in_group = (place >= starts[:, None]) & (place < offs[:, None])
+        made = jnp.matmul(jnp.where(in_group[:, None], a, jnp.zeros((), a.dtype)), b, **options)
+    else:
+        sizes = jnp.maximum(jnp.diff(offs, prepend=0), 0).astype(np.int32)
+        rows, of_groups = (a, b) if a.ndim == 2 else (b.T, jnp.swapaxes(a, 1, 2))
+        made = lax.ragged_dot(rows, of_groups, sizes, **options)
+        made = made if a.ndim == 2 else made.T
+    return made.astype(a.dtype)

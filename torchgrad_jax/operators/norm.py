@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert, wide
-from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, op
+from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, Together, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
 from torchgrad_jax.operators.pointwise import direction_of
@@ -293,3 +293,32 @@ def pdist(x: Any, p: float) -> Any:
 def raised(x: Any, least: float) -> Any:
     """Each number, at least `least`; its gradient is that of a copy, as where PyTorch changes the copy outside of the graph."""
     return jnp.maximum(x, jnp.asarray(least, x.dtype))
+
+
+# ---------------------------------------------------------------------- weight normalization
+
+
+def _weight_norm_grad(grad0: Any, v: Any, g: Any, result1: Any, dim: int, grad1: Any) -> dict[str, Any]:
+    """With w = v * g / |v| and s = sum(grad * v): the gradient of v is (grad - v * s / |v|^2) * g / |v|, that of g is s / |v|
+    (Salimans and Kingma 2016). `grad1` is the gradient of |v|."""
+    v, norm = wide(v), wide(result1)
+    of_v, of_g = jnp.zeros_like(v), jnp.zeros_like(norm)
+    if grad0 is not None:
+        grad = wide(grad0)
+        s = keep(lax.reduce_sum(grad * v, dims := _all_but(dim, v.ndim)), dims, True)
+        of_v, of_g = (grad - v * (s / (norm * norm))) * (lax.reshape(wide(g), norm.shape) / norm), s / norm
+    if grad1 is not None:
+        of_v = of_v + v * (wide(grad1) / norm)
+    return {"v": of_v, "g": lax.reshape(of_g, g.shape)}
+
+
+def _all_but(dim: int, ndim: int) -> tuple[int, ...]:
+    return tuple(d for d in range(ndim) if d != dim % ndim)
+
+
+@op("_weight_norm_interface(Tensor v, Tensor g, int dim=0)", method=False, results=("result0", "result1"),
+    grads={"v": Together(_weight_norm_grad, "v"), "g": Together(_weight_norm_grad, "g")})  # fmt: skip
+def weight_norm_interface(v: Any, g: Any, dim: int) -> Any:
+    """v with the norms g along dimension `dim`, the first or the last; and the norms that v has there."""
+    norm = keep(norm_over(wide(v), 2, dims := _all_but(dim, v.ndim)), dims, True)
+    return (wide(v) * (lax.reshape(wide(g), norm.shape) / norm)).astype(v.dtype), norm.astype(g.dtype)

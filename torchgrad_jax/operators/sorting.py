@@ -11,8 +11,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
-from torchgrad_jax.declaration.operator import op
-from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.reduction import wrap_one
@@ -325,3 +325,19 @@ def _refuse_distinct(grad: Any, name: str) -> Any:
 def distinct(x: Any, values: Any, name: str) -> Any:
     """The distinct elements of `self`, already found."""
     return values
+
+
+@op("_histogramdd(Tensor self, Tensor? weight, Tensor[] edges)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+    grads={"self": no_derivative("histogram")})  # fmt: skip
+def histogramdd(x: Any, weight: Any, edges: Any) -> Any:
+    """How many rows of `self` are in each cell between the edges, of which there is one tensor for each column; the sum of their weights where there
+    are some. The last edge of a column belongs to its last cell; NaN is in none."""
+    shape = tuple(e.shape[0] - 1 for e in edges)
+    place, inside = jnp.zeros(x.shape[0], np.int64), jnp.ones(x.shape[0], bool)
+    for column, e in zip(x.T, edges, strict=True):
+        count = e.shape[0] - 1
+        inside &= (column >= e[0]) & (column <= e[-1])
+        place = place * count + jnp.clip(jnp.searchsorted(e, column, side="right") - 1, 0, max(count - 1, 0))
+    cells = math.prod(shape)
+    added = jnp.ones(x.shape[0], x.dtype) if weight is None else weight
+    return jnp.zeros(cells, x.dtype).at[jnp.where(inside, place, cells)].add(added, mode="drop").reshape(shape)

@@ -33,6 +33,7 @@ from torchgrad_jax.operators.kernels.linalg_errors import (
     matrix_float,
 )
 from torchgrad_jax.operators.linalg import PRIVATE, adjoint, diagonal, identity, mul, triangular, with_diagonal
+from torchgrad_jax.operators.reduction import title
 from torchgrad_jax.runtime.value import Aval
 
 # ---------------------------------------------------------------------- eigenvalues
@@ -418,6 +419,57 @@ def householder_product(a: Any, tau: Any) -> Any:
         return made - t * mul(v, mul(adjoint(v), made)), None
 
     return loops.scan(reflect, made, (reflectors, jnp.moveaxis(tau, -1, 0)), reverse=True)[0]
+
+
+def _ormqr_shapes(a: Aval, tau: Aval, other: Aval, left: bool, transpose: bool) -> None:
+    name, dim, side = "torch.ormqr", -2 if left else -1, f"other.shape[{-2 if left else -1}]"
+    for label, aval in (("input", a), ("other", other)):
+        if aval.ndim < 2:
+            raise RuntimeError(f"{name}: {label} must have at least 2 dimensions.")
+    if other.shape[dim] < tau.shape[-1]:
+        raise RuntimeError(f"{name}: {side} must be greater than or equal to tau.shape[-1]")
+    if other.shape[dim] != a.shape[-2]:
+        raise RuntimeError(f"{name}: {side} must be equal to input.shape[-2]")
+    if tau.shape[-1] != min(other.shape[dim], a.shape[-1]):
+        raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min({side}, input.shape[-1])")
+    for label, aval in (("tau", tau), ("other", other)):
+        less = "one dimension less than" if label == "tau" else "the same number of dimensions as"
+        if aval.ndim != a.ndim - (label == "tau"):
+            raise RuntimeError(
+                f"{name}: Expected {label} to have {less} input, but got {label}.ndim equal to {aval.ndim} and input.ndim is equal to {a.ndim}"
+            )
+        batch = aval.shape[: a.ndim - 2]
+        if batch != a.shape[:-2]:
+            raise RuntimeError(f"{name}: Expected batch dimensions of {label} to be equal to input.shape[:-2], but got {list(batch)}")
+        if aval.dtype != a.dtype:
+            raise RuntimeError(
+                f"{name}: Expected input and {label} to have the same dtype, but input has dtype{title(a)} and {label} has dtype {title(aval)}"
+            )
+    check_kernel("ormqr_cpu", a)
+
+
+@op("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)", order=COLUMNS, validate=_ormqr_shapes)
+def ormqr(a: Any, tau: Any, other: Any, left: bool, transpose: bool) -> Any:
+    """Q @ input3, or input3 @ Q: Q is the whole product of the reflections that `geqrf` leaves in `self` and their factors `input2`; transpose: its
+    adjoint."""
+    if not left:
+        return adjoint(_reflected(a, tau, adjoint(other), not transpose))
+    return _reflected(a, tau, other, transpose)
+
+
+def _reflected(a: Any, tau: Any, other: Any, backwards: bool) -> Any:
+    """Q @ other, or Q^H @ other. The reflections I - tau v v^H go from the last to the first; those of Q^H have the conjugate of tau and go the other
+    way."""
+    if not other.size or not tau.size:
+        return other
+    m, n = a.shape[-2:]
+    reflectors = jnp.moveaxis((jnp.tril(a, -1) + jnp.eye(m, n, dtype=a.dtype))[..., : tau.shape[-1]], -1, 0)
+
+    def reflect(made: Any, one: Any) -> tuple[Any, None]:
+        v, t = one[0][..., None], one[1][..., None, None]
+        return made - (t.conj() if backwards else t) * mul(v, mul(adjoint(v), made)), None
+
+    return loops.scan(reflect, other, (reflectors, jnp.moveaxis(tau, -1, 0)), reverse=not backwards)[0]
 
 
 def _geqrf_shapes(a: Aval) -> None:

@@ -8,6 +8,7 @@ memory of its own. All dims are non-negative and all sizes are known when these 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import wide
-from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.strides import apart, contiguous_strides
 
 # What a view's strides and offset are: (shape, strides, offset, *arguments in the schema's order) -> (strides, offset).
@@ -295,6 +296,33 @@ def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     if not x.ndim:
         return lax.reshape(x, (1,))[:size]
     return jnp.moveaxis(jnp.take(x, _unfold_index(x, dimension, size, step), axis=dimension), dimension + 1, -1)
+
+
+@op("unfold_backward(Tensor grad_in, int[] input_sizes, int dim, int size, int step)", linear=True, method=False, toplevel=False,
+    node="UnfoldBackwardBackward0", attributes="dim size step")  # fmt: skip
+def unfold_backward(x: Any, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Any:
+    """The sums of windows of `size`, the last dimension, at the places along `dim` that they were taken from."""
+    x = jnp.moveaxis(x, dim, -2)
+    count, parts = x.shape[-2], -(-size // step)
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, parts * step - size)])
+    # Window k begins at k * step, so its j-th part of that size lies on the (k + j)-th such piece.
+    pieces = [jnp.pad(x[..., j * step : (j + 1) * step], [(0, 0)] * (x.ndim - 2) + [(j, parts - 1 - j), (0, 0)]) for j in range(parts)]
+    total = functools.reduce(jnp.add, pieces)
+    flat = jnp.reshape(total, (*total.shape[:-2], (count + parts - 1) * step))
+    rest = input_sizes[dim] - flat.shape[-1]
+    flat = lax.pad(flat, jnp.zeros((), flat.dtype), [(0, 0, 0)] * (flat.ndim - 1) + [(0, rest, 0)])
+    return jnp.moveaxis(flat, -1, dim)
+
+
+def _no_overlap(_: int) -> Exception:
+    return RuntimeError("istft(...) window overlap add min: 1\n[ CPUBoolType{} ]")
+
+
+@op("_overlapping(Tensor self)", method=False, toplevel=False, check=_no_overlap, grads={"self": SAME})
+def overlapping(x: Any) -> Any:
+    """The sums of the squares of overlapping windows, none of which may be 0."""
+    bad = (abs(x).min() <= 1e-11).astype(np.int64)
+    return x, jnp.stack([bad, jnp.zeros_like(bad)])
 
 
 # ---------------------------------------------------------------------- complex numbers as pairs

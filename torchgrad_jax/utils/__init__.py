@@ -1,8 +1,11 @@
 """`torch.utils`: what programs use beside tensors and gradients."""
 
 from torchgrad_jax.runtime import lazy
-from torchgrad_jax.utils import _pytree, dlpack, hooks
+from torchgrad_jax.utils import _pytree, dlpack
 
-checkpoint = lazy.submodules(__name__, ("checkpoint",))["checkpoint"]
+_modules = lazy.submodules(__name__, ("benchmark", "checkpoint", "collect_env", "cpp_extension", "deterministic", "hooks", "model_zoo"))
+benchmark, checkpoint, deterministic, hooks = _modules["benchmark"], _modules["checkpoint"], _modules["deterministic"], _modules["hooks"]
+collect_env, cpp_extension, model_zoo = _modules["collect_env"], _modules["cpp_extension"], _modules["model_zoo"]
+data = lazy.subpackage(__name__, "data")
 
-__all__ = ["_pytree", "checkpoint", "dlpack", "hooks"]
+__all__ = ["_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "dlpack", "hooks", "model_zoo"]

@@ -22,6 +22,7 @@ from torchgrad_jax.functions.reductions import as_int_dims, sum_
 from torchgrad_jax.functions.views import contiguous, expand, movedim, unsqueeze, view
 from torchgrad_jax.operators import norm, registry
 from torchgrad_jax.operators.kernels.linalg_errors import check_float, check_square
+from torchgrad_jax.runtime.user_code import warn_once
 
 
 @public("torch.linalg")
@@ -181,3 +182,50 @@ def _norm_of_inverse(A: Tensor, p: Any) -> Any:
     inverse, info = call("linalg_inv_ex", A)[:2]
     inverse = inverse.masked_fill(views.unsqueeze(views.unsqueeze(info, -1), -1) != 0, math.inf)
     return (matrix_norm(A, p) * matrix_norm(inverse, p)).nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
+
+
+@public("torch")
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The `pow`-norms over all dimensions but `dim`, which are kept with size 1; of all elements where `dim` is -1."""
+    if dim == -1:
+        return norm_(v, pow)
+    shape = v._aval.shape
+    dim = wrap_dim(dim, len(shape))
+    ones = (1,) * (len(shape) - 1)
+    if dim == 0:
+        return view(norm_(view(contiguous(v), (shape[0], -1)), pow, 1), (shape[0], *ones))
+    if dim == len(shape) - 1:
+        return view(norm_(view(contiguous(v), (-1, shape[-1])), pow, 0), (*ones, shape[-1]))
+    return views.transpose(norm_except_dim(views.transpose(v, 0, dim), pow, 0), 0, dim)
+
+
+@public("torch")
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """v with the norms g over all dimensions but `dim` (over all where that is -1). RuntimeError where they are on other devices."""
+    if v.device != g.device:
+        raise RuntimeError(f"weight_norm: expected v and g to be on the same device, but got {v.device} and {g.device}")
+    if dim in (0, v._aval.ndim - 1) and not v.is_complex():
+        return call("_weight_norm_interface", v, g, dim)[0]
+    return v * (g / norm_except_dim(v, 2, dim))
+
+
+@public("torch")
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Deprecated: `torch.linalg.vector_norm` of 2 over one or two dimensions; over all where there are none. Of floating point or complex numbers."""
+    warn_once(_LEFT.format("frobenius", "linalg.vector_norm(A, 2., dim, keepdim)"))
+    dims = as_int_dims(dim) or ()
+    if len(dims) > 2:
+        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead.")
+    return norm_(input, 2.0, dims or None, keepdim, out=out)
+
+
+@public("torch")
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Deprecated: the nuclear `torch.linalg.matrix_norm` of a matrix, or of those in two dimensions."""
+    warn_once(_LEFT.format("nuclear", "linalg.matrix_norm(A, 'nuc', dim, keepdim)"))
+    if isinstance(dim, bool):
+        dim, keepdim = None, dim
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
+
+
+_LEFT = "at::{}_norm is deprecated and it is just left for JIT compatibility. It will be removed in a future PyTorch release. Please use `{}` instead"

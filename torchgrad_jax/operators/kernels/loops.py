@@ -20,7 +20,7 @@ def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-scan, fori_loop, while_loop = _as_loop(lax.scan), _as_loop(lax.fori_loop), _as_loop(lax.while_loop)
+scan, map, fori_loop, while_loop = _as_loop(lax.scan), _as_loop(lax.map), _as_loop(lax.fori_loop), _as_loop(lax.while_loop)
 # Those of JAX's functions that have loops within.
 searchsorted = _as_loop(jnp.searchsorted)
 

@@ -1,0 +1,5 @@
+"""`torch.signal`."""
+
+from torchgrad_jax.signal import windows
+
+__all__ = ["windows"]
