@@ -2,7 +2,7 @@
 
 ``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like,
 ``python -m compat_suite compositions --help`` about random transforms of random functions, ``python -m compat_suite optimizers --help`` about
-optimizers.
+optimizers, ``modules`` about modules, and ``python -m compat_suite.saved_files --help`` about damaged files of `torch.save`.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ def main() -> None:
         from compat_suite.compositions import main as compositions
 
         sys.exit(compositions(sys.argv[2:]))
+    if sys.argv[1:2] == ["modules"]:
+        from compat_suite.modules import main as modules
+
+        sys.exit(modules(sys.argv[2:]))
     if sys.argv[1:2] == ["optimizers"]:
         from compat_suite.optimizers import main as optimizers
 

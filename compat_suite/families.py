@@ -18,7 +18,8 @@ PACKAGE = "torchgrad_jax."
 FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "elementwise": ("Element-wise operators", {
         "Arithmetic, powers, exponentials, trigonometry, rounding": ("operators.pointwise", "functions.arithmetic"),
-        "Special functions, parts of floating-point numbers": ("operators.special", "operators.bessel"),
+        "Special functions, parts of floating-point numbers": ("operators.special",),
+        "Bessel's and Airy's functions, orthogonal polynomials": ("operators.special_functions.bessel", "operators.special_functions.polynomials"),
         "Comparison, logic and bits": ("operators.logic",),
     }),
     "reductions": ("Reductions, extremes and order", {
@@ -41,26 +42,30 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Eigenvalues, singular values, QR": ("operators.spectral",),
         "Norms and distances": ("operators.norm", "functions.matrices.norms", "nn.distance"),
     }),
-    "fourier": ("Fourier transforms", {"Transforms and their frequencies": ("functions.fourier",)}),
+    "fourier": ("Fourier transforms", {
+        "Transforms and their frequencies": ("functions.signals.fourier",),
+        "Transforms of short times, windows": ("nn.short_time", "functions.signals.windows"),
+    }),
     "neural_networks": ("Neural networks", {
         "Activations and softmax": ("operators.activation", "nn.activation"),
         "Linear layers": ("nn.linear",),
-        "Convolutions": ("nn.convolution",),
-        "Pooling": ("nn.pooling",),
+        "Convolutions": ("operators.convolution", "nn.convolution"),
+        "Pooling": ("nn.pooling", "nn.fractional", "nn.unpooling"),
         "Normalization": ("nn.normalization",),
         "Dropout": ("nn.dropout",),
-        "Attention": ("nn.attention", "nn.multihead"),
+        "Attention": ("nn.dot_product", "nn.multihead"),
         "Recurrent layers": ("nn.recurrent",),
         "Embeddings and one-hot vectors": ("operators.embedding", "nn.sparse"),
         "Padding, pixel shuffling, interpolation": ("operators.padding", "nn.padding"),
         "Sampling at points of a grid": ("operators.grid", "nn.grid"),
-        "Losses": ("operators.loss", "nn.loss", "nn.margins"),
+        "Losses": ("operators.loss", "nn.loss", "nn.margins", "nn.ctc", "nn.linear_cross_entropy"),
     }),
     "creation": ("Making and converting tensors", {
         "From data, shapes and other arrays": ("functions.creation", "functions.arrays", "functions.dlpack"),
         "Random numbers": ("functions.random", "functions.random_factories"),
         "Filling": ("operators.filling",),
         "Conversions": ("functions.conversion", "namespace.methods"),
+        "What PyTorch has removed": ("functions.legacy",),
     }),
     "tensors": ("Tensors themselves", {
         "Attributes": ("attributes",),
@@ -72,7 +77,8 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 # Modules of public functions that are no operators: settings, modes, transforms.
 LEFT_OUT = frozenset({
     "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "determinism",
-    "func.vmapping", "functions.formatting", "lifting.from_jax", "lifting.jitting", "lifting.to_jax", "runtime.settings",
+    "calling.for_users", "func.vmapping", "functions.formatting", "lifting.from_jax", "lifting.jitting", "lifting.to_jax",
+    "namespace.checks", "namespace.late", "runtime.settings", "runtime.user_code",
 })  # fmt: skip
 # Where users look for what is written elsewhere.
 _HOMES = {
@@ -89,13 +95,13 @@ _HOMES = {
     "functions.copies": "alias_copy as_strided_copy clone detach_copy diagonal_copy expand_copy narrow_copy permute_copy select_copy slice_copy "
     "split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_as_complex_copy "
     "view_as_real_copy view_copy",
-    "functions.creation": "empty_strided new new_empty_strided scalar_tensor tril_indices triu_indices",
+    "functions.creation": "empty_permuted empty_strided new new_empty_strided range scalar_tensor tril_indices triu_indices",
     "functions.gathering": "as_strided_scatter diagonal_scatter select_scatter slice_scatter",
     "functions.matrices.products": "vander",
     "functions.questions": "is_inference is_tensor",
 }
 HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-SETTINGS = ("get_default_device", "load_ipython_extension", "set_default_device")
+SETTINGS = ("get_default_device", "load_ipython_extension", "set_default_device", "set_default_tensor_type")
 DUNDERS = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "truediv": "div", "pow": "pow", "mod": "remainder", "matmul": "matmul",
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from compat_suite.counting import Count, Difference, NotApplicable
-from compat_suite.reporting import report_differences
+from compat_suite.reporting import report_differences, report_share
 
 DTYPES = ("float32", "float64", "bfloat16", "complex64", "complex128")
 CHECKS = ("parameters", "state", "loading", "text", "gradients", "errors")
@@ -268,10 +268,8 @@ def report(found: dict[str, Any]) -> None:
     for check in CHECKS:
         rows = [c for k, c in found.items() if k.split(" ")[1] == check]
         if rows:
-            agree, count = (sum(row[i] for row in rows) for i in (0, 1))
-            print(f"{check}: {agree} of {count} samples agree ({100 * agree / count:.2f} %)")
-    agree, count = (sum(row[i] for row in found.values()) for i in (0, 1))
-    print(f"all: {agree} of {count} samples agree ({100 * agree / max(count, 1):.2f} %)")
+            report_share(check, rows)
+    report_share("all", found.values())
 
 
 def options(arguments: list[str]) -> argparse.Namespace:

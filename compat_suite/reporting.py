@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def report(found: dict[str, Any], names: list[str], tier_of: dict[str, int]) -> 
                 f"tier {tier} {check}: {row[0]} of {row[1]} samples agree ({100 * row[0] / max(row[1], 1):.2f} %), "
                 f"{sum(a == n for a, n, _ in rows)} of {len(rows)} operators with a dtype"
             )
+
+
+def report_share(what: str, rows: Iterable[Any]) -> None:
+    """Print how many of the samples agree, of rows that begin with how many agree and how many there are."""
+    rows = list(rows)
+    agree, count = (sum(row[i] for row in rows) for i in (0, 1))
+    print(f"{what}: {agree} of {count} samples agree ({100 * agree / max(count, 1):.2f} %)")
 
 
 def report_differences(found: dict[str, Any]) -> None:

@@ -14,9 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torchgrad_jax as ours  # noqa: E402
-from torchgrad_jax.nn import activation, attention, dropout, linear, normalization  # noqa: E402
+from torchgrad_jax.nn import activation, dot_product, dropout, linear, normalization  # noqa: E402
 
-MODULES = (activation, attention, dropout, linear, normalization)
+MODULES = (activation, dot_product, dropout, linear, normalization)
 OURS = SimpleNamespace(**{name: getattr(module, name) for module in MODULES for name in module.__all__})
 THEIRS = torch.nn.functional
 INF, NAN = math.inf, math.nan

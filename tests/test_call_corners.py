@@ -59,7 +59,9 @@ CALLS = [
     lambda m: m.arange(4.0).prod([0, 1]), lambda m: m.arange(4.0).prod((0,)), lambda m: m.arange(4.0).tensor_split(m.tensor(2.0)),
     lambda m: m.arange(4.0).tensor_split(m.tensor([1.0])), lambda m: m.arange(4.0).tensor_split(m.tensor([[1]])),
     lambda m: m.arange(4.0).tensor_split(m.tensor([1, 3])), lambda m: m.ones(2).resize_(2**62, 8), lambda m: m.ones(2).resize_(2**62),
-    lambda m: m.Size([1]) + [2], lambda m: m.Size([1]) + 2, lambda m: type(m.Size([1]) + (2,)).__name__, lambda m: m.ones([1] * 65).sum([0, 1]),
+    lambda m: m.Size([1]) + [2], lambda m: m.Size([1]) + 2, lambda m: [1] + m.Size([2]), lambda m: 1 + m.Size([2]), lambda m: m.Size([1]) * 2.0,
+    lambda m: [type(s).__name__ for s in (m.Size([1]) + (2,), (2,) + m.Size([1]), m.Size([1]) * 2, 2 * m.Size([1]))],
+    lambda m: m.ones([1] * 65).sum([0, 1]),
     lambda m: m.tensor(3.0).adjoint(), lambda m: m.tensor(3j).mH, lambda m: m.tensor(3j).H,
     lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(3, 2), m.tensor([0]), padding_idx=5),
     lambda m: m.nn.functional.embedding_bag(m.tensor([0]), m.ones(3, 2), m.tensor([0]), padding_idx=-4),
@@ -130,7 +132,7 @@ def test_what_is_public_is_public_in_pytorch_too():
 
     own = {
         "calling", "cli", "comparing", "core", "declaration", "determinism", "explain", "from_jax", "functions", "interop", "lifting",
-        "load_ipython_extension", "memory", "namespace", "operators", "runtime", "to_jax", "viz",
+        "load_ipython_extension", "memory", "namespace", "operators", "runtime", "saving", "to_jax", "viz",
     }  # fmt: skip
     for ours, theirs in ((tj, torch), (tj.Tensor, torch.Tensor), (tj.linalg, torch.linalg), (tj.special, torch.special), (tj.fft, torch.fft)):
         assert {name for name in dir(ours) if not name.startswith("_") and not hasattr(theirs, name)} <= own

@@ -157,6 +157,12 @@ def test_a_shallow_copy_of_a_view(m):
     return base, made._is_view(), made.storage_offset()
 
 
+@like_pytorch
+def test_what_is_being_transformed_is_not_copied(m):
+    transforms = [lambda f: m.func.vmap(f)(m.ones(2, 3)), lambda f: m.func.grad(lambda x: f(x).sum())(m.ones(2))]
+    return [(error_of(lambda t=t, f=f: t(f)) or ["none"])[0] for t in transforms for f in (copy.copy, copy.deepcopy, through_pickle)]
+
+
 # ---------------------------------------------------------------------- pickle
 
 

@@ -224,6 +224,7 @@ def test_compile_takes_the_arguments_of_pytorch():
         tj.compile(f, mode="default", options={})
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_decorators_of_compiler_and_jit_hand_on():
     def f(x):
         return x

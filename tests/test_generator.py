@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from torchgrad_jax.operators.kernels import normals
 from torchgrad_jax.operators.kernels.generator import Generator
 
 pytestmark = pytest.mark.operators
@@ -311,3 +312,10 @@ def test_interleavings(torch, seed):
         else:
             t.set_state(torch.from_numpy(g.get_state()))
             g.set_state(t.get_state().numpy())
+
+
+def test_many_normal_samples_are_those_of_numpy_whatever_jax_is_set_to(monkeypatch):
+    """They are computed by compiled functions, which need 64 bits to round as PyTorch does."""
+    few = Generator().manual_seed(3).normal((4800,))
+    monkeypatch.setattr(normals, "_MANY", 1)
+    assert np.array_equal(few, Generator().manual_seed(3).normal((4800,)))

@@ -17,13 +17,16 @@ PAGES = sorted((DOCS / "api").glob("*.md"))
 # Namespaces of the package with public names that no user is meant to look for: layers, and modules that hold nothing by themselves.
 INTERNAL = {
     "calling", "cli", "comparing", "core", "declaration", "determinism", "functions", "interop", "lifting", "memory", "namespace", "operators",
+    "saving",
 }  # fmt: skip
 ELSEWHERE = {
     "backends": "has modules of flags alone", "mps": "a device that is never there", "xpu": "a device that is never there",
     "return_types": "classes without a constructor of their own", "types": "names of types for annotations", "utils": "has modules alone",
     "version": "has texts alone",
 }  # fmt: skip
-MORE = ("autograd.forward_ad", "autograd.functional", "autograd.graph", "autograd.profiler", "nn.functional", "nn.init", "utils.checkpoint")
+MORE = (
+    "autograd.forward_ad", "autograd.functional", "autograd.graph", "autograd.profiler", "nn.functional", "nn.init", "utils.checkpoint", "utils.data",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

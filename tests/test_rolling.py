@@ -281,6 +281,18 @@ def test_work_that_is_the_same_in_all_iterations_is_done_once():
     assert "exp" in names(rolled.key.items)
 
 
+def test_what_is_the_same_in_all_iterations_may_be_read_an_iteration_later():
+    def program():
+        w, x = torch.tensor(normal(4, 4, scale=0.1)), torch.tensor(normal(4, 4, seed=1))
+        same = torch.sin(w)
+        for _ in range(10):
+            x = torch.tanh(same @ x) + torch.ones(4, dtype=torch.float64)
+            same = torch.exp(w)
+        return [x, same]
+
+    assert "exp" in names(assert_rolls(program).key.items)
+
+
 def test_inputs_of_single_iterations_are_stacked():
     data = [torch.tensor(normal(2, 3, seed=s)) for s in range(40)]
 

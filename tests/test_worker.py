@@ -191,7 +191,7 @@ def test_a_forked_child_computes_what_can_be_interpreted_and_says_what_cannot(al
         with baseline_tier(True):
             found = [under_way.tolist(), step(x).tolist(), (x + 1).tolist()]
         try:
-            (x.reshape(5, 1) * tj.ones(5)).det().item()
+            tj.zeros(0, 0).det().item()
         except RuntimeError as error:
             os._exit(0 if "forked" in str(error) and np.allclose(found, [expected, expected, np.linspace(1, 2, 5)]) else 3)
         os._exit(4)

@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import func, nn, optim, profiler, testing  # noqa: F401
+    from torchgrad_jax import func, nn, optim, profiler, serialization, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -21,12 +21,13 @@ nn = _lazy.subpackage(__name__, "nn")
 func = _lazy.subpackage(__name__, "func")
 optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")
+serialization = _lazy.submodules(__name__, ("serialization",))["serialization"]
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
+from torchgrad_jax import _C, __future__, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
@@ -64,6 +65,7 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     no_grad,
     set_grad_enabled,
 )
+from torchgrad_jax.autograd.grad_scaler import GradScaler  # noqa: E402, F401
 from torchgrad_jax.calling.overrides import guard_methods as _guard_methods  # noqa: E402
 from torchgrad_jax.determinism import (  # noqa: E402, F401
     are_deterministic_algorithms_enabled,
@@ -78,6 +80,7 @@ from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
 from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
+from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,
     get_num_interop_threads,
@@ -87,12 +90,17 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     set_num_interop_threads,
     set_num_threads,
 )
+from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_always  # noqa: E402, F401
 
 globals().update(_lazy.submodules(__name__, (
-    "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "library", "mps", "return_types", "testing", "types", "version", "viz", "xpu",
+    "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "distributed",
+    "futures", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "return_types", "signal", "testing", "torch_version",
+    "types", "version", "viz", "xpu",
 )))  # fmt: skip
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
+
+
 setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself
 _interop.register()
 _guard_methods()

@@ -22,3 +22,11 @@ def empty_cache() -> None:
 def synchronize(device: object = None) -> None:
     """AssertionError: there is no such device."""
     raise AssertionError("torch.mps: JAX has no such device in this process")
+
+
+def current_allocated_memory() -> int:
+    """None."""
+    return 0
+
+
+driver_allocated_memory = current_allocated_memory

@@ -7,16 +7,16 @@ import inspect
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
-from torchgrad_jax.calling.overrides import NEVER_ASKED, ask, enter_mode, leave_mode, nowrap, overloaded, publics, state
-from torchgrad_jax.calling.overrides import overrides as _overrides
+from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
+from torchgrad_jax.calling.overrides import NEVER_ASKED, DisableTorchFunctionSubclass, enter_mode, leave_mode, nowrap, publics, state
 from torchgrad_jax.core.tensor import Tensor
 
 __all__ = [
-    "BaseTorchFunctionMode", "TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions",
-    "get_testing_overrides", "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
-    "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+    "BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions", "get_ignored_functions",
+    "get_overridable_functions", "get_testing_overrides", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
+    "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property", "redispatch_function", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
 
 
@@ -65,30 +65,6 @@ def _get_current_function_mode_stack() -> list[Any]:
 # ---------------------------------------------------------------------- for functions of the user's own
 
 
-def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a mode is active, or an argument's class has a `__torch_function__` of its own."""
-    relevant = tuple(relevant_args)
-    if state.everything or not relevant:
-        return False
-    return bool(state.modes) or (not state.subclasses and any(_overrides(type(a)) for a in relevant))
-
-
-def has_torch_function_unary(tensor: Any) -> bool:
-    """`has_torch_function` of one argument."""
-    return has_torch_function((tensor,))
-
-
-def has_torch_function_variadic(*tensors: Any) -> bool:
-    """`has_torch_function` of the arguments given."""
-    return has_torch_function(tensors)
-
-
-def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Have the call of `public_api` answered by a mode or by the classes of `relevant_args`. TypeError where all of them decline."""
-    asked = [] if state.everything else overloaded((list(relevant_args),), tensors_too=True)
-    return ask(public_api, asked, args, kwargs)
-
-
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: a function of the user's own that looks for overrides among what ``dispatcher(*args, **kwargs)`` gives."""
 
@@ -103,6 +79,17 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
         return wrapped
 
     return decorate
+
+
+def redispatch_function(func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    """Call `func` from within a class's `__torch_function__` without asking classes again: results of its tensors are plain Tensors."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def enable_reentrant_dispatch() -> NoReturn:
+    """RuntimeError, always: there is no `__torch_dispatch__` here, within which alone it has a meaning."""
+    raise RuntimeError("Accessing torch dispatch state outside of '__torch_dispatch__' is not allowed.")
 
 
 def is_tensor_like(inp: Any) -> bool:

@@ -1,13 +1,14 @@
-"""`torch.version`: this package's version, and what JAX's GPU runs on (asking for that starts JAX's backend)."""
+"""`torch.version`: the PyTorch that this package follows, its own version, and what JAX's GPU runs on (asking for that starts JAX's backend)."""
 
 from __future__ import annotations
 
-import torchgrad_jax
+import torchgrad_jax as _package
 from torchgrad_jax.runtime.device import gpus
 
-__all__ = ["__version__", "debug", "git_version", "xpu"]
+__all__ = ["__version__", "debug", "git_version", "torchgrad_jax", "xpu"]
 
-__version__: str = torchgrad_jax.__version__
+torchgrad_jax: str = str(_package.__version__).rpartition("+torchgrad_jax")[2] or str(_package.__version__)
+__version__: str = _package.__version__
 debug = False
 git_version: str | None = None
 xpu: str | None = None

@@ -1,5 +1,5 @@
-"""``python -m compat_suite.benchmarks [speed|operators|memory|checkpointing|profiling|loop|changing|import|cold|all] [options]``: see ``--help`` of
-each.
+"""``python -m compat_suite.benchmarks COMMAND [options]``, with speed, operators, memory, checkpointing, profiling, loop, changing, loading, import,
+cold or all for COMMAND: see ``--help`` of each.
 
 Run it on an idle machine and read the ratios of one run. Exit status 1: something was wrong, broke a promise or failed.
 """
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from compat_suite.benchmarks import changing, checkpointing, cold, import_time, loop, memory, operators, profiling, speed
+from compat_suite.benchmarks import changing, checkpointing, cold, import_time, loading, loop, memory, operators, profiling, speed
 from compat_suite.benchmarks.backends import BACKENDS, DEVICES, available
 from compat_suite.benchmarks.report import surroundings, warn_if_busy
 
 BENCHMARKS: dict[str, Any] = {
     "speed": speed, "operators": operators, "memory": memory, "checkpointing": checkpointing, "profiling": profiling, "loop": loop,
-    "changing": changing, "import": import_time, "cold": cold,
+    "changing": changing, "loading": loading, "import": import_time, "cold": cold,
 }  # fmt: skip
 
 

@@ -26,6 +26,10 @@ _SCHEMA_TYPES = {"SymInt": "int", "ScalarType": "dtype", "Device": "device", "La
 # Bound by hand in PyTorch, without a schema of the name.
 _MEMORY = "*, dtype dtype = None, layout layout = torch.strided, device device = None, bool pin_memory = False, bool requires_grad = False"
 _CAST = "*, memory_format memory_format = torch.preserve_format"
+_STFT = (
+    "int n_fft, int hop_length = None, int win_length = None, Tensor window = None, bool center = True, str pad_mode = 'reflect', "
+    "bool normalized = False, bool onesided = None, bool return_complex = None, bool align_to_window = None"
+)
 _BY_HAND = {
     **dict.fromkeys(("Tensor.bfloat16", "Tensor.bool", "Tensor.byte", "Tensor.char", "Tensor.double", "Tensor.float", "Tensor.half", "Tensor.int",
                      "Tensor.long", "Tensor.short", "Tensor.cfloat", "Tensor.cdouble"), _CAST),
@@ -36,6 +40,7 @@ _BY_HAND = {
     "Tensor.numpy": "*, bool force = False", "Tensor.new_tensor": "any data, *, dtype dtype = None, device device = None, bool requires_grad = False",
     "Tensor.map_": "Tensor other, any callable",
     "Tensor.map2_": "Tensor x, Tensor y, any callable",
+    **{name: f"{of}{_STFT}" for name, of in (("stft", "Tensor input, "), ("Tensor.stft", ""))},
     "nn.functional.logsigmoid": "Tensor input, *, Tensor out = None", "get_autocast_cpu_dtype": "", "get_autocast_gpu_dtype": "",
     "Tensor.apply_": "any callable", "Tensor.as_subclass": "any cls",
     "Tensor.type": "any dtype = None, bool non_blocking = False", "from_numpy": "any ndarray",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compat_suite.records.record import REAL, Make, Record, each, given, pairs
+import torchgrad_jax as tj
+from compat_suite.records.record import REAL, Make, Record, Samples, each, given, pairs
 
 
 def _assigned(x: Any, y: Any) -> Any:
@@ -15,6 +16,16 @@ def _assigned(x: Any, y: Any) -> Any:
 
 def _signs(make: Make, *shape: int) -> Any:
     return make.bools(*shape) * 2.0 - 1
+
+
+def _fractional(dims: int) -> Samples:
+    numbers = {"_random_samples": tj.tensor([[[0.3, 0.8, 0.1][:dims], [0.9, 0.2, 0.6][:dims]]], dtype=tj.float64)}
+    return lambda make: [(make.apart(1, 2, *(5, 4, 4)[:dims]), 2, 2, numbers)]
+
+
+def _pooled(dims: int) -> Samples:
+    places = tj.tensor([[0, 3, 1], [2, 1, 0]]).reshape(2, 3, *(1,) * (dims - 1))
+    return lambda make: [(make(1, 2, 3, *(1,) * (dims - 1)), places.unsqueeze(0), 2)]
 
 
 RECORDS = [
@@ -66,6 +77,18 @@ RECORDS = [
     Record("max_pool1d_with_indices", lambda make: [(make.apart(1, 2, 8), 2)], dtypes=REAL),
     Record("nn.functional.max_pool2d_with_indices", lambda make: [(make.apart(1, 2, 4, 4), 2)], dtypes=REAL),
     Record("nn.functional.max_pool3d_with_indices", lambda make: [(make.apart(1, 1, 4, 4, 4), 2)], dtypes=REAL),
+    Record("nn.functional.fractional_max_pool2d", _fractional(2), dtypes=REAL),
+    Record("nn.functional.fractional_max_pool2d_with_indices", _fractional(2), dtypes=REAL),
+    Record("nn.functional.fractional_max_pool3d", _fractional(3), dtypes=REAL),
+    Record("nn.functional.fractional_max_pool3d_with_indices", _fractional(3), dtypes=REAL),
+    Record("nn.functional.max_unpool1d", _pooled(1), dtypes=REAL),
+    Record("nn.functional.max_unpool2d", _pooled(2), dtypes=REAL),
+    Record("nn.functional.max_unpool3d", _pooled(3), dtypes=REAL),
+    Record("batch_norm", lambda make: [(make(4, 3), make(3), make(3), None, None, True, 0.1, 1e-5, False)], dtypes=REAL),
+    Record("group_norm", lambda make: [(make(2, 4, 3), 2, make(4), make(4))], dtypes=REAL),
+    Record("layer_norm", lambda make: [(make(3, 4), (4,), make(4), make(4))], dtypes=REAL),
+    Record("instance_norm", lambda make: [(make(2, 3, 4), make(3), make(3), None, None, True, 0.1, 1e-5, False)], dtypes=REAL),
+    Record("convolution", lambda make: [(make(2, 4, 5), make(4, 3, 2), make(3), [2], [1], [1], True, [1], 1)], dtypes=REAL),
     Record("nn.functional.affine_grid", given(((1, 2, 3), (1, 1, 3, 3), True)), dtypes=REAL),
     Record("affine_grid_generator", given(((1, 2, 3), (1, 1, 3, 3), True)), dtypes=REAL),
     Record("grid_sampler", lambda make: [(make(1, 1, 3, 3), make(1, 2, 2, 2, low=0.1, high=0.4), 0, 0, True)], dtypes=REAL),

@@ -17,5 +17,6 @@ RECORDS = [
     Record("igamma", of_second, dtypes=REAL),
     Record("igammac", of_second, dtypes=REAL),
     Record("geqrf", given(((3, 3),)), dtypes=REAL, derivatives=None),
+    Record("ormqr", given(((3, 2), (2,), (3, 4))), dtypes=REAL),
     *(Record(name, integers, dtypes=REAL) for name in ("bitwise_xor", "gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift")),
 ]

@@ -1,7 +1,7 @@
 """A network learns to balance a pole on a cart by deep Q-learning (Mnih et al. 2015): a small step, a look at it, thousands of times.
 
-The cart is that of Barto, Sutton and Anderson (1983), written out below. Every step of the world asks the network for one action, so this is a program
-that looks at values all the time, and whose batches are put together by indexing into a memory of what happened.
+The cart is that of Barto, Sutton and Anderson (1983), written out below. Every step of the world asks the network for one action, so this is a
+program that looks at values all the time, and whose batches are put together by indexing into a memory of what happened.
 
 python docs/examples/cart_pole.py             # under PyTorch
 torchgrad-jax run docs/examples/cart_pole.py  # under torchgrad_jax, the file unchanged

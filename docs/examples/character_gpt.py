@@ -1,7 +1,7 @@
 """A GPT that learns to write Python's reference manual, character by character, and shows what it writes.
 
-The text is the manual's that every Python brings with it (`pydoc_data`). AdamW with decay for matrices only, a learning rate that rises and falls with
-a cosine, clipped gradients: the usual recipe.
+The text is the manual's that every Python brings with it (`pydoc_data`). AdamW with decay for matrices only, a learning rate that rises and falls
+with a cosine, clipped gradients: the usual recipe.
 
 python docs/examples/character_gpt.py             # under PyTorch
 torchgrad-jax run docs/examples/character_gpt.py  # under torchgrad_jax, the file unchanged

@@ -1,6 +1,6 @@
 """Private names of PyTorch's that code about autograd uses."""
 
-from torchgrad_jax._C import _autograd, _functions
+from torchgrad_jax._C import _autograd, _functions, _nn
 from torchgrad_jax._C._caching import _add_cached_tensor, _is_cached_tensor, _remove_cached_tensor, _set_cached_tensors_enabled
 from torchgrad_jax.autograd.forward_ad import _is_fwd_grad_enabled
 from torchgrad_jax.autograd.forward_ad import _set_fwd_grad_enabled as _fwd_grad
@@ -10,15 +10,17 @@ from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_
 from torchgrad_jax.autograd.graph import graph_task_id as _current_graph_task_id
 from torchgrad_jax.autograd.graph import will_engine_execute_node as _will_engine_execute_node
 from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl
+from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
-    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
+    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_nn", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip
 
+_LinAlgError = LinAlgError
 # Whether there are decompositions of matrices.
 has_lapack = True
 
@@ -26,3 +28,19 @@ has_lapack = True
 def _set_fwd_grad_enabled(mode: bool) -> None:
     """Say whether operations in this thread pass tangents on."""
     _fwd_grad(mode)
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Does nothing: what is used is reported to nobody."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is ever traced for TorchScript."""
+
+
+def _jit_set_profiling_executor(enabled: bool) -> bool:
+    """Changes nothing: there is no TorchScript. Returns True, PyTorch's default."""
+    return True
+
+
+_jit_set_profiling_mode = _jit_set_profiling_executor

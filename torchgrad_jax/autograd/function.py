@@ -33,6 +33,12 @@ NOT_SEPARATE = (
 )
 
 
+READ_ONCE = (
+    "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the autograd.Function. Either access saved_tensors "
+    "only once, or set clear_saved_tensors_on_access=False."
+)
+
+
 class FunctionCtx:
     """What `forward` and `backward` of a Function share: saved tensors and the user's own attributes."""
 
@@ -135,8 +141,17 @@ class BackwardCFunction(FunctionCtx, Node):
         if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
             return self.saved_for_forward
         if self._saved is None:
-            raise RuntimeError(FREED_MESSAGE)
-        return tuple([s.tensor_for(self) for s in self._saved])
+            raise RuntimeError(READ_ONCE if self._forward_cls.clear_saved_tensors_on_access else FREED_MESSAGE)
+        found = tuple([s.tensor_for(self) for s in self._saved])
+        if self._forward_cls.clear_saved_tensors_on_access:
+            self.release()
+        return found
+
+    def maybe_clear_saved_tensors(self) -> None:
+        """Let go of what was saved, unless the pass that runs keeps the graph."""
+        task = per_thread.recorder.flags.task
+        if task is None or not task.retain_graph:
+            self.release()
 
     @property
     def _raw_saved_tensors(self) -> tuple[Any, ...]:
@@ -167,7 +182,7 @@ class BackwardCFunction(FunctionCtx, Node):
                     "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
                 )
             backward = vjp
-        return backward(self, *grads)
+        return backward(self, list(grads)) if function.boxed_grads_call else backward(self, *grads)
 
     def apply_jvp(self, *tangents: Any) -> Any:
         """What the user's jvp returns for these tangents."""
@@ -289,6 +304,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
     # Whether `vmap` makes its rule from forward and backward.
     generate_vmap_rule = False
+    # Whether backward gets all gradients as one list, from which it may take them; whether what was saved is let go as soon as it is read.
+    boxed_grads_call = False
+    clear_saved_tensors_on_access = False
+    # A call's node, which is its ctx, has these; PyTorch's class shows them, too.
+    name, register_hook, register_prehook = BackwardCFunction.name, BackwardCFunction.register_hook, BackwardCFunction.register_prehook
+    metadata, next_functions, requires_grad = (inspect.getattr_static(BackwardCFunction, n) for n in ("metadata", "next_functions", "requires_grad"))
+    saved_tensors, saved_variables = BackwardCFunction.saved_tensors, BackwardCFunction.saved_variables
+    maybe_clear_saved_tensors = BackwardCFunction.maybe_clear_saved_tensors
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.autograd.saved_tensors import allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
@@ -19,9 +19,12 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 
@@ -200,3 +203,26 @@ def _first_of(fn: Callable[..., Any]) -> Callable[[Any], None]:
 def profiler_enabled() -> bool:
     """Whether a profile is on in this thread."""
     return per_thread.recorder.flags.watch is not None
+
+
+def region_activation_memory_budget(budget: float) -> NoReturn:
+    """RuntimeError, always: how much of a compiled region's activations is kept is XLA's choice. `torch.utils.checkpoint` says it for a region."""
+    raise RuntimeError(
+        "torch.autograd.graph.region_activation_memory_budget can only be used inside a torch.compile region; it has no effect in eager mode. "
+        "torchgrad_jax has it nowhere: torch.utils.checkpoint.checkpoint computes a region's activations again."
+    )
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Changes nothing: XLA's programs have no streams that autograd would see. RuntimeError for what is no bool."""
+    _need_bool(enabled)
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Changes nothing: gradients are never accumulated on another stream. RuntimeError for what is no bool."""
+    _need_bool(enabled)
+
+
+def _need_bool(enabled: Any) -> None:
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"enabled must be a bool, but got {type(enabled).__name__}")

@@ -49,4 +49,6 @@ def variable(*args: Any, **kwargs: Any) -> NoReturn:
     raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
+# `torch.autograd.variable` is this function, and programs import the class from the module that PyTorch had under its name.
+variable.Variable = Variable  # type: ignore[attr-defined] - functions have attributes
 setattr(Tensor, "volatile", property(volatile))  # noqa: B010 - Tensor's own attributes are declared in its class

@@ -102,6 +102,6 @@ def check_elements(name: str, signature: Signature, found: dict[str, Any]) -> No
 
 def invalid_combination(name: str, signatures: list[Signature], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
     """What PyTorch says where no one of several signatures is meant."""
-    given = ", ".join([*map(type_name, args), *(f"{label}={type_name(value)}" for label, value in kwargs.items())])
+    given = ", ".join([*map(type_name, args), *(f"{label}={type_name(value)}" for label, value in kwargs.items()), *([] if args else [""])])
     expected = f"{signatures[0]}" if len(signatures) == 1 else "one of:\n" + "".join(f" * {s}\n" for s in signatures)
     return TypeError(f"{name}() received an invalid combination of arguments - got ({given}), but expected {expected}")

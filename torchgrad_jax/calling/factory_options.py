@@ -8,7 +8,7 @@ from torchgrad_jax.declaration.strides import layout, strided
 from torchgrad_jax.runtime.device import device
 
 _OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory"))
-_MORE = {"empty": ("out", "memory_format")} | dict.fromkeys(("zeros", "ones", "full", "arange", "eye", "linspace", "logspace"), ("out",))
+_MORE = {"empty": ("out", "memory_format")} | dict.fromkeys(("zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "range"), ("out",))
 _MORE |= dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), ("memory_format",))
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "requires_grad": ("bool", (bool,)), "pin_memory": ("bool", (bool,)), "layout": ("torch.layout", (layout,)),

@@ -21,7 +21,8 @@ from torchgrad_jax.runtime.user_code import warn_user
 
 # Functions that PyTorch knows no derivative of at all, so that `out=` may require grad.
 _WITHOUT_DERIVATIVE = frozenset((
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "histc", "special_bessel_j0", "special_bessel_j1",
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "histc",
+    *(name for name, operator in registry.items() if name.startswith("special_") and not operator.differentiable),
 ))  # fmt: skip
 
 

@@ -108,12 +108,18 @@ class DisableTorchFunction:
         state.everything -= 1
 
 
-def _disabled_torch_function_impl(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """As a class's `__torch_function__`: the class never answers, and results of its tensors are plain Tensors."""
-    if is_pytorchs(func):
-        return NotImplemented
-    with DisableTorchFunctionSubclass():
-        return func(*args, **(kwargs or {}))
+class _Disabled:
+    """As a class's `__torch_function__`: the class never answers, and results of its tensors are plain Tensors. It is no method, so that subclasses
+    reach it by ``super()``, too."""
+
+    def __call__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_pytorchs(func):
+            return NotImplemented
+        with DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+_disabled_torch_function_impl = _Disabled()
 
 
 # ---------------------------------------------------------------------- who wants to answer
@@ -503,7 +509,7 @@ _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d 
 _FACTORIES = _names("""tensor as_tensor asarray from_numpy zeros ones empty full arange linspace logspace eye rand randn randint randperm normal
     hann_window hamming_window bartlett_window blackman_window tril_indices triu_indices""")
 NEVER_ASKED = _names("""manual_seed seed initial_seed get_rng_state set_rng_state set_printoptions get_default_dtype set_default_dtype
-    get_default_device set_default_device is_tensor""")
+    get_default_device set_default_device is_tensor handle_torch_function has_torch_function has_torch_function_unary has_torch_function_variadic""")
 # Methods that are not asked for, or ask by what they call.
 _ASKED_THOUGH_PRIVATE = _names("_is_view _version _base _grad _grad_fn _backward_hooks _post_accumulate_grad_hooks")
 _METHODS_NEVER = _names("""__hash__ __iter__ __new__ __jax_array__ as_subclass __mod__ __add__ __radd__ __sub__ __mul__ __rmul__ __truediv__

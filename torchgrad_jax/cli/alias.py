@@ -20,6 +20,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from torchgrad_jax import torch_version
+from torchgrad_jax.cli import neighbours
 from torchgrad_jax.cli.guarded import is_guarded
 from torchgrad_jax.runtime import lazy
 
@@ -37,6 +39,7 @@ _NAMESPACES = """
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
+    _dynamo _inductor torch_version __config__ _tensor_str benchmark tensorboard deterministic cpp_extension model_zoo collect_env nvtx parallel
 """
 
 
@@ -55,8 +58,10 @@ _SHOWN = {"Tensor": ALIAS, "Size": ALIAS, "device": ALIAS, "Parameter": f"{ALIAS
 
 
 def _rename_classes() -> None:
-    """Let `type(x)` read ``<class 'torch.Tensor'>``."""
+    """Let `torch.__version__` be the one that is followed, and `type(x)` read ``<class 'torch.Tensor'>``."""
     package = importlib.import_module(PACKAGE)
+    # What programs ask is which of PyTorch's versions they have.
+    package.__dict__["__version__"] = torch_version.TorchVersion(f"{torch_version.PYTORCH}+{PACKAGE}{package.__version__}")
     for name, home in _SHOWN.items():
         kind = package.nn.Parameter if name == "Parameter" else getattr(package, name)
         kind.__module__ = home
@@ -66,9 +71,9 @@ class AliasFinder(MetaPathFinder, Loader):
     """Finds and loads ``torch`` and ``torch.*``, and ``functorch``."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return a spec for every name under them, available or not."""
+        """Return a spec for every name under them, available or not, and for packages that read tensors by their addresses."""
         if fullname.partition(".")[0] not in ALIASES:
-            return None
+            return neighbours.find(fullname, path)
         return ModuleSpec(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -188,10 +193,25 @@ def _message(name: str) -> str:
     parent = name.rpartition(".")[0]
     while parent in _placeholders:
         parent = parent.rpartition(".")[0]
+    advice = next((said for start, said in _ADVICE.items() if f"{name}.".startswith(f"{ALIAS}.{start}.")), "")
     return (
-        f"{name} is not available in {PACKAGE}; `torchgrad-jax scan PATH` lists what else a program uses of what is not, "
+        f"{name} is not available in {PACKAGE}; {advice}{advice and '; '}`torchgrad-jax scan PATH` lists what else a program uses of what is not, "
         f'and what is available is shown by: python -c "import {PACKAGE}; print(dir({_our_name(parent)}))"'
     )
+
+
+# What to do instead, by the beginning of the name after `torch.`.
+_PLAIN, _GRAPHS = "keep the model in float32, float16 or bfloat16", "torchgrad_jax.to_jax(function) is what JAX can trace, show and export"
+_ADVICE = {
+    "distributed.tensor": "arrays are laid out over devices by jax.sharding", "distributed": "run it as one process, which uses all of JAX's devices",
+    "nn.parallel.DistributedDataParallel": "run it as one process, without wrapping the model", "export": _GRAPHS, "fx": _GRAPHS, "onnx": _GRAPHS,
+    "ao": _PLAIN, "quantization": _PLAIN, "nn.quantized": _PLAIN, "nn.intrinsic": _PLAIN, "nn.qat": _PLAIN,
+    "sparse": "use dense tensors", "sparse_coo_tensor": "use dense tensors", "sparse_csr_tensor": "use dense tensors", 
+    "nested": "pad, or pack sequences",
+    "package": "import the module, and load its state_dict", "utils.mobile_optimizer": _GRAPHS, "_dynamo": "torch.compile is JAX's here",
+    "_inductor": "XLA generates the code", "utils._python_dispatch": "torch.overrides.TorchFunctionMode sees each public call",
+    "jit": "TorchScript is not there; the Python function runs as it is",
+}  # fmt: skip
 
 
 class Unavailable(ModuleType):

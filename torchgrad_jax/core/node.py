@@ -7,6 +7,7 @@ itself is not differentiated, and Tensors under `create_graph`: `run` works on e
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -215,27 +216,55 @@ class HookList(dict[int, Callable[..., Any]]):
 
 
 class RemovableHandle:
-    """Removes its hook on `remove`, or when a ``with`` block that it opened ends."""
+    """Removes its hook on `remove`, or when a ``with`` block that it opened ends. It has the number `id`, under which whoever made it puts the
+    hook into `hooks_dict`; extra_dict: a dictionary, or several, that say more of the hook under the same number."""
 
-    __slots__ = ("id", "_hooks", "__weakref__")
+    __slots__ = ("id", "hooks_dict_ref", "extra_dict_ref", "__weakref__")
     next_id = 0
 
-    def __init__(self, hooks: HookList) -> None:
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        self._hooks = weakref.ref(hooks)
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref: tuple[Any, ...] = ()
+        if extra_dict is not None:
+            self.extra_dict_ref = tuple(map(weakref.ref, extra_dict if isinstance(extra_dict, list) else [extra_dict]))
 
     def remove(self) -> None:
         """Remove the hook; nothing happens if it is gone already."""
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
+        for table in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = table()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(table() for table in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, extra = state
+        gone = HookList()  # there is nothing to remove where the hooks were gone
+        self.hooks_dict_ref = weakref.ref(gone if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(gone if table is None else table) for table in extra)
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+def registered(
+    hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False, marked: Sequence[OrderedDict[int, bool]] = ()
+) -> RemovableHandle:
+    """Add a hook at the end of a dictionary, or at its front. marked: those that say how hooks are called; the hook's number is put into each."""
+    handle = RemovableHandle(hooks, extra_dict=list(marked) or None)
+    hooks[handle.id] = hook
+    for table in marked:
+        table[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
 
 
 class Hooks:

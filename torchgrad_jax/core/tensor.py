@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
@@ -44,6 +44,20 @@ class Size(tuple[int, ...]):
         if not isinstance(other, tuple):
             raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
         return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        if isinstance(other, tuple):
+            return Size(other) + self
+        kind = type(other).__name__
+        sequence = f'can only concatenate {kind} (not "torch.Size") to {kind}'
+        raise TypeError(sequence if isinstance(other, list) else f"unsupported operand type(s) for +: '{kind}' and 'torch.Size'")
+
+    def __mul__(self, times: SupportsIndex) -> Size:
+        if not hasattr(times, "__index__"):
+            raise TypeError(f"can't multiply sequence by non-int of type '{type(times).__name__}'")
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         return f"torch.Size({list(self)})"

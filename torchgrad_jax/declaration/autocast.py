@@ -34,7 +34,7 @@ _LISTS = {
             fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn
             cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig linalg_eigh linalg_eigvals
             linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve linalg_svd
-            linalg_svdvals linalg_tensorinv linalg_tensorsolve lu lu_solve pinverse triangular_solve""",
+            linalg_svdvals linalg_tensorinv linalg_tensorsolve lu lu_solve ormqr pinverse triangular_solve""",
         WIDEST: "_stack cat index_copy",
         REFUSED: "",
     },

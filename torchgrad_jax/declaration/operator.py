@@ -270,7 +270,12 @@ class BoundOperator:
 
     def check(self, specs: Sequence[ArgSpec]) -> Callable[..., Exception] | None:
         """See the runtime's BoundOp."""
-        return self.operator.check
+        found = self.operator.check
+        code = getattr(found, "__code__", None)
+        if found is None or code is None or not code.co_kwonlyargcount:
+            return found
+        statics = self._keywords()
+        return functools.partial(found, **{name: statics[name] for name in code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]})
 
     def _arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """The array arguments in the schema's order: sequences as lists, an absent tensor as None."""
@@ -436,7 +441,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     last: of an operator that only permutes dimensions: which dimension of its tensor is the last of the result; function of (ndim, **statics).
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
-    check: makes the exception from the offending number; then the function's last output is an int64 pair (bad, number).
+    check: makes the exception from the offending number, and from static arguments that are its keywords; then the function's last output is an
+        int64 pair (bad, number).
     numpy: the function once more, on NumPy arrays, for what NumPy does at once (views, filled arrays): the shape of the result is then found, and a
         new program interpreted, without tracing. See `numpy_forms`.
     numpy_vjp: the gradient of the first tensor likewise, if the function is linear or the formula saves nothing: function of (grad, aval of the

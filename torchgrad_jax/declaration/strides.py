@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torchgrad_jax.runtime.pickles import in_pickles
+
 
 class layout:
     """How a tensor's elements are stored: here all are `torch.strided`."""
@@ -14,12 +18,20 @@ class layout:
     def __repr__(self) -> str:
         return f"torch.{self._name}"
 
-    def __reduce__(self) -> str:
-        return self._name
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (repr(self),)
 
 
-layout.__module__ = "torchgrad_jax"  # where pickles look for it
+layout.__module__ = "torchgrad_jax"  # where users find it
 strided = layout("strided")
+
+
+@in_pickles("_get_layout")
+def _named(name: str) -> layout:
+    """What pickle calls, as in PyTorch's files. RuntimeError for layouts that there are none of here."""
+    if name != repr(strided):
+        raise RuntimeError(f"torchgrad_jax has no tensors of the layout {name}, only of torch.strided: call to_dense() before saving")
+    return strided
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -59,13 +59,13 @@ class Met:
 
 def _modes() -> tuple[Any, ...]:
     """What the tier of a program and its reason depend on beside the program."""
-    return modes.execution, modes.baseline, modes.deterministic, modes.same_tier_blocks, modes.forked
+    return modes.execution, modes.baseline, modes.deterministic, modes.same_tier_blocks, modes.without_xla
 
 
 def tier(program: Any) -> str:
     """How a program that has just been run was run."""
     plans = modes.execution != "eager" and any(program.estimate.plans)
-    if modes.forked or (modes.same_tier_blocks and plans):
+    if modes.without_xla or (modes.same_tier_blocks and plans):
         return INTERPRETED
     return STEPPED if program.tier == INTERPRETED and not plans else program.tier
 

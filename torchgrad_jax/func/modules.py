@@ -9,7 +9,7 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.functions.views import detach
-from torchgrad_jax.nn.modules.layers import _BatchNorm
+from torchgrad_jax.nn.modules.batchnorm import _BatchNorm
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.utils.stateless import State, called
 

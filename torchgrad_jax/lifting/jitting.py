@@ -20,7 +20,7 @@ from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder, other_modes, per_thread
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.user_code import warn_once, warn_user
 from torchgrad_jax.runtime.value import is_tracer
 
 # So many programs are kept of one kind of call, and after so many traces in a row of which none was called again no more are made.
@@ -32,7 +32,6 @@ MOST_IN_VAIN = 8
 living: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 
 MODE = "called as it is: a mode is active that sees each operation (eager execution, a __torch_function__ mode, hooks on saved tensors, forward mode)"
-FORKED = "called as it is: this process was forked from one that had used XLA, whose threads stayed there"
 
 
 # What the key of a call begins with.
@@ -64,7 +63,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         rec = per_thread.recorder
-        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager" or modes.forked:
+        if (rec.rare != rec.inference and other_modes(rec) != rec.inference) or modes.execution == "eager" or modes.without_xla:
             return self._as_it_is(rec, args, kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
@@ -97,7 +96,7 @@ class Jitted:
 
     def _as_it_is(self, rec: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not isinstance(rec, TraceRecorder):
-            self._note(FORKED if modes.forked else MODE)
+            self._note(f"called as it is: {modes.without_xla}" if modes.without_xla else MODE)
         return self._function(*args, **kwargs)
 
     def _refuse(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -272,6 +271,10 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     return (JittedModule if hasattr(function, "_parameters") and hasattr(function, "_modules") else Jitted)(function, bool(fullgraph))
 
 
+class InvalidBackend(RuntimeError):
+    """`torch.compile` was given the name of a backend that there is none of."""
+
+
 # PyTorch's own backends, all of which compute what the model itself does; those in the second line run it as it is.
 _BACKENDS = ("inductor", "aot_eager", "cudagraphs", "openxla", "tvm", "aot_eager_decomp_partition", "onnxrt")
 _AS_IT_IS = ("eager",)
@@ -292,19 +295,20 @@ def compile(
 
     fullgraph: whether what cannot be one program raises. dynamic: whatever it is, each combination of shapes is a program of its own, as XLA's are.
     backend: any of PyTorch's own, XLA in each case; "eager" gives the model itself. mode: one of PyTorch's, which makes no difference: XLA has one
-    effort. disable: gives the model itself. NotImplementedError for a backend of the user's, which would be given PyTorch's graphs, and for options,
-    which are those of PyTorch's compiler. RuntimeError for other backends and modes, and for what is not callable.
+    effort. options: those of PyTorch's code generator; warns that they change nothing. disable: gives the model itself. NotImplementedError for a
+    backend of the user's, which would be given PyTorch's graphs. RuntimeError for other backends (InvalidBackend) and modes, and for what cannot be
+    called.
     """
     if callable(backend):
         raise NotImplementedError("torch.compile(): torchgrad_jax has no FX graphs to give to a backend; leave out backend=")
     if backend not in (*_BACKENDS, *_AS_IT_IS):
-        raise RuntimeError(f"Invalid backend: {backend!r}")
+        raise InvalidBackend(f"Invalid backend: {backend!r}")
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(map(str, _MODES[1:]))}")
     if options:
-        raise NotImplementedError(f"torch.compile(): options are those of PyTorch's compiler; leave out {', '.join(options)}")
+        warn_once(f"torch.compile(): options are those of PyTorch's compiler and change nothing here: {', '.join(options)}")
     if model is None:
         return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
     if not callable(model):

@@ -16,7 +16,7 @@ from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor
-from torchgrad_jax.nn.modules.layers import _BatchNorm
+from torchgrad_jax.nn.modules.batchnorm import _BatchNorm
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.optim.lr_scheduler.base import LRScheduler, per_group, rates
 from torchgrad_jax.optim.scalars import number_of, set_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torchgrad_jax.nn.modules.calling import everywhere
+from torchgrad_jax.nn.modules.calling import register_module_forward_hook, register_module_forward_pre_hook
 from torchgrad_jax.runtime.recorder import per_thread
 
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -20,7 +20,7 @@ def join() -> None:
     global _profiles
     _profiles += 1
     if _profiles == 1:
-        _handles[:] = [everywhere["forward_pre"].add(_before), everywhere["forward"].add(_after, always_call=True)]
+        _handles[:] = [register_module_forward_pre_hook(_before), register_module_forward_hook(_after, always_call=True)]
 
 
 def leave() -> None:

@@ -11,6 +11,7 @@ import jax
 from jax.core import Tracer
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
+from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import call_x64, synchronous_cpu
 from torchgrad_jax.runtime.pickles import in_pickles
 
@@ -69,7 +70,7 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _named, (self.type, self.index)
+        return _named, (self.type,) if self.index is None else (self.type, self.index)
 
     def __enter__(self) -> device:
         _outside.append(default())
@@ -89,7 +90,7 @@ class device:
 
 
 @in_pickles("_rebuild_device")
-def _named(type: str, index: int | None) -> device:
+def _named(type: str, index: int | None = None) -> device:
     """What pickle calls: the class goes by PyTorch's name where the package does."""
     return device(type, index)
 
@@ -126,6 +127,8 @@ def select_gpu(index: int) -> None:
 @functools.cache
 def gpus() -> tuple[Any, ...]:
     """JAX's GPUs that this process can use. Starts JAX's backend."""
+    if modes.without_xla:
+        return ()
     try:
         return tuple(jax.local_devices(backend="gpu"))
     except RuntimeError:
@@ -151,6 +154,9 @@ def jax_device(where: device) -> Any:
     The CPU is a client of our own, which runs programs in the thread that calls them. Where JAX was told to make several devices of the CPU
     it is JAX's.
     """
+    if modes.without_xla:
+        again = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method\n"
+        raise RuntimeError(f"{again if where.type == 'cuda' else ''}device {where} cannot be used here: {modes.without_xla}")
     if where is CPU and not _several_cpus():
         own = synchronous_cpu()
         if own is not None:

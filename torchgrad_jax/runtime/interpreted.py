@@ -92,7 +92,7 @@ def _by_xla(sig: Any) -> Any:
 
 def alone(sig: Any, given: Any) -> Any:
     """One operation by its own compiled function."""
-    modes.refuse_after_fork()
+    modes.refuse_xla(sig.bop.name)
     function, sig.used = sig.alone, keeping.now
     if not sig.warm:
         sig.warm = True

@@ -30,8 +30,11 @@ anomaly: int = 0
 # How many blocks of code are active in which nothing is run compiled that can be interpreted.
 same_tier_blocks: int = 0
 
-# Whether this process was forked from one that had used XLA, whose threads stayed there: only what is interpreted runs here.
-forked: bool = False
+# Why XLA neither compiles nor runs anything in this process, so that only what can be interpreted runs; empty where it does.
+without_xla: str = ""
+FORKED = "this process was forked from one that had used XLA, whose threads stayed there"
+_ADVICE = "Start workers by multiprocessing.set_start_method('spawn') or 'forkserver', or fork before the first computation"
+_instead: str = ""
 
 
 # PyTorch's names of how float32 is multiplied on accelerators -> JAX's. The CPU always multiplies exactly.
@@ -73,17 +76,21 @@ class same_tier:
 
 def note_fork() -> None:
     """In the child of a fork."""
-    global forked
-    forked = counters.ever_compiled
+    if counters.ever_compiled:
+        do_without_xla(FORKED, _ADVICE)
 
 
-def refuse_after_fork() -> None:
-    """RuntimeError where XLA would wait for ever for threads that stayed in the parent."""
-    if forked:
-        raise RuntimeError(
-            "torchgrad_jax cannot compile or run compiled programs in a process that was forked from one that has: XLA's threads stayed there. Start "
-            "workers by multiprocessing.set_start_method('spawn') or 'forkserver', or fork before the first computation"
-        )
+def do_without_xla(why: str, instead: str) -> None:
+    """From now on nothing is compiled in this process, nor run by XLA. why: for whom; instead: what to do where something cannot be interpreted."""
+    global without_xla, _instead
+    without_xla, _instead = why, instead
+
+
+def refuse_xla(name: str) -> None:
+    """RuntimeError where the operator `name` would be run by XLA in a process that does without: after a fork it would wait for ever for threads
+    that stayed in the parent."""
+    if without_xla:
+        raise RuntimeError(f"torchgrad_jax cannot run {name} here: it has no form for NumPy, and {without_xla}. {_instead}")
 
 
 def set_deterministic(mode: bool) -> None:

@@ -62,7 +62,7 @@ class Program:
         self.device = next((a.device for c in self.calls for a in c.signature.avals), CPU)
         self.donated = self._donatable(donated, leaves) if any(donated) else set()
         self.seen, self.repeats, self.tier = 0, 0, INTERPRETED
-        self._estimates: dict[bool, Estimate] = {}  # with the baseline tier and without
+        self._estimates: dict[Any, Estimate] = {}  # with the baseline tier and without, where XLA runs what is large and where it must not
         self._interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
@@ -90,20 +90,21 @@ class Program:
     @property
     def estimate(self) -> Estimate:
         """What running it costs."""
-        found = self._estimates.get(modes.baseline)
+        key = modes.without_xla or modes.baseline
+        found = self._estimates.get(key)
         if found is None:
-            found = self._estimates[modes.baseline] = Estimate(self.calls, len(self.outputs))
+            found = self._estimates[key] = Estimate(self.calls, len(self.outputs))
         return found
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""
         by_number = {a.dtype.kind: a for a in numbers}
-        if modes.execution == "eager" or not any(self.estimate.plans):
+        if (modes.execution == "eager" and not modes.without_xla) or not any(self.estimate.plans):
             if self._stepped is None:
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
-        if self._interpreted is None:
+        if self._interpreted is None or (modes.without_xla and self._interpreted.plans is not self.estimate.plans):
             self._interpreted = Interpreted(self.calls, self.estimate.plans, self.inputs, self.outputs)
         counters.interpreted += 1
         return self._interpreted(by_number, arrays)

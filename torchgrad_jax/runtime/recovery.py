@@ -126,11 +126,22 @@ def _carried_out(call: Any, given: list[Any], lines: dict[int, str]) -> tuple[An
     return (), Failure(lambda: sig.check(int(offender)), lines.get(call.slot, ""))
 
 
+class OutOfMemoryError(RuntimeError):
+    """There is not enough memory for the result of an operation."""
+
+
+class AcceleratorError(RuntimeError):
+    """Never raised, for `except`: what a program's operations failed for is a RuntimeError."""
+
+
+OutOfMemoryError.__module__ = AcceleratorError.__module__ = "torch"
+
+
 def _failed(error: Exception, operation: str = "") -> Failure:
     if not operation:
         return Failure(lambda: RuntimeError(str(error)))
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error):
-        return Failure(lambda: RuntimeError(f"not enough memory for the result of {operation}: {error}"))
+        return Failure(lambda: OutOfMemoryError(f"not enough memory for the result of {operation}: {error}"))
     return Failure(lambda: RuntimeError(f"{operation} failed: {error}"))
 
 

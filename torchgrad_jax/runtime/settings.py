@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap as mapping
 import os
 from typing import Any
 
@@ -15,7 +16,9 @@ __all__ = [
 
 
 def get_num_threads() -> int:
-    """How many threads XLA may use on the CPU: one for each processor that this process may run on."""
+    """How many threads XLA may use on the CPU: one for each processor that this process may run on; 1 in a process that does without XLA."""
+    if modes.without_xla:
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -73,3 +76,25 @@ def set_float32_matmul_precision(precision: str) -> None:
 def kineto_available() -> bool:
     """Whether profiles can be written as traces: they always can."""
     return True
+
+
+# ---------------------------------------------------------------------- of files
+
+
+class load_settings:
+    """mmap: whether files are mapped into memory where `torch.load` is not told. endianness: see `set_default_load_endianness`. mmap_flags: see
+    `set_default_mmap_options`. calculate_storage_offsets: has no effect, since places are read from the file's directory."""
+
+    mmap: bool = False
+    endianness: Any = None
+    mmap_flags: int = getattr(mapping, "MAP_PRIVATE", 0)
+    calculate_storage_offsets: bool = False
+
+
+class save_settings:
+    """compute_crc32: see `set_crc32_options`. storage_alignment: contents begin at multiples of so many bytes of the file.
+    use_pinned_memory_for_d2h: has no effect, since there is no pinned memory."""
+
+    compute_crc32: bool = True
+    use_pinned_memory_for_d2h: bool = False
+    storage_alignment: int = 64

@@ -70,8 +70,8 @@ class Estimate:
         primitives = 0
         self.interpreting, saved = 0.0, 0.0
         for call in calls:
-            plan = call.signature.baseline if modes.baseline else None
-            if plan is not None and plan.cost > MOST:
+            plan = call.signature.baseline if modes.baseline or modes.without_xla else None
+            if plan is not None and plan.cost > MOST and not modes.without_xla:
                 plan = None
             self.plans.append(plan)
             primitives += UNKNOWN_SIZE if plan is None else plan.compiling
@@ -84,7 +84,7 @@ class Estimate:
 
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
-    if modes.forked:
+    if modes.without_xla:
         return INTERPRETED
     if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
         return INTERPRETED
@@ -118,10 +118,10 @@ def _chosen(program: Any) -> str:
 
 def reason(program: Any) -> str:
     """Why a program that has just been run was run as it was, in words."""
+    if modes.without_xla:
+        return modes.without_xla
     if modes.execution == "eager":
         return "eager execution: XLA runs each operation by itself"
-    if modes.forked:
-        return "this process was forked from one that had used XLA, whose threads stayed there"
     if modes.same_tier_blocks and any(program.estimate.plans):
         return "inside gradcheck what can be interpreted is, so that the same operation gives the same bits"
     if program.tier == COMPILED:

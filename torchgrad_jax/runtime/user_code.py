@@ -67,10 +67,24 @@ def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0
 
 
 _warned: set[str] = set()
+_warn_always = False
 
 
 def warn_once(text: str) -> None:
-    """A UserWarning the first time."""
-    if text not in _warned:
+    """A UserWarning the first time, or (`set_warn_always`) each time."""
+    if _warn_always or text not in _warned:
         _warned.add(text)
         warn_user(text)
+
+
+def set_warn_always(b: bool, /) -> None:
+    """Say whether warnings that are given once in a process are given each time. RuntimeError for what is no bool."""
+    global _warn_always
+    if not isinstance(b, bool):
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` was told."""
+    return _warn_always

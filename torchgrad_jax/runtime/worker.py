@@ -89,6 +89,11 @@ def hand_over(function: Callable[..., Any], arguments: list[Any], promises: list
         raise
 
 
+def wait_for_all() -> None:
+    """Return when no program is under way."""
+    wait(list(_under_way))
+
+
 @cache
 def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "torchgrad_jax-run")

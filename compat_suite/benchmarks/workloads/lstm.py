@@ -60,4 +60,4 @@ def in_jax(weights: list[np.ndarray], x: np.ndarray, y: np.ndarray) -> Step:
     return step
 
 
-WORKLOADS = {"lstm": Workload(data, in_torch, in_jax)}
+WORKLOADS = {"lstm_layers": Workload(data, in_torch, in_jax)}
