@@ -117,7 +117,7 @@ def _no_alias(obj: Any) -> Exception:
 
 def _buffer_of(obj: Any) -> memoryview | None:
     if isinstance(obj, UntypedStorage):
-        return memoryview(obj._elements())
+        return obj._elements().data
     try:
         return memoryview(obj)
     except TypeError:
