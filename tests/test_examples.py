@@ -24,10 +24,10 @@ KNOWN = {
     "jax_kernel": (["matplotlib"], [], r"off by ([\d.]+) of a side", (0, 0.01)),
     "optax_training": (["matplotlib", "optax", "sklearn"], [], r"backward\(\), .* last loss ([\d.]+)", (0, 0.2)),
     "laplace": (["matplotlib", "sklearn"], [], r"of (\d+)% with all that are likely", (30, 75)),
-    "character_gpt": ([], ["--steps", "60", "--characters", "40"], r"step   59  loss ([\d.]+)", (2.2, 3.0)),
+    "character_gpt": ([], ["--steps", "30", "--characters", "20"], r"step   29  loss ([\d.]+)", (2.3, 3.3)),
     "image_classifier": (["matplotlib", "sklearn"], ["--epochs", "3"], r"test accuracy ([\d.]+)%", (60, 100)),
-    "autoencoder": (["matplotlib", "sklearn"], ["--epochs", "6"], r"epoch  5  bound ([\d.]+)", (26, 34)),
-    "gaussian_process": (["matplotlib", "sklearn"], [], r"variance ([\d.]+) explained", (0.4, 0.6)),
+    "autoencoder": (["matplotlib", "sklearn"], ["--epochs", "6"], r"epoch  5  bound ([\d.]+)", (24, 28)),
+    "gaussian_process": (["matplotlib", "sklearn"], ["--iterations", "15"], r"variance ([\d.]+) explained", (0.4, 0.6)),
     "cart_pole": (["matplotlib"], ["--steps", "1500"], r"last ten episodes lasted ([\d.]+) of", (8, 200)),
 }
 

@@ -405,7 +405,11 @@ def test_arguments_of_compile():
 
     assert torch.compile(f, disable=True) is f and torch.compile(backend="eager")(f) is f
     assert torch.compile(f, mode="reduce-overhead", dynamic=True)(torch.ones(1)).item() == 1
-    with pytest.warns(UserWarning, match="options are those of PyTorch's compiler"):
-        torch.compile(f, options={"max_autotune": True})
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="options are those of PyTorch's compiler"):
+            torch.compile(f, options={"max_autotune": True})
+    finally:
+        torch.set_warn_always(False)
     with pytest.raises(RuntimeError, match="Unrecognized mode"):
         torch.compile(f, mode="fast")
