@@ -38,12 +38,14 @@ class Rows(Dataset):
 
 
 def begun(folder, program):
-    """A process that runs the program by `torchgrad-jax run`, as unmodified scripts are; first of a session of its own, as in a terminal."""
+    """A process that runs the program by `torchgrad-jax run`, as unmodified scripts are; first of a session of its own, as in a terminal: what is
+    begun in the background would not hear of Ctrl-C."""
     script = folder / "script.py"
     script.write_text(BEGINNING + program)
     own = os.environ | {"PYTHONPATH": ROOT, "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
     command = [sys.executable, "-m", "torchgrad_jax.cli", "run", str(script)]
-    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
 
 
 def is_there(pid):
