@@ -2,7 +2,7 @@
 
 ``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like,
 ``python -m compat_suite compositions --help`` about random transforms of random functions, ``python -m compat_suite optimizers --help`` about
-optimizers, ``modules`` about modules, and ``python -m compat_suite.saved_files --help`` about damaged files of `torch.save`.
+optimizers, ``modules`` about modules, ``distributions`` about distributions, and ``python -m compat_suite.saved_files --help`` about damaged files of `torch.save`.
 """
 
 from __future__ import annotations
@@ -106,6 +106,10 @@ def main() -> None:
         from compat_suite.optimizers import main as optimizers
 
         sys.exit(optimizers(sys.argv[2:]))
+    if sys.argv[1:2] == ["distributions"]:
+        from compat_suite.distributions import main as distributions
+
+        sys.exit(distributions(sys.argv[2:]))
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))

@@ -5,7 +5,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from torchgrad_jax import func, nn, optim, profiler, serialization, testing  # noqa: F401
+    from torchgrad_jax import distributions, func, nn, optim, profiler, serialization, testing  # noqa: F401
 
 # Nothing that an import makes is garbage: looking for some takes a fifth of its time.
 _collects = _gc.isenabled()
@@ -21,6 +21,7 @@ nn = _lazy.subpackage(__name__, "nn")
 func = _lazy.subpackage(__name__, "func")
 optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")
+distributions = _lazy.subpackage(__name__, "distributions")
 serialization = _lazy.submodules(__name__, ("serialization",))["serialization"]
 
 from torchgrad_jax.namespace import api as _api  # noqa: E402
@@ -74,6 +75,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
+from torchgrad_jax.distributions.names import MODULES as _modules_of_distributions  # noqa: E402
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
@@ -97,6 +99,7 @@ globals().update(_lazy.submodules(__name__, (
     "futures", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "return_types", "signal", "testing", "torch_version",
     "types", "version", "viz", "xpu",
 )))  # fmt: skip
+_lazy.further_names(f"{__name__}.distributions", {name: ours for name, (ours, _) in _modules_of_distributions.items()})
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
 

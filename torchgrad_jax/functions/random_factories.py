@@ -302,3 +302,25 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     expect_tensor("binomial", prob, "prob", 2)
     made = drawn(source_of("binomial", generator).binomial(_looked_at(count), _looked_at(prob)), count.device)
     return call("binomial_of_two", count, prob, made) if followed(count, prob) else made
+
+
+@at_levels
+def _by_concentrations(input: Tensor, source: host.Generator, dirichlet: bool) -> Tensor:
+    return drawn((source.dirichlet if dirichlet else source.standard_gamma)(_looked_at(input)), input.device)
+
+
+@public("torch")
+def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
+    """Gamma numbers of rate 1 and the concentrations in `input`. Looks at these. NotImplementedError but for float32 and float64."""
+    expect_tensor("_standard_gamma", input)
+    made = _by_concentrations(input, source_of("_standard_gamma", generator), False)
+    return call("_standard_gamma_drawn", input, made) if followed(input) else made
+
+
+@public("torch")
+def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
+    """Dirichlet numbers along the last dimension, of the concentrations in `input`. Looks at these. NotImplementedError but for float32 and
+    float64."""
+    expect_tensor("_sample_dirichlet", input)
+    made = _by_concentrations(input, source_of("_sample_dirichlet", generator), True)
+    return call("_sample_dirichlet_drawn", input, made) if followed(input) else made

@@ -8,7 +8,8 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
-from torchgrad_jax.declaration.refusals import no_derivative
+from torchgrad_jax.declaration.refusals import kernel, no_derivative, not_implemented
+from torchgrad_jax.operators.kernels import implicit
 
 _NODES = {
     "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
@@ -50,6 +51,34 @@ def _of_number(x: Any, src: Any) -> Any:
     grads={"count": no_derivative("binomial"), "prob": no_derivative("binomial")})  # fmt: skip
 def _of_counts(count: Any, prob: Any, src: Any) -> Any:
     return src
+
+
+@op("_standard_gamma_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node="StandardGammaBackward0",
+    grads={"self": lambda grad, self, result: grad * implicit.standard_gamma_grad(self, result)})  # fmt: skip
+def _of_concentration(concentration: Any, src: Any) -> Any:
+    return src
+
+
+@op("_sample_dirichlet_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
+    grads={"self": no_derivative("_sample_dirichlet")})  # fmt: skip
+def _of_concentrations(concentration: Any, src: Any) -> Any:
+    return src
+
+
+@op("_standard_gamma_grad(Tensor self, Tensor output)", promote="common", method=False,
+    grads={n: not_implemented("_standard_gamma_grad") for n in ("self", "output")})  # fmt: skip
+@kernel("_standard_gamma_grad_cpu", "biuch")
+def _standard_gamma_grad(concentration: Any, sample: Any) -> Any:
+    """The derivative of gamma samples of rate 1 by their concentration."""
+    return implicit.standard_gamma_grad(concentration, sample)
+
+
+@op("_dirichlet_grad(Tensor x, Tensor alpha, Tensor total)", promote="common", method=False, node=NOT_IMPLEMENTED,
+    grads={n: no_derivative("_dirichlet_grad") for n in ("x", "alpha", "total")})  # fmt: skip
+@kernel("_dirichlet_grad_cpu", "biuch")
+def _dirichlet_grad(sample: Any, concentration: Any, total: Any) -> Any:
+    """The derivative of Beta(alpha, total - alpha) samples x by alpha, over 1 - x."""
+    return implicit.dirichlet_grad(sample, concentration, total)
 
 
 @op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", keeps_order=True, method=False, toplevel=False, node="NativeDropoutBackward0",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -23,7 +24,7 @@ class _Unloaded(ModuleType):
     """Stands for a module until an attribute is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in _OF_THE_FILE and not (name == "__version__" and self.__name__.endswith(".version")):
+        if name.startswith("__") and name not in _OF_THE_FILE:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         load(self)
         if is_unloaded(self):  # its own source asks
@@ -48,6 +49,8 @@ def is_unloaded(module: Any) -> bool:
 
 # Modules of which the source is in another folder than their names say.
 _elsewhere: dict[str, str] = {}
+# Further names of modules.
+_aliases: dict[str, str] = {}
 _afterwards: dict[str, Callable[[ModuleType], None]] = {}
 
 
@@ -62,6 +65,11 @@ def load(module: ModuleType) -> None:
     with _lock:
         if not is_unloaded(module) or name in _loading:
             return
+        if name in _aliases:
+            found = vars(import_module(_aliases[name]))
+            vars(module).update({key: value for key, value in found.items() if not key.startswith("__") or key in _OF_THE_FILE})
+            module.__class__ = ModuleType
+            return
         if name in _elsewhere:
             spec = spec_from_file_location(name, _elsewhere[name])
         else:
@@ -73,8 +81,7 @@ def load(module: ModuleType) -> None:
             spec.loader.exec_module(module)
         finally:
             _loading.discard(name)
-        if is_unloaded(module):  # its source may give it a class
-            module.__class__ = ModuleType  # last: other threads wait for the lock until then
+        module.__class__ = ModuleType  # last: other threads wait for the lock until then
     then = _afterwards.pop(name, None)
     if then is not None:
         then(module)
@@ -102,3 +109,10 @@ def module_elsewhere(package: str, name: str, path: str) -> None:
     dotted = f"{package}.{name}"
     _elsewhere[dotted] = f"{sys.modules[package.partition('.')[0]].__path__[0]}/{path}"
     vars(sys.modules[package])[name] = submodules(package, (name,))[name]
+
+
+def further_names(package: str, names: Mapping[str, str]) -> None:
+    """Let modules of a package, which is not loaded yet, have further names; by each, what the module has is found."""
+    found = submodules(package, names)
+    _aliases.update({f"{package}.{name}": f"{package}.{target}" for name, target in names.items()})
+    when_loaded(sys.modules[package], lambda module: vars(module).update(found))

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import counts as _c
 from . import distributions as _d
+from . import gammas as _g
 
 __all__ = ["Generator"]
 
@@ -347,3 +348,19 @@ class Generator:
             NotImplementedError: their dtype is float16 or bfloat16.
         """
         return _c.binomial(self, np.asarray(count), np.asarray(prob))
+
+    def standard_gamma(self, concentration: Any) -> np.ndarray:
+        """`torch._standard_gamma`: gamma samples of rate 1, at least the least normal number of the dtype.
+
+        Raises:
+            NotImplementedError: the dtype is neither float32 nor float64.
+        """
+        return _g.standard_gamma(self, np.asarray(concentration))
+
+    def dirichlet(self, concentration: Any) -> np.ndarray:
+        """`torch._sample_dirichlet`: samples along the last dimension, in the open interval (0, 1).
+
+        Raises:
+            NotImplementedError: the dtype is neither float32 nor float64.
+        """
+        return _g.dirichlet(self, np.asarray(concentration))

@@ -1,0 +1,165 @@
+"""The comparison of distributions with PyTorch's: a sample of it agrees, and what is wrong is noticed. The whole: ``compat_suite distributions``."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from side_by_side import like_pytorch
+
+import torchgrad_jax as tj
+
+torch = pytest.importorskip("torch")
+from compat_suite import distributions as suite  # noqa: E402 - needs PyTorch
+
+pytestmark = pytest.mark.operators
+D = tj.distributions
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sampler", ["_standard_gamma", "_sample_dirichlet"])
+def test_gamma_numbers_are_pytorchs_bit_for_bit(sampler, dtype):
+    concentrations = np.random.RandomState(0).gamma(0.4, 5, (100, 3))
+    concentrations[0] = 0, 1e-3, 1e4
+    found = []
+    for m in (tj, torch):
+        m.manual_seed(3)
+        drawn = getattr(m, sampler)(m.tensor(concentrations, dtype=getattr(m, dtype)))
+        found.append([drawn.numpy(), m.rand(1).numpy(), m.randn(3).numpy()])  # and the state afterwards
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_is_no_concentration():
+    for m in (tj, torch):
+        m.manual_seed(0)
+        tiny = m.finfo(m.float32).tiny
+        assert m._standard_gamma(m.tensor([math.nan, 0.0, -0.7])).tolist() == [tiny] * 3
+        assert m._standard_gamma(m.tensor([math.inf])).item() == math.inf
+        for sampler, kernel in ((m._standard_gamma, "gamma_cpu"), (m._sample_dirichlet, "dirichlet")):
+            with pytest.raises(NotImplementedError, match=f"\"{kernel}\" not implemented for 'Long'"):
+                sampler(m.tensor([1, 2]))
+            with pytest.raises(NotImplementedError, match=f"\"{kernel}\" not implemented for 'Half'"):
+                sampler(m.tensor([1.0], dtype=m.float16))
+
+
+# ---------------------------------------------------------------------- the comparison
+
+
+def measured(names, checks, dtype="float64"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return suite.measure(names, [dtype], checks)
+
+
+@pytest.mark.parametrize("name, check", [
+    ("Normal", "density"), ("Gamma", "samples"), ("Beta", "gradients"), ("Dirichlet", "moments"), ("Categorical", "expand"), ("Bernoulli", "entropy"),
+    ("Weibull", "cdf"), ("VonMises", "samples"), ("LowRankMultivariateNormal", "density"), ("MixtureSameFamily", "text"), ("Wishart", "samples"),
+])  # fmt: skip
+def test_a_sample_of_the_comparison_agrees(name, check):
+    found = measured([name], [check])
+    assert sum(count for _, count, _ in found.values()) >= 2
+    assert [d for _, _, differences in found.values() for d in differences] == []
+
+
+def test_refusals_agree(monkeypatch):
+    monkeypatch.setattr(suite, "TEXTS", suite.TEXTS[::8])
+    assert [d for _, _, differences in measured([], ["errors"], "float32").values() for d in differences] == []
+
+
+def test_transforms_agree(monkeypatch):
+    monkeypatch.setattr(suite, "TRANSFORMS", [t for t in suite.TRANSFORMS if "Stick" in t[0] or "Corr" in t[0] or "Affine" in t[0]])
+    assert [d for _, _, differences in measured([], ["transforms"]).values() for d in differences] == []
+
+
+def test_another_density_is_noticed(monkeypatch):
+    density = D.Laplace.log_prob
+    monkeypatch.setattr(D.Laplace, "log_prob", lambda self, value: density(self, value) * (1 + 1e-5))
+    assert all(agree == 0 for agree, _, _ in measured(["Laplace"], ["density"]).values())
+
+
+def test_other_numbers_are_noticed(monkeypatch):
+    monkeypatch.setattr(D.Uniform, "rsample", lambda self, shape=(): self.high - tj.rand(self._extended_shape(shape)) * (self.high - self.low))
+    assert all(agree == 0 for agree, _, _ in measured(["Uniform"], ["samples"]).values())
+
+
+# ---------------------------------------------------------------------- programs
+
+
+@like_pytorch
+def test_the_most_specific_divergence_is_called(m):
+    d = m.distributions
+
+    class Mine(d.Normal):
+        pass
+
+    class Yours(d.Normal):
+        pass
+
+    p, q = Mine(0.0, 1.0), Yours(1.0, 1.0)
+    before = d.kl_divergence(p, q).item()
+    d.register_kl(Mine, d.Normal)(lambda p, q: "left")
+    left = d.kl_divergence(p, q)
+    d.register_kl(d.Normal, Yours)(lambda p, q: "right")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        ambiguous = d.kl_divergence(p, q)
+    d.register_kl(Mine, Yours)(lambda p, q: "both")
+    both = d.kl_divergence(p, q)
+    for pair in ((Mine, d.Normal), (d.Normal, Yours), (Mine, Yours)):
+        del d.kl._KL_REGISTRY[pair]
+    d.kl._KL_MEMOIZE.clear()
+    return before, left, ambiguous, [str(w.message) for w in told if w.category is RuntimeWarning], both
+
+
+@like_pytorch
+def test_a_users_distribution(m):
+    d = m.distributions
+
+    class Scaled(d.TransformedDistribution):
+        arg_constraints = {"scale": d.constraints.positive}
+
+        def __init__(self, scale, validate_args=None):
+            self.scale = scale
+            super().__init__(d.Normal(m.zeros(2), 1.0), [d.transforms.AffineTransform(0.0, scale)], validate_args=validate_args)
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Scaled, _instance)
+            new.scale = self.scale.expand(batch_shape)
+            return super().expand(batch_shape, _instance=new)
+
+    made = Scaled(m.tensor([2.0, 3.0]))
+    m.manual_seed(0)
+    return repr(made), made.expand((3, 2)).sample().tolist(), made.log_prob(m.ones(2)).tolist(), made.expand((3, 2)).scale.tolist()
+
+
+@like_pytorch
+def test_a_distribution_without_support(m):
+    class Bare(m.distributions.Distribution):
+        arg_constraints: dict = {}
+
+        def log_prob(self, value):
+            if self._validate_args:
+                self._validate_sample(value)
+            return value
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Bare().log_prob(m.tensor(1.0))
+    return [str(w.message).partition("'>")[2] for w in told]
+
+
+@like_pytorch
+def test_cached_transforms(m):
+    T = m.distributions.transforms
+    x = m.tensor([0.3, -20.0])
+    found = []
+    for transform in (T.SigmoidTransform(cache_size=1), T.ComposeTransform([T.TanhTransform(), T.AffineTransform(0, 2)], cache_size=1)):
+        y = transform(x)
+        found.append((transform.inv(y) is x, transform.inv.inv is transform, m.equal(transform.inv(y + 0), x)))
+    return found

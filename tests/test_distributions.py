@@ -1,0 +1,114 @@
+"""Distributions, where nothing need be compared with PyTorch. The rest: test_distribution_comparison.py."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+
+pytestmark = pytest.mark.operators
+D = tj.distributions
+
+
+# ---------------------------------------------------------------------- implicit derivatives
+
+
+def test_gamma_samples_move_with_their_concentration():
+    special = pytest.importorskip("scipy.special")
+    a = np.array([0.05, 0.7, 3.0, 40.0])
+    x = special.gammaincinv(a, [[0.01], [0.3], [0.9]])
+    h = 1e-5 * a
+    expected = (special.gammaincinv(a + h, special.gammainc(a, x)) - special.gammaincinv(a - h, special.gammainc(a, x))) / (2 * h)
+    found = tj._standard_gamma_grad(tj.tensor(np.broadcast_to(a, x.shape)), tj.tensor(x)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_beta_samples_move_with_their_concentrations():
+    special = pytest.importorskip("scipy.special")
+    a, b = (v.ravel() for v in np.meshgrid([0.05, 0.7, 3.0, 40.0, 900.0], [0.1, 1.0, 8.0, 300.0]))
+    for level in (0.02, 0.4, 0.97):
+        x = special.betaincinv(a, b, level)
+        inside = (x > 1e-12) & (x < 1 - 1e-9)
+        p, q, y = a[inside], b[inside], x[inside]
+        h = 1e-5 * p
+        expected = (special.betaincinv(p + h, q, special.betainc(p, q, y)) - special.betaincinv(p - h, q, special.betainc(p, q, y))) / (2 * h)
+        found = tj._dirichlet_grad(tj.tensor(y), tj.tensor(p), tj.tensor(p + q)).numpy() * (1 - y)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_they_are_differentiated_no_further():
+    a = tj.tensor([2.0, 0.5], requires_grad=True)
+    (first,) = tj.autograd.grad(tj._standard_gamma(a).sum(), a, create_graph=True)
+    with pytest.raises(NotImplementedError, match="the derivative for '_standard_gamma_grad' is not implemented."):
+        tj.autograd.grad(first.sum(), a)
+    with pytest.raises(RuntimeError, match="derivative for aten::_sample_dirichlet is not implemented"):
+        tj._sample_dirichlet(a).sum().backward()
+
+
+def test_samples_within_transforms():
+    c = tj.tensor([2.0, 0.5, 30.0])
+    for d in (lambda c: D.Gamma(c, 2.0, validate_args=False), lambda c: D.Beta(c, 2.0, validate_args=False)):
+        tj.manual_seed(0)
+        gradient = tj.func.grad(lambda c, d=d: d(c).rsample().sum())(c)
+        tj.manual_seed(0)
+        leaf = c.clone().requires_grad_()
+        d(leaf).rsample().sum().backward()
+        assert tj.allclose(gradient, leaf.grad)
+    drawn = tj.vmap(lambda c: D.Gamma(c, 1.0, validate_args=False).rsample(), randomness="different")(tj.full((50,), 3.0))
+    assert drawn.shape == (50,) and drawn.unique().numel() == 50
+
+
+def test_parameters_are_looked_at_once():
+    counters = tj.runtime.counters
+    loc, scale, value = tj.ones(3) * 2, tj.ones(3).exp(), tj.ones(3).cos()
+    counters.reset()
+    D.Gamma(loc, scale, validate_args=False).log_prob(value)
+    assert counters.flushed == 0
+    made = D.Gamma(loc, scale)
+    assert counters.flushed == 1
+    made.log_prob(value)
+    assert counters.flushed == 2
+
+
+def test_set_default_validate_args():
+    D.Distribution.set_default_validate_args(False)
+    try:
+        assert D.Normal(0.0, -1.0).scale.item() == -1.0
+    finally:
+        D.Distribution.set_default_validate_args(True)
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        D.Normal(0.0, -1.0)
+
+
+def test_pickles_and_modules_have_pytorchs_names():
+    made = D.HalfNormal(tj.tensor([1.0, 2.0]))
+    assert type(made).__module__ == "torchgrad_jax.distributions.half_normal"
+    assert pickle.loads(pickle.dumps(made)).scale.tolist() == [1.0, 2.0]
+    transform = pickle.loads(pickle.dumps(D.transforms.ExpTransform().inv))
+    assert transform(tj.tensor(1.0)).item() == 0.0
+    program = """
+import torchgrad_jax.distributions.weibull  # loads its own module before the package
+from torchgrad_jax.distributions.half_normal import HalfNormal
+import torchgrad_jax as torch
+assert torch.distributions.HalfNormal is HalfNormal is torch.distributions.normal.HalfNormal
+assert torch.distributions.kl_divergence(HalfNormal(1.), HalfNormal(1.)).item() == 0.
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_training_step_through_rsample():
+    tj.manual_seed(0)
+    loc, log_scale = tj.zeros(3, requires_grad=True), tj.zeros(3, requires_grad=True)
+    target = D.Independent(D.Normal(tj.tensor([1.0, -1.0, 2.0]), 0.5), 1)
+    optimizer = tj.optim.Adam([loc, log_scale], lr=0.1)
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = D.kl_divergence(D.Independent(D.Normal(loc, log_scale.exp()), 1), target)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.05

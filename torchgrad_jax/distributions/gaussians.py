@@ -1,0 +1,204 @@
+"""Multivariate normal distributions (Rasmussen & Williams, "Gaussian Processes for Machine Learning", 2006, appendix A)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.distributions import constraints as C
+from torchgrad_jax.distributions.distribution import Distribution
+from torchgrad_jax.distributions.utils import Equivalent, the_given
+from torchgrad_jax.functions.creation import eye
+from torchgrad_jax.functions.matrices.decompositions import cholesky, cholesky_solve, solve_triangular
+from torchgrad_jax.functions.shaping import broadcast_tensors
+
+
+def squared_distances(factor: Tensor, x: Tensor) -> Tensor:
+    """x' (L L')^-1 x, for factors L and vectors x that broadcast."""
+    factor, columns = factor, x.unsqueeze(-1)
+    if factor.dim() == 2 and x.dim() > 1:  # one factor for all: one solution
+        return solve_triangular(factor, x.reshape(-1, x.shape[-1]).mT, upper=False).square().sum(0).reshape(x.shape[:-1])
+    return solve_triangular(factor, columns, upper=False).square().sum((-2, -1))
+
+
+def log_det_of_factor(factor: Tensor) -> Tensor:
+    """The logarithm of the determinant of triangular matrices."""
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def factor_of_inverse(matrix: Tensor) -> Tensor:
+    """The lower triangular L with L L' = matrix^-1. With both axes reversed, the Cholesky factor of `matrix` is an upper triangular U with
+    U U' = matrix; L is the inverse of its transpose."""
+    upper = cholesky(matrix.flip(-2, -1)).flip(-2, -1)
+    return solve_triangular(upper.mT, eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device), upper=False)
+
+
+def inverse_of_factor(factor: Tensor) -> Tensor:
+    """(L L')^-1."""
+    return cholesky_solve(eye(factor.shape[-1], dtype=factor.dtype, device=factor.device), factor)
+
+
+def product_of_factor(factor: Tensor) -> Tensor:
+    """L L'."""
+    return factor @ factor.mT
+
+
+class Covariances(Distribution):
+    """What has one of the equivalent `covariance_matrix`, `precision_matrix` (the inverse) and `scale_tril` (the lower Cholesky factor)."""
+
+    covariance_matrix: Any = Equivalent(scale_tril=product_of_factor, precision_matrix=lambda p: product_of_factor(factor_of_inverse(p)))
+    precision_matrix: Any = Equivalent(scale_tril=inverse_of_factor, covariance_matrix=lambda c: inverse_of_factor(cholesky(c)))
+    scale_tril: Any = Equivalent(covariance_matrix=cholesky, precision_matrix=factor_of_inverse)
+
+    @staticmethod
+    def _matrix(factor: str, **candidates: Any) -> tuple[str, Tensor]:
+        """The name of the matrix that was given, and the matrix. ValueError where it is none; `factor` is what `scale_tril` is called then."""
+        name, value = the_given(**candidates)
+        if value.dim() < 2:
+            what = factor if name == "scale_tril" else name
+            raise ValueError(f"{what} must be at least two-dimensional, with optional leading batch dimensions")
+        return name, value
+
+
+class MultivariateNormal(Covariances):
+    """Normal distributions of vectors, of mean `loc` and one of the equivalent matrices."""
+
+    arg_constraints = {
+        "loc": C.real_vector, "covariance_matrix": C.positive_definite, "precision_matrix": C.positive_definite, "scale_tril": C.lower_cholesky,
+    }  # fmt: skip
+    support = C.real_vector
+    has_rsample = True
+
+    def __init__(
+        self, loc: Tensor, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None, validate_args: bool | None = None
+    ) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        name, matrix = self._matrix(
+            "scale_tril matrix",
+            covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril,
+        )  # fmt: skip
+        self._given(validate_args, event_of="loc", **{"loc": loc, name: matrix})
+        if name != "scale_tril":
+            self._factor = cholesky(matrix) if name == "covariance_matrix" else factor_of_inverse(matrix)
+        else:
+            self._factor = matrix
+
+    mean: Any = property(lambda self: self.loc)
+    mode: Any = property(lambda self: self.loc)
+    variance: Any = property(lambda self: self.scale_tril.square().sum(-1))
+    # Of the matrix as it was given: one factor serves a whole batch of means.
+    _unbroadcasted_scale_tril: Any = property(lambda self: self._factor)
+    _carried = ("_factor",)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        z = self.loc.new_empty(self._extended_shape(sample_shape)).normal_()
+        return self.loc + (self._factor @ z.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        distance = squared_distances(self._factor, self._checked(value) - self.loc)
+        return -(distance + self._event_shape[0] * math.log(2 * math.pi)) / 2 - log_det_of_factor(self._factor)
+
+    def entropy(self) -> Tensor:
+        found = self._event_shape[0] * (1 + math.log(2 * math.pi)) / 2 + log_det_of_factor(self._factor)
+        return found.expand(self._batch_shape)
+
+
+class LowRankMultivariateNormal(Distribution):
+    """Normal distributions of vectors with covariance W W' + D: `cov_factor` W, of few columns, `cov_diag` the diagonal of D.
+
+    What is solved is of the size of W' D^-1 W + 1, by the Woodbury identity; the determinant follows from the same matrix."""
+
+    arg_constraints = {"loc": C.real_vector, "cov_factor": C.independent(C.real, 2), "cov_diag": C.independent(C.positive, 1)}
+    support = C.real_vector
+    has_rsample = True
+    _carried = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
+
+    def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if cov_factor.dim() < 2:
+            raise ValueError("cov_factor must be at least two-dimensional, with optional leading batch dimensions")
+        n = loc.shape[-1]
+        if cov_factor.shape[-2] != n:
+            raise ValueError(f"cov_factor must be a batch of matrices with shape {n} x m")
+        if cov_diag.shape[-1] != n:
+            raise ValueError(f"cov_diag must be a batch of vectors with shape {Size((n,))}")
+        try:
+            self._given(validate_args, event_of="loc", loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
+        except RuntimeError as mismatch:
+            raise ValueError(
+                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
+            ) from mismatch
+        self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
+        self._capacitance_tril = capacitance_factor(cov_factor, cov_diag)
+
+    mean: Any = property(lambda self: self.loc)
+    mode: Any = property(lambda self: self.loc)
+
+    @property
+    def variance(self) -> Tensor:
+        found = self._unbroadcasted_cov_factor.square().sum(-1) + self._unbroadcasted_cov_diag
+        return found.expand(self._extended_shape())
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """W W' + D."""
+        w = self._unbroadcasted_cov_factor
+        return self._whole(w @ w.mT + self._unbroadcasted_cov_diag.diag_embed())
+
+    @property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the covariance."""
+        return cholesky(self.covariance_matrix)
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """D^-1 - (L^-1 W' D^-1)' (L^-1 W' D^-1), with L L' = 1 + W' D^-1 W."""
+        scaled = self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
+        solved = solve_triangular(self._capacitance_tril, scaled, upper=False)
+        return self._whole(self._unbroadcasted_cov_diag.reciprocal().diag_embed() - solved.mT @ solved)
+
+    def _whole(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        w = self._unbroadcasted_cov_factor
+        along = self.loc.new_empty((*shape[:-1], w.shape[-1])).normal_()
+        beside = self.loc.new_empty(shape).normal_()
+        return self.loc + (w @ along.unsqueeze(-1)).squeeze(-1) + self._unbroadcasted_cov_diag.sqrt() * beside
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        x = self._checked(value) - self.loc
+        distance = low_rank_distance(self, x)
+        return -(distance + self._event_shape[0] * math.log(2 * math.pi) + low_rank_log_det(self)) / 2
+
+    def entropy(self) -> Tensor:
+        found = (self._event_shape[0] * (1 + math.log(2 * math.pi)) + low_rank_log_det(self)) / 2
+        return found.expand(self._batch_shape)
+
+
+def capacitance_factor(w: Tensor, d: Tensor) -> Tensor:
+    """The lower Cholesky factor of 1 + W' D^-1 W."""
+    small = w.mT @ (w / d.unsqueeze(-1))
+    return cholesky(small + eye(w.shape[-1], dtype=w.dtype, device=w.device))
+
+
+def low_rank_distance(p: LowRankMultivariateNormal, x: Tensor) -> Tensor:
+    """x' (W W' + D)^-1 x."""
+    scaled = x / p._unbroadcasted_cov_diag
+    along = (p._unbroadcasted_cov_factor.mT @ scaled.unsqueeze(-1)).squeeze(-1)
+    factor, along = _of_one_batch(p._capacitance_tril, along)
+    return (x * scaled).sum(-1) - squared_distances(factor, along)
+
+
+def low_rank_log_det(p: LowRankMultivariateNormal) -> Tensor:
+    """log det(W W' + D)."""
+    return 2 * log_det_of_factor(p._capacitance_tril) + p._unbroadcasted_cov_diag.log().sum(-1)
+
+
+def _of_one_batch(factor: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    batch, _ = broadcast_tensors(x[..., 0], factor[..., 0, 0])
+    return factor, x.expand(batch.shape + x.shape[-1:])
