@@ -207,7 +207,7 @@ def _transform(side: Side, transform: str, given: str) -> Any:
     x = x if x.is_leaf else x.detach().requires_grad_()
     y = tried(lambda: made(x))
     back = tried(lambda: made.inv(y.detach()))
-    jacobian = tried(lambda: made.log_abs_det_jacobian(x, y))
+    jacobian = tried(lambda: made.log_abs_det_jacobian(x, made(x)))
     facts = [repr(made), *(tried(lambda n=n: repr(getattr(made, n))) for n in ("domain", "codomain", "bijective", "sign", "event_dim"))]
     shapes = [tried(lambda: str(tuple(made.forward_shape(x.shape)))), tried(lambda: str(tuple(made.inverse_shape(y.shape))))]
     again = tried(lambda: made.with_cache(1)(x))

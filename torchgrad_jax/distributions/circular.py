@@ -40,7 +40,7 @@ class VonMises(Distribution):
         with no_grad():
             k = self.concentration.to(dtypes.float64)
             r = _proposal(k).expand(shape)
-            k, angle, done = k.expand(shape), k.new_zeros(shape), k.new_zeros(shape, dtype=dtypes.bool)
+            k, angle, done = k.expand(shape), k.new_zeros(shape), k.new_zeros(shape, dtype=dtypes.bool_)
             while not done.all():
                 turn, accept, side = rand((3, *shape), dtype=k.dtype, device=k.device).unbind(0)
                 z = (math.pi * turn).cos()

@@ -89,9 +89,7 @@ _GreaterThanEq = _region("_GreaterThanEq", lambda x, low: x >= low, "lower_bound
 _LessThan = _region("_LessThan", lambda x, high: x < high, "upper_bound")
 _Interval = _region("_Interval", lambda x, low, high: (x >= low) & (x <= high), "lower_bound", "upper_bound")
 _HalfOpenInterval = _region("_HalfOpenInterval", lambda x, low, high: (x >= low) & (x < high), "lower_bound", "upper_bound")
-_IntegerInterval = _region(
-    "_IntegerInterval", lambda x, low, high: _whole(x) & (x >= low) & (x <= high), "lower_bound", "upper_bound", discrete=True
-)
+_IntegerInterval = _region("_IntegerInterval", lambda x, low, high: _whole(x) & (x >= low) & (x <= high), "lower_bound", "upper_bound", discrete=True)
 _IntegerLessThan = _region("_IntegerLessThan", lambda x, high: _whole(x) & (x <= high), "upper_bound", discrete=True)
 _IntegerGreaterThan = _region("_IntegerGreaterThan", lambda x, low: _whole(x) & (x >= low), "lower_bound", discrete=True)
 

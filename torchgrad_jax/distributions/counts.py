@@ -19,7 +19,7 @@ from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.overloads import where
 from torchgrad_jax.functions.random_factories import bernoulli, binomial, poisson
 from torchgrad_jax.functions.shaping import broadcast_tensors
-from torchgrad_jax.nn.activation import softplus
+from torchgrad_jax.nn.activation import logsigmoid, softplus
 
 _NAN = float("nan")
 
@@ -45,7 +45,8 @@ class _Trials(Distribution):
         return self._param.size()
 
     def _log_odds_and_value(self, value: Any) -> tuple[Tensor, Tensor]:
-        logits, x = broadcast_tensors(*tensors(self.logits, self._checked(value)))
+        x = self._checked(value)  # before the log-odds are computed, which would show them in what is raised
+        logits, x = broadcast_tensors(*tensors(self.logits, x))
         return logits, x
 
 
@@ -87,7 +88,7 @@ class Bernoulli(_Trials, ExponentialFamily):
 
 
 def _log_one_plus_exp(x: Tensor) -> Tensor:
-    return x.clamp(min=0) + (-x.abs()).exp().log1p()
+    return -logsigmoid(-x)
 
 
 def _enumerated(self: Distribution, values: Tensor, expand: bool) -> Tensor:
@@ -104,10 +105,10 @@ class Geometric(_Trials):
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         super().__init__(probs, logits, validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
-            found = self.probs
+            found, wrong = self.probs, self.probs[~(self.probs > 0)]
             raise ValueError(
                 f"Expected parameter probs ({type(found).__name__} of shape {tuple(found.shape)}) of distribution {self!r} to be positive but found "
-                f"invalid values:\n{found}"
+                f"invalid values:\n{wrong}"
             )
 
     mean: Any = property(lambda self: 1 / self.probs - 1)
@@ -181,7 +182,7 @@ class Binomial(_Trials):
 class NegativeBinomial(_Trials):
     """How many trials succeed before `total_count`, which need not be whole, have failed: Poisson numbers of gamma rates."""
 
-    arg_constraints = {"total_count": C.nonnegative, "probs": C.half_open_interval(0.0, 1.0), "logits": C.real}
+    arg_constraints = {"total_count": C.greater_than_eq(0), "probs": C.half_open_interval(0.0, 1.0), "logits": C.real}
     support = C.nonnegative_integer
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -244,16 +245,16 @@ class ContinuousBernoulli(_Trials, ExponentialFamily):
     _carried = ("_lims",)
     _mean_carrier_measure = 0
 
-    def __init__(
-        self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None) -> None:
         name, value = the_given(probs=probs, logits=logits)
         (value,) = tensors(value)
-        # Checked as they are, then kept away from 0 and 1.
-        self._given(validate_args, **{name: value})
         if name == "probs":
-            self.probs = clamp_probs(value)
+            # Where nothing is said of checks, what is outside is taken for an end.
+            if validate_args is not None and not self.arg_constraints["probs"].check(value).all():
+                raise ValueError("The parameter probs has invalid values")
+            value = clamp_probs(value)
         self._lims = lims
+        self._given(validate_args, **{name: value})
 
     @property
     def _near(self) -> Tensor:

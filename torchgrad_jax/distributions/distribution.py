@@ -109,7 +109,7 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         """The shape of `sample_shape` samples of the whole batch."""
-        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+        return Size(tuple(sample_shape) + self._batch_shape + self._event_shape)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The distribution with its parameters expanded (not copied) to `batch_shape`.
@@ -300,9 +300,9 @@ class ExponentialFamily(Distribution):
     def entropy(self) -> Tensor:
         carried = self._mean_carrier_measure
         value, theta, means = self._normalizer()
-        return value - carried - sum(_per_distribution(t * m, value) for t, m in zip(theta, means, strict=True))
+        return value - carried - sum(sum_rightmost(t * m, t.dim() - value.dim()) for t, m in zip(theta, means, strict=True))
 
 
-def _per_distribution(x: Tensor, like: Tensor) -> Tensor:
-    """Sums over what one distribution of the batch has."""
-    return x if x.dim() <= like.dim() else x.flatten(like.dim()).sum(-1)
+def sum_rightmost(x: Tensor, dims: int) -> Tensor:
+    """The sums over the last `dims` dimensions."""
+    return x.sum(tuple(range(-dims, 0))) if dims else x

@@ -58,8 +58,8 @@ def _exponentials(p: Any, q: Any) -> Tensor:
 
 
 def _gammas(p: Any, q: Any) -> Tensor:
-    a, b, ratio = p.concentration, q.concentration, q.rate / p.rate
-    return (a - b) * a.digamma() + b.lgamma() - a.lgamma() + a * (ratio - 1) - b * ratio.log()
+    a, b, ratio = p.concentration, q.concentration, p.rate / q.rate
+    return b * ratio.log() + a * (1 / ratio - 1) + (a - b) * a.digamma() + b.lgamma() - a.lgamma()
 
 
 def _dirichlets(p: Any, q: Any) -> Tensor:
@@ -122,7 +122,8 @@ def _covariance_terms(p: Any) -> tuple[Tensor, list[Tensor]]:
 def _gaussians(p: Any, q: Any) -> Tensor:
     if p.event_shape != q.event_shape:
         low = isinstance(p, LowRankMultivariateNormal), isinstance(q, LowRankMultivariateNormal)
-        kinds = f"two {'Low Rank ' if all(low) else ''}Multivariate Normals with"
+        rank = "Low Rank " if all(low) else "(Low Rank) " if any(low) else ""
+        kinds = f"two {rank}Multivariate Normals with"
         raise ValueError(f"KL-divergence between {kinds}{' ' * 26}different event shapes cannot be computed")
     (log_det_p, factors), (log_det_q, _) = _covariance_terms(p), _covariance_terms(q)
     factor = q.scale_tril if isinstance(q, LowRankMultivariateNormal) else q._unbroadcasted_scale_tril
@@ -192,13 +193,13 @@ def _to_normal(p: Any, q: Any) -> Tensor:
 
 
 def _to_exponential(p: Any, q: Any) -> Tensor:
-    found = q.rate * p.mean - q.rate.log() - p.entropy()
+    found = p.mean * q.rate - q.rate.log() - p.entropy()
     return _unless(p.low < 0, found) if isinstance(p, Uniform) else found
 
 
 def _to_gamma(p: Any, q: Any) -> Tensor:
     a, b = q.concentration, q.rate
-    found = b * p.mean - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy()
+    found = p.mean * b - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy()
     return _unless(p.low < 0, found) if isinstance(p, Uniform) else found
 
 

@@ -128,9 +128,7 @@ class LowRankMultivariateNormal(Distribution):
         try:
             self._given(validate_args, event_of="loc", loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
         except RuntimeError as mismatch:
-            raise ValueError(
-                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
-            ) from mismatch
+            raise ValueError(f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}") from mismatch
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         self._capacitance_tril = capacitance_factor(cov_factor, cov_diag)
 

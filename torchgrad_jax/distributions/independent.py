@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions import constraints as C
-from torchgrad_jax.distributions.distribution import Distribution
+from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
 
 D = TypeVar("D", bound=Distribution)
 
@@ -43,11 +43,12 @@ class Independent(Distribution, Generic[D]):
         Distribution.__init__(made, batch, self._event_shape, validate_args=False)
         made._validate_args = self._validate_args
 
+    # The samples of the base have the joined dimensions where they belong.
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.sample(sample_shape)
+        return self.base_dist.sample(Size(sample_shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape)
+        return self.base_dist.rsample(Size(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
@@ -56,14 +57,9 @@ class Independent(Distribution, Generic[D]):
         return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        if self.reinterpreted_batch_ndims > 0:
-            raise NotImplementedError("Enumeration over cartesian product is not implemented")
-        return self.base_dist.enumerate_support(expand=expand)
+        if not self.reinterpreted_batch_ndims:
+            return self.base_dist.enumerate_support(expand)
+        raise NotImplementedError("Enumeration over cartesian product is not implemented")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"
-
-
-def sum_rightmost(x: Tensor, dims: int) -> Tensor:
-    """The sums over the last `dims` dimensions."""
-    return x.sum(tuple(range(-dims, 0))) if dims else x

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily, _per_distribution
+from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily, sum_rightmost
 from torchgrad_jax.distributions.divergences import DIVERGENCES
-from torchgrad_jax.distributions.independent import Independent, sum_rightmost
+from torchgrad_jax.distributions.independent import Independent
 from torchgrad_jax.distributions.pushed import HalfNormal
 from torchgrad_jax.distributions.transformed import TransformedDistribution
 from torchgrad_jax.runtime.user_code import warn_user
@@ -61,9 +61,7 @@ def _most_specific(p: type, q: type) -> _Function | None:
     left = min(steps, key=lambda pair: steps[pair])
     right = min(steps, key=lambda pair: steps[pair][::-1])
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
-        warn_user(
-            f"Ambiguous kl_divergence({p.__name__}, {q.__name__}). Please register_kl({left[0].__name__}, {right[1].__name__})", RuntimeWarning
-        )
+        warn_user(f"Ambiguous kl_divergence({p.__name__}, {q.__name__}). Please register_kl({left[0].__name__}, {right[1].__name__})", RuntimeWarning)
     return _KL_REGISTRY[left]
 
 
@@ -74,12 +72,11 @@ def _bregman(p: Any, q: Any) -> Tensor:
     """Of one exponential family: F(theta_q) less its tangent in theta_p (Nielsen & Nock 2010)."""
     if type(p) is not type(q):
         gap = " " * 28
-        raise NotImplementedError(
-            f"The cross KL-divergence between different exponential families cannot {gap}be computed using Bregman divergences"
-        )
+        raise NotImplementedError(f"The cross KL-divergence between different exponential families cannot {gap}be computed using Bregman divergences")
     value, thetas, means = p._normalizer()
     others = q._natural_params
-    tangent = sum(_per_distribution((other - theta) * mean, value) for theta, mean, other in zip(thetas, means, others, strict=True))
+    terms = zip(thetas, means, others, strict=True)
+    tangent = sum(sum_rightmost((other - theta) * mean, theta.dim() - value.dim()) for theta, mean, other in terms)
     return q._log_normalizer(*others) - value - tangent
 
 

@@ -69,8 +69,18 @@ class Wishart(Covariances, ExponentialFamily):
         return self._column * (v.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def rsample(self, sample_shape: Any = (), max_try_correction: Any = None) -> Tensor:
-        """Samples by Bartlett's decomposition (1933): a factor with chi numbers on the diagonal and normal numbers below."""
-        shape, n = Size(sample_shape), self._n
+        """Samples by Bartlett's decomposition (1933): a factor with chi numbers on the diagonal and normal numbers below.
+
+        PyTorch takes what is positive definite for singular: it warns, and draws again. So the numbers are those of the second draw, unless
+        `max_try_correction` is 0."""
+        found = self._drawn(Size(sample_shape))
+        if max_try_correction == 0:
+            return found
+        warn_user("Singular sample detected.")
+        return self._drawn(Size(sample_shape))
+
+    def _drawn(self, shape: Size) -> Tensor:
+        n = self._n
         degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)
         diagonal = Chi2(degrees, validate_args=False).rsample(shape).sqrt()
         below = randn(shape + self._batch_shape + (n * (n - 1) // 2,), dtype=self.df.dtype, device=self.df.device)
@@ -125,9 +135,11 @@ class LKJCholesky(Distribution):
         self._event_shape = Size((dim, dim))
 
     def _squared_lengths(self, eta: Tensor, validate_args: bool | None = None) -> Beta:
-        """Of each row's part below the diagonal. Row 0 has none, but takes part in drawing."""
+        """Of each row's part below the diagonal. Row 0 has none, but takes part in drawing.
+
+        The method has `columns / 2` first: from the third row on PyTorch draws of another distribution, and so must the same numbers."""
         columns = arange(self.dim, dtype=eta.dtype, device=eta.device).clamp(min=1)
-        return Beta(columns / 2, eta.unsqueeze(-1) + (self.dim - 1 - columns) / 2, validate_args)
+        return Beta(columns - 0.5, eta.unsqueeze(-1) + (self.dim - 1 - columns) / 2, validate_args)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """By the onion method: each row is a direction, of a length by a beta distribution, and what is missing to 1 on the diagonal."""

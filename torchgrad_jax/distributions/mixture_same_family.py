@@ -18,9 +18,7 @@ class MixtureSameFamily(Distribution):
     arg_constraints: Any = {}
     has_rsample = False
 
-    def __init__(
-        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None) -> None:
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(" The Mixture distribution needs to be an  instance of torch.distributions.Categorical")
         if not isinstance(component_distribution, Distribution):
@@ -28,10 +26,8 @@ class MixtureSameFamily(Distribution):
         ours, whole = mixture_distribution.batch_shape, component_distribution.batch_shape
         theirs, there = whole[:-1], whole[-1]
         if any(a != b and 1 not in (a, b) for a, b in zip(reversed(ours), reversed(theirs), strict=False)):
-            raise ValueError(
-                f"`mixture_distribution.batch_shape` ({ours}) is not compatible with `component_distribution.batch_shape`({theirs})"
-            )
-        chosen = mixture_distribution.param_shape[-1]
+            raise ValueError(f"`mixture_distribution.batch_shape` ({ours}) is not compatible with `component_distribution.batch_shape`({theirs})")
+        chosen = mixture_distribution.logits.shape[-1]
         if chosen != there:
             raise ValueError(f"`mixture_distribution component` ({chosen}) does not equal `component_distribution.batch_shape[-1]` ({there})")
         self._mixture_distribution, self._component_distribution = mixture_distribution, component_distribution

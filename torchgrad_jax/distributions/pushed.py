@@ -272,7 +272,7 @@ class Kumaraswamy(_Built):
         a, b = self.concentration1, self.concentration0
         # Else the density is largest at an end.
         inside = (a >= 1) & (b >= 1) & ((a > 1) | (b > 1))
-        found = ((-a.reciprocal()).log1p() - (-(a * b).reciprocal()).log1p()) / a
+        found = ((-a.reciprocal()).log1p() - (-(a * b).reciprocal()).log1p() - b.log()) / a
         return found.exp().masked_fill(~inside, _NAN)
 
     def entropy(self) -> Tensor:
@@ -333,13 +333,13 @@ class GeneralizedPareto(Distribution):
     @property
     def mean(self) -> Tensor:
         known = self.concentration < 1
-        return where(known, self.loc + self.scale / (1 - self.concentration.where(known, 0.5)), _INF)
+        return where(known, self.loc + self.scale / (1 - self.concentration.where(known, 0.5)), _NAN)
 
     @property
     def variance(self) -> Tensor:
         known = self.concentration < 0.5
         k = self.concentration.where(known, 0.25)
-        return where(known, (self.scale / (1 - k)).square() / (1 - 2 * k), _INF)
+        return where(known, (self.scale / (1 - k)).square() / (1 - 2 * k), _NAN)
 
     mode: Any = property(lambda self: self.loc)
 

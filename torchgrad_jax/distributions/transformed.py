@@ -7,8 +7,8 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions import constraints as C
-from torchgrad_jax.distributions.distribution import Distribution
-from torchgrad_jax.distributions.independent import Independent, sum_rightmost
+from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
+from torchgrad_jax.distributions.independent import Independent
 from torchgrad_jax.distributions.transforming import ComposeTransform, Transform
 
 
@@ -98,7 +98,7 @@ class TransformedDistribution(Distribution):
         return p if isinstance(sign, int) and sign == 1 else sign * (p - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        y = self._checked(value)
+        y = value
         for transform in reversed(self.transforms):
             y = transform.inv(y)
         return self._turned(self.base_dist.cdf(y))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions import constraints as C
-from torchgrad_jax.distributions.independent import sum_rightmost
+from torchgrad_jax.distributions.distribution import sum_rightmost
 from torchgrad_jax.functions.shaping import cat, stack
 
 
@@ -200,7 +200,7 @@ class ComposeTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
-            return x * 0
+            return x.new_zeros(x.shape)
         total: Any = 0
         for i, (part, dims) in enumerate(zip(self.parts, self._beyond(), strict=False)):
             after = y if i == len(self.parts) - 1 else part(x)

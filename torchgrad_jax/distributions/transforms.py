@@ -8,7 +8,7 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.distributions import constraints as C
-from torchgrad_jax.distributions.independent import sum_rightmost
+from torchgrad_jax.distributions.distribution import sum_rightmost
 from torchgrad_jax.distributions.transforming import (
     CatTransform,
     ComposeTransform,
@@ -78,12 +78,8 @@ ExpTransform = _increasing("ExpTransform", lambda x: x.exp(), lambda y: y.log(),
 SigmoidTransform = _increasing(
     "SigmoidTransform", lambda x: _inside_unit(x.sigmoid()), _log_odds, lambda x, y: -softplus(x) - softplus(-x), C.unit_interval
 )
-SoftplusTransform = _increasing(
-    "SoftplusTransform", softplus, lambda y: (-(-y).expm1()).log() + y, lambda x, y: -softplus(-x), C.positive
-)
-TanhTransform = _increasing(
-    "TanhTransform", lambda x: x.tanh(), lambda y: y.atanh(), lambda x, y: _log_slope_of_tanh(x), C.interval(-1.0, 1.0)
-)
+SoftplusTransform = _increasing("SoftplusTransform", softplus, lambda y: (-(-y).expm1()).log() + y, lambda x, y: -softplus(-x), C.positive)
+TanhTransform = _increasing("TanhTransform", lambda x: x.tanh(), lambda y: y.atanh(), lambda x, y: _log_slope_of_tanh(x), C.interval(-1.0, 1.0))
 
 
 class AbsTransform(_Fixed):

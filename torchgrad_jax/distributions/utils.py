@@ -119,7 +119,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    return mat.flatten(-2)[..., _places(n, diag)]
+    return mat.flatten(-2)[..., _places(n, diag, mat.device)]
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -128,13 +128,13 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     n = next(n for n in count(max(1, 1 - diag)) if _entries(n, diag) >= length)
     if _entries(n, diag) != length:
         raise ValueError(f"The size of last dimension is {length} which cannot be expressed as the lower triangular part of a square D x D matrix.")
-    places = _places(n, diag).expand(vec.shape)
+    places = _places(n, diag, vec.device).expand(vec.shape)
     return vec.new_zeros((*vec.shape[:-1], n * n)).scatter(-1, places, vec).unflatten(-1, (n, n))
 
 
-def _places(n: int, diag: int) -> Tensor:
+def _places(n: int, diag: int, device: Any) -> Tensor:
     """Where the triangle's entries are in the flattened matrix."""
-    return tensor([row * n + column for row in range(n) for column in range(min(row + 1 + diag, n))], dtype=dtypes.int64)
+    return tensor([row * n + column for row in range(n) for column in range(min(row + 1 + diag, n))], dtype=dtypes.int64, device=device)
 
 
 def _entries(n: int, diag: int) -> int:
