@@ -2,7 +2,8 @@
 
 ``python -m compat_suite fuzz --help`` is about random programs, ``python -m compat_suite faults --help`` about interrupts and the like,
 ``python -m compat_suite compositions --help`` about random transforms of random functions, ``python -m compat_suite optimizers --help`` about
-optimizers, ``modules`` about modules, ``distributions`` about distributions, and ``python -m compat_suite.saved_files --help`` about damaged files of `torch.save`.
+optimizers, ``modules`` about modules, ``distributions`` about distributions, and ``python -m compat_suite.saved_files --help`` about damaged
+files of `torch.save`.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_pickles_and_modules_have_pytorchs_names():
 import torchgrad_jax.distributions.weibull  # loads its own module before the package
 from torchgrad_jax.distributions.half_normal import HalfNormal
 import torchgrad_jax as torch
-assert torch.distributions.HalfNormal is HalfNormal is torch.distributions.normal.HalfNormal
+assert torch.distributions.HalfNormal is HalfNormal and torch.distributions.normal.Normal is torch.distributions.Normal
 assert torch.distributions.kl_divergence(HalfNormal(1.), HalfNormal(1.)).item() == 0.
 """
     subprocess.run([sys.executable, "-c", program], check=True)

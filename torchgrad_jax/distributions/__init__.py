@@ -42,8 +42,9 @@ __all__ = [
     "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal", "LowRankMultivariateNormal", "MixtureSameFamily",
     "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
     "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart",
-    "biject_to", "kl_divergence", "register_kl", "transform_to", *transforms.__all__,
+    "biject_to", "kl_divergence", "register_kl", "transform_to",
 ]  # fmt: skip
+__all__ += transforms.__all__
 
 # Classes have PyTorch's modules, by which they are printed and pickled.
 for _module, (_ours, _classes) in _names.MODULES.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.counts import Binomial
 from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.distributions.utils import Equivalent, logits_to_probs, probs_to_logits, the_given

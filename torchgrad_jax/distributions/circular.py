@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.overloads import where

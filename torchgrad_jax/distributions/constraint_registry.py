@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.distributions import constraints as C
-from torchgrad_jax.distributions import transforms as T
+import torchgrad_jax.distributions.constraints as C
+import torchgrad_jax.distributions.transforms as T
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.distributions.gammas import Gamma
 from torchgrad_jax.distributions.utils import Equivalent, clamp_probs, logits_to_probs, probs_to_logits, tensors, the_given

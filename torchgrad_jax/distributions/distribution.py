@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.utils import tensors
 from torchgrad_jax.functions.questions import broadcast_shapes
 from torchgrad_jax.functions.shaping import broadcast_tensors, stack
@@ -17,6 +17,15 @@ __all__ = ["Distribution"]
 
 _SCALAR = Size()
 _PACKAGE = __name__.rpartition(".")[0]
+
+
+def _undefined(doc: str, complaint: str = "") -> property:
+    """A property that subclasses define."""
+
+    def ask(self: Any) -> Any:
+        raise NotImplementedError(f"{type(self)}{complaint}") if complaint else NotImplementedError
+
+    return property(ask, doc=doc)
 
 
 class Distribution:
@@ -46,6 +55,10 @@ class Distribution:
             raise ValueError
         Distribution._validate_args = value
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # parameters are attributes
+
     def __init__(self, batch_shape: Any = _SCALAR, event_shape: Any = _SCALAR, validate_args: bool | None = None) -> None:
         self._batch_shape, self._event_shape = batch_shape, event_shape
         if validate_args is not None:
@@ -56,9 +69,9 @@ class Distribution:
 
     # ------------------------------------------------------------------ parameters
 
-    def _given(self, validate_args: bool | None, /, *, event_of: str | None = None, event_dim: int = 1, **parameters: Any) -> None:
-        """Take the parameters: make their batches one, keep them as attributes, then initialize. `event_of` names the parameter that has the event
-        as its last `event_dim` dimensions."""
+    def _given(self, validate_args: bool | None, event: tuple[str, int] | None = None, /, **parameters: Any) -> None:
+        """Take the parameters: make their batches one, keep them as attributes, then initialize. `event` names the parameter that has the event, and
+        says of how many dimensions that is."""
         ranks = {name: self._rank(name) for name in parameters}
         values = dict(zip(parameters, tensors(*parameters.values()), strict=True))
         if len(values) > 1 and not any(ranks.values()):
@@ -68,7 +81,7 @@ class Distribution:
             batch = broadcast_shapes(*(v.shape[: v.dim() - ranks[name]] for name, v in values.items()))
             values = {name: _with_batch(v, batch, ranks[name]) for name, v in values.items()}
         vars(self).update(values)
-        Distribution.__init__(self, batch, values[event_of].shape[-event_dim:] if event_of else Size(), validate_args)
+        Distribution.__init__(self, batch, values[event[0]].shape[-event[1] :] if event else _SCALAR, validate_args)
 
     @classmethod
     def _rank(cls, name: str) -> int:
@@ -152,35 +165,12 @@ class Distribution:
 
     # ------------------------------------------------------------------ what subclasses define
 
-    @property
-    def arg_constraints(self) -> dict[str, Any]:
-        """Where each parameter may lie."""
-        raise NotImplementedError
-
-    @property
-    def support(self) -> Any:
-        """Where samples lie."""
-        raise NotImplementedError
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        raise NotImplementedError
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable value."""
-        raise NotImplementedError(f"{type(self)} does not implement mode")
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        raise NotImplementedError
-
-    @property
-    def stddev(self) -> Tensor:
-        """The standard deviation."""
-        return self.variance.sqrt()
+    arg_constraints: Any = _undefined("Where each parameter may lie, by its name.")
+    support: Any = _undefined("Where samples lie.")
+    mean: Any = _undefined("The mean.")
+    mode: Any = _undefined("The most probable value.", " does not implement mode")
+    variance: Any = _undefined("The variance.")
+    stddev: Any = property(lambda self: self.variance.sqrt(), doc="The standard deviation.")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Samples, `sample_shape` for each distribution of the batch, without gradients."""
@@ -279,15 +269,10 @@ class ExponentialFamily(Distribution):
     Its first derivative by theta is the mean of t; so entropies and divergences within a family follow from F alone (Nielsen & Nock, "Entropies
     and cross-entropies of exponential families", ICIP 2010)."""
 
-    @property
-    def _natural_params(self) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+    _natural_params: Any = _undefined("theta.")
+    _mean_carrier_measure: Any = _undefined("The mean of k.")
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    @property
-    def _mean_carrier_measure(self) -> float:
         raise NotImplementedError
 
     def _normalizer(self) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:

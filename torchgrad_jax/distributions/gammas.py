@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.distributions.utils import tensors
 from torchgrad_jax.functions.gathering import call
@@ -191,7 +191,7 @@ class Dirichlet(ExponentialFamily):
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
-        self._given(validate_args, event_of="concentration", concentration=concentration)
+        self._given(validate_args, ("concentration", 1), concentration=concentration)
 
     _total: Any = property(lambda self: self.concentration.sum(-1, keepdim=True))
     mean: Any = property(lambda self: self.concentration / self._total)

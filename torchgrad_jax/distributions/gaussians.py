@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.distributions.utils import Equivalent, the_given
 from torchgrad_jax.functions.creation import eye
@@ -79,7 +79,7 @@ class MultivariateNormal(Covariances):
             "scale_tril matrix",
             covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril,
         )  # fmt: skip
-        self._given(validate_args, event_of="loc", **{"loc": loc, name: matrix})
+        self._given(validate_args, ("loc", 1), **{"loc": loc, name: matrix})
         if name != "scale_tril":
             self._factor = cholesky(matrix) if name == "covariance_matrix" else factor_of_inverse(matrix)
         else:
@@ -126,7 +126,7 @@ class LowRankMultivariateNormal(Distribution):
         if cov_diag.shape[-1] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {Size((n,))}")
         try:
-            self._given(validate_args, event_of="loc", loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
+            self._given(validate_args, ("loc", 1), loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
         except RuntimeError as mismatch:
             raise ValueError(f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}") from mismatch
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
 
 D = TypeVar("D", bound=Distribution)

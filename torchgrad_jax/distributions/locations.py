@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.overloads import where

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.distributions.gammas import Beta, Chi2
 from torchgrad_jax.distributions.gaussians import Covariances, factor_of_inverse, log_det_of_factor
@@ -42,7 +42,7 @@ class Wishart(Covariances, ExponentialFamily):
         n = matrix.shape[-1]
         if df.le(n - 1).any():
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
-        self._given(validate_args, event_of=name, event_dim=2, **{name: matrix, "df": df})
+        self._given(validate_args, (name, 2), **{name: matrix, "df": df})
         if self.df.lt(n).any():
             warn_user("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.")
         found = {"covariance_matrix": cholesky, "precision_matrix": factor_of_inverse}.get(name)
@@ -90,7 +90,8 @@ class Wishart(Covariances, ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         x, n = self._checked(value), self._n
         half = self.df / 2
-        scatter = cholesky_solve(*reversed(_alike(self._factor, x))).diagonal(dim1=-2, dim2=-1).sum(-1)
+        factor, scattered = broadcast_tensors(self._factor, x)
+        scatter = cholesky_solve(scattered, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
         log_det = 2 * log_det_of_factor(cholesky(x))
         normalizer = half * (n * math.log(2) + 2 * log_det_of_factor(self._factor)) + half.mvlgamma(n)
         return (half - (n + 1) / 2) * log_det - scatter / 2 - normalizer
@@ -110,11 +111,6 @@ class Wishart(Covariances, ExponentialFamily):
         n = self._n
         half = second + (n + 1) / 2
         return half * (n * math.log(2) - (-2 * first).slogdet()[1]) + half.mvlgamma(n)
-
-
-def _alike(factor: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    factor, x = broadcast_tensors(factor, x)
-    return factor, x
 
 
 class LKJCholesky(Distribution):

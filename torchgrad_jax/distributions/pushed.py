@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.distributions.gammas import Exponential, Gamma
 from torchgrad_jax.distributions.locations import Cauchy, Normal, Uniform

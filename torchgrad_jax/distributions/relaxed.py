@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.categories import Categorical, _OfCategories
 from torchgrad_jax.distributions.counts import _Trials
 from torchgrad_jax.distributions.distribution import Distribution

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
 from torchgrad_jax.distributions.independent import Independent
 from torchgrad_jax.distributions.transforming import ComposeTransform, Transform

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import sum_rightmost
 from torchgrad_jax.functions.shaping import cat, stack
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions import constraints as C
 from torchgrad_jax.distributions.distribution import sum_rightmost
 from torchgrad_jax.distributions.transforming import (
     CatTransform,

@@ -66,6 +66,7 @@ def load(module: ModuleType) -> None:
         if not is_unloaded(module) or name in _loading:
             return
         if name in _aliases:
+            load(sys.modules[name.rpartition(".")[0]])  # its source may have more to do to its modules
             found = vars(import_module(_aliases[name]))
             vars(module).update({key: value for key, value in found.items() if not key.startswith("__") or key in _OF_THE_FILE})
             module.__class__ = ModuleType
