@@ -30,6 +30,7 @@ from torchgrad_jax import cuda as cuda
 from torchgrad_jax import declaration as declaration
 from torchgrad_jax import determinism as determinism
 from torchgrad_jax import distributed as distributed
+from torchgrad_jax import distributions as distributions
 from torchgrad_jax import explain as explain
 from torchgrad_jax import fft as fft
 from torchgrad_jax import func as func

@@ -22,13 +22,7 @@ class TransformedDistribution(Distribution):
     transforms: Any
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
-        if isinstance(transforms, Transform):
-            transforms = [transforms]
-        elif not isinstance(transforms, list):
-            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
-        if not all(isinstance(t, Transform) for t in transforms):
-            raise ValueError("transforms must be a Transform or a list of Transforms")
-        self.transforms = transforms
+        self.transforms = _listed(transforms)
         self._settle(base_distribution)
         event = self._whole.codomain.event_dim + max(len(self.base_dist.event_shape) - self._whole.domain.event_dim, 0)
         shape = self._whole.forward_shape(self.base_dist.batch_shape + self.base_dist.event_shape)
@@ -81,7 +75,7 @@ class TransformedDistribution(Distribution):
         """The base's density at the value transformed back, over the derivative's determinant."""
         y = self._checked(value)
         dims, total = len(self._event_shape), None
-        for transform in reversed(self.transforms):
+        for transform in self.transforms[::-1]:
             x = transform.inv(y)
             dims += transform.domain.event_dim - transform.codomain.event_dim
             part = sum_rightmost(transform.log_abs_det_jacobian(x, y), dims - transform.domain.event_dim)
@@ -99,9 +93,19 @@ class TransformedDistribution(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         y = value
-        for transform in reversed(self.transforms):
+        for transform in self.transforms[::-1]:
             y = transform.inv(y)
         return self._turned(self.base_dist.cdf(y))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self._forward(self.base_dist.icdf(self._turned(value)))
+
+
+def _listed(given: Any) -> list[Transform]:
+    """The transforms, of one or a list of them. ValueError where it is neither."""
+    found = [given] if isinstance(given, Transform) else given
+    if not isinstance(found, list):
+        raise ValueError(f"transforms must be a Transform or list, but was {given}")
+    if any(not isinstance(each, Transform) for each in found):
+        raise ValueError("transforms must be a Transform or a list of Transforms")
+    return found

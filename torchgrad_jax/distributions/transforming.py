@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import torchgrad_jax.distributions.constraints as C
@@ -43,9 +44,10 @@ class Transform:
     @property
     def event_dim(self) -> int:
         """How many of the last dimensions are one value, for which there is one derivative."""
-        if self.domain.event_dim == self.codomain.event_dim:
-            return self.domain.event_dim
-        raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+        before, after = self.domain.event_dim, self.codomain.event_dim
+        if before != after:
+            raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+        return before
 
     @property
     def sign(self) -> Any:
@@ -53,12 +55,13 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Any:
-        """The like with this `cache_size`."""
-        if self._cache_size == cache_size:
+        """The like with this `cache_size`, which the transforms that it is made of have too."""
+        if cache_size == self._cache_size:
             return self
-        if type(self).__init__ is Transform.__init__:
-            return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        made = copy(self)
+        made.__dict__.update({name: _cached(value, cache_size) for name, value in vars(self).items() if name != "_inv"})
+        made._cache_size, made._last, made._inv = cache_size, (None, None), None
+        return made
 
     def __call__(self, x: Any) -> Any:
         return self._remembering(x, 0, self._call)
@@ -105,6 +108,13 @@ class Transform:
         return {**vars(self), "_last": (None, None)}
 
 
+def _cached(value: Any, cache_size: int) -> Any:
+    """A transform, or those in a list, with a cache; anything else as it is."""
+    if isinstance(value, list):
+        return [_cached(v, cache_size) for v in value]
+    return value.with_cache(cache_size) if cache_size and isinstance(value, Transform) else value
+
+
 class _InverseTransform(Transform):
     """A transform the other way round."""
 
@@ -127,7 +137,7 @@ class _InverseTransform(Transform):
         return self._inv(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -self._inv.log_abs_det_jacobian(y, x)
+        return self._inv.log_abs_det_jacobian(y, x).neg()
 
     def forward_shape(self, shape: Any) -> Any:
         return self._inv.inverse_shape(shape)
@@ -151,7 +161,7 @@ class ComposeTransform(Transform):
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.parts: list[Any] = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
+        self.parts: list[Any] = _cached(list(parts), cache_size)
 
     @C.dependent_property
     def domain(self) -> Any:  # type: ignore[override] - told of an object only
@@ -187,9 +197,6 @@ class ComposeTransform(Transform):
             self._inv._inv = self
         return self._inv
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else ComposeTransform(self.parts, cache_size)
-
     def __call__(self, x: Any) -> Any:
         for part in self.parts:
             x = part(x)
@@ -224,7 +231,7 @@ class ComposeTransform(Transform):
         return f"{type(self).__name__}(\n    {listed}\n)"
 
 
-identity_transform = ComposeTransform([])
+identity_transform: Any = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
@@ -234,10 +241,6 @@ class IndependentTransform(Transform):
         super().__init__(cache_size)
         self.base_transform: Any = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        same = cache_size == self._cache_size
-        return self if same else IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     @C.dependent_property
     def domain(self) -> Any:  # type: ignore[override] - told of an object only
@@ -295,9 +298,6 @@ class ReshapeTransform(Transform):
     def codomain(self) -> Any:  # type: ignore[override] - told of an object only
         return C.independent(C.real, len(self.out_shape))
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
-
     def _call(self, x: Tensor) -> Tensor:
         return x.reshape(_batch(x, self.in_shape) + self.out_shape)
 
@@ -332,7 +332,7 @@ class _Pieces(Transform):
     def __init__(self, tseq: Sequence[Any], dim: int, cache_size: int) -> None:
         assert all(isinstance(t, Transform) for t in tseq), "All elements of tseq must be Transform instances"
         super().__init__(cache_size)
-        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self.transforms = _cached(list(tseq), cache_size)
         self.dim = dim
 
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
@@ -373,9 +373,6 @@ class CatTransform(_Pieces):
     def codomain(self) -> Any:  # type: ignore[override] - told of an object only
         return C.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
-
     def _split(self, x: Tensor) -> list[Tensor]:
         assert -x.dim() <= self.dim < x.dim(), f"dim {self.dim} out of range for input with {x.dim()} dims"
         assert x.size(self.dim) == self.length, f"x.size({self.dim}) = {x.size(self.dim)} must equal length {self.length}"
@@ -408,9 +405,6 @@ class StackTransform(_Pieces):
     def codomain(self) -> Any:  # type: ignore[override] - told of an object only
         return C.stack([t.codomain for t in self.transforms], self.dim)
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else StackTransform(self.transforms, self.dim, cache_size)
-
     def _split(self, x: Tensor) -> list[Tensor]:
         assert -x.dim() <= self.dim < x.dim(), f"dim {self.dim} out of range for input with {x.dim()} dims"
         there, wanted = x.size(self.dim), len(self.transforms)
@@ -434,9 +428,6 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     domain: Any = property(lambda self: self.distribution.support)
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else CumulativeDistributionTransform(self.distribution, cache_size)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.distribution.cdf(x)

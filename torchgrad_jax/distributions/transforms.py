@@ -113,9 +113,6 @@ class PowerTransform(Transform):
     def sign(self) -> Any:
         return self.exponent.sign()
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else PowerTransform(self.exponent, cache_size)
-
     def _call(self, x: Tensor) -> Tensor:
         return x.pow(self.exponent)
 
@@ -158,9 +155,6 @@ class AffineTransform(Transform):
         if isinstance(self.scale, Tensor):
             return self.scale.sign()
         return (self.scale > 0) - (self.scale < 0)
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        return self if cache_size == self._cache_size else AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
 
     def _call(self, x: Tensor) -> Tensor:
         return self.scale * x + self.loc
