@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import subprocess
 import sys
@@ -112,3 +113,51 @@ def test_a_training_step_through_rsample():
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.05
+
+
+# ---------------------------------------------------------------------- where PyTorch is not what is compared with
+
+
+def test_densities_of_angles_sum_to_one():
+    angles = tj.linspace(-math.pi, math.pi, 2001, dtype=tj.float64)[1:]
+    for concentration in (0.01, 3.0, 60.0):
+        density = D.VonMises(tj.tensor(0.5, dtype=tj.float64), tj.tensor(concentration, dtype=tj.float64)).log_prob(angles).exp()
+        assert density.sum().item() * 2 * math.pi / 2000 == pytest.approx(1, abs=1e-12)
+
+
+def test_modes_are_where_the_density_is_largest():
+    x = tj.linspace(0, 1, 2001, dtype=tj.float64)[1:-1]
+    for made in (D.Kumaraswamy(2.0, 3.0), D.Beta(2.0, 3.0), D.Weibull(0.4, 2.0), D.LogNormal(-1.0, 0.5), D.InverseGamma(3.0, 1.0)):
+        assert x[made.log_prob(x).argmax()].item() == pytest.approx(made.mode.item(), abs=1e-3)
+
+
+def test_divergences_of_a_batch_are_those_of_its_members():
+    v = tj.tensor([[2.0, 0.5], [0.5, 1.0]])
+    p, q = D.Wishart(tj.tensor(4.0), v), [D.Wishart(tj.tensor(df), precision_matrix=v) for df in (3.0, 5.0)]
+    found = D.kl_divergence(p, D.Wishart(tj.tensor([3.0, 5.0]), precision_matrix=v))
+    assert found.tolist() == pytest.approx([D.kl_divergence(p, each).item() for each in q], rel=1e-5)
+
+
+@pytest.mark.parametrize("p, q", [
+    (D.ContinuousBernoulli(0.3), D.Uniform(0.0, 2.0)), (D.Beta(2.0, 3.0), D.Gamma(2.0, 1.5)), (D.Uniform(0.2, 0.7), D.Beta(2.0, 3.0)),
+    (D.Uniform(0.2, 0.7), D.Gumbel(0.1, 2.0)), (D.Beta(2.0, 3.0), D.Normal(1.0, 2.0)), (D.Kumaraswamy(2.0, 3.0), D.Kumaraswamy(2.0, 3.0)),
+])  # fmt: skip
+def test_divergences_are_means_of_differences_of_densities(p, q):
+    x = (tj.arange(4000, dtype=tj.float64) + 0.5) / 4000
+    x = x[(x > 0.2) & (x < 0.7)] if isinstance(p, D.Uniform) else x
+    density = p.log_prob(x)
+    expected = (density.exp() * (density - q.log_prob(x))).sum().item() / 4000
+    assert D.kl_divergence(p, q).item() == pytest.approx(expected, rel=2e-3, abs=1e-6)
+
+
+def test_log_normalizers_give_entropies_and_divergences():
+    p, q = D.Gamma(tj.tensor([2.0, 0.7]), 3.0), D.Gamma(tj.tensor([1.0, 5.0]), tj.tensor(0.5))
+    bregman = D.kl._KL_REGISTRY[D.ExponentialFamily, D.ExponentialFamily]
+    for a, b in (
+        (p, q),
+        (D.Dirichlet(tj.tensor([2.0, 3.0, 0.4])), D.Dirichlet(tj.tensor([1.0, 0.3, 4.0]))),
+        (D.Normal(0.5, 2.0), D.Normal(0.0, 1.0)),
+    ):
+        assert tj.allclose(bregman(a, b), D.kl_divergence(a, b), rtol=1e-5)
+    for made in (D.Normal(0.5, 2.0), D.Gamma(2.0, 3.0), D.Exponential(2.0), D.Bernoulli(0.3)):
+        assert D.ExponentialFamily.entropy(made).item() == pytest.approx(made.entropy().item(), rel=1e-5)

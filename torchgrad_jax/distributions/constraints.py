@@ -48,15 +48,29 @@ class _Bounded(Constraint):
 
     bounds: tuple[str, ...] = ()
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        values = dict(zip(self.bounds, given, strict=False)) | named
-        if len(given) + len(named) != len(self.bounds) or set(values) != set(self.bounds):
-            raise TypeError(f"{type(self).__name__}() takes {', '.join(self.bounds)}")
-        vars(self).update(values)
-
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={getattr(self, name)}" for name in self.bounds)
         return f"{super().__repr__()[:-1]}{listed})"
+
+
+class _Below(_Bounded):
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+
+class _Above(_Bounded):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+
+class _Within(_Bounded):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+
+
+_BY_BOUNDS: dict[tuple[str, ...], type[Constraint]] = {
+    (): Constraint, ("upper_bound",): _Below, ("lower_bound",): _Above, ("lower_bound", "upper_bound"): _Within,
+}  # fmt: skip
 
 
 def _region(name: str, question: Callable[..., Tensor], *bounds: str, discrete: bool = False, event_dim: int = 0, base: Any = None) -> Any:
@@ -68,7 +82,7 @@ def _region(name: str, question: Callable[..., Tensor], *bounds: str, discrete: 
     contents = {
         "__module__": __name__, "__doc__": question.__doc__, "check": check, "is_discrete": discrete, "event_dim": event_dim, "bounds": bounds,
     }  # fmt: skip
-    return type(name, (base or (_Bounded if bounds else Constraint),), contents)
+    return type(name, (base or _BY_BOUNDS[bounds],), contents)
 
 
 def _whole(value: Tensor) -> Tensor:

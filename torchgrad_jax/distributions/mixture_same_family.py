@@ -65,12 +65,12 @@ class MixtureSameFamily(Distribution):
         parts = self._component_distribution
         return self._mixed(parts.variance) + self._mixed((parts.mean - self.mean.unsqueeze(self._dim)).square())
 
-    def cdf(self, value: Tensor) -> Tensor:
-        each = self._component_distribution.cdf(self._checked_for_each(value))
+    def cdf(self, x: Tensor) -> Tensor:
+        each = self._component_distribution.cdf(self._checked_for_each(x))
         return (each * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        each = self._component_distribution.log_prob(self._checked_for_each(value))
+    def log_prob(self, x: Tensor) -> Tensor:
+        each = self._component_distribution.log_prob(self._checked_for_each(x))
         return (each + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
 
     def _checked_for_each(self, value: Tensor) -> Tensor:

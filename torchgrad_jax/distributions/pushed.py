@@ -74,8 +74,8 @@ class _Folded(_OfBase):
     def cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base_dist.cdf(self._checked(value)) - 1
 
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf(0.5 + value / 2)
+    def icdf(self, prob: Tensor) -> Tensor:
+        return self.base_dist.icdf(0.5 + prob / 2)
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)
