@@ -139,6 +139,25 @@ def test_a_users_distribution(m):
 
 
 @like_pytorch
+def test_a_subclass_with_a_table_of_its_own(m):
+    d = m.distributions
+
+    class Shifted(d.Normal):
+        arg_constraints = {"scale": d.constraints.real}
+
+    class Tempered(d.Categorical):
+        def __init__(self, probs):
+            super().__init__(probs=probs)
+
+    made = Shifted(m.zeros(2), m.tensor([1.0, -1.0])).expand((3, 2))
+    try:
+        Tempered(m.tensor([0.5, 0.5])).expand((3,))
+    except NotImplementedError as error:
+        refused = str(error)
+    return repr(made), made.scale.tolist(), made.loc.shape, refused, type(d.Chi2(m.ones(2)).expand((3, 2))).__name__
+
+
+@like_pytorch
 def test_a_distribution_without_support(m):
     class Bare(m.distributions.Distribution):
         arg_constraints: dict = {}

@@ -84,9 +84,20 @@ class Distribution:
         Distribution.__init__(self, batch, values[event[0]].shape[-event[1] :] if event else _SCALAR, validate_args)
 
     @classmethod
+    def _tables(cls) -> dict[str, Any]:
+        """The constraints of all parameters, those that a subclass does not list again too. Those told of objects only are None."""
+        found: dict[str, Any] = dict.fromkeys(cls._ranks)
+        for kind in reversed(cls.__mro__):
+            table = vars(kind).get("arg_constraints")
+            if isinstance(table, dict):
+                found.update(table)
+        return found
+
+    @classmethod
     def _rank(cls, name: str) -> int:
-        table = cls.arg_constraints
-        return cls._ranks.get(name, 0) if isinstance(table, property) else table[name].event_dim
+        """How many of a parameter's last dimensions belong to one distribution."""
+        region = cls._tables()[name]
+        return cls._ranks[name] if region is None else region.event_dim
 
     def _check_parameters(self) -> None:
         try:
@@ -136,7 +147,7 @@ class Distribution:
     def _fill(self, made: Any, batch: Size) -> None:
         """Let `made`, not initialized, be this distribution with another batch shape."""
         mine = vars(self)
-        names = [name for name in type(self)._parameters() if name in mine]
+        names = [name for name in self._tables() if name in mine]
         if not names and not self._carried:
             raise NotImplementedError
         for name in names:
@@ -146,11 +157,6 @@ class Distribution:
             vars(made)[name] = value.expand(batch) if isinstance(value, Distribution) else value
         Distribution.__init__(made, batch, self._event_shape, validate_args=False)
         made._validate_args = self._validate_args
-
-    @classmethod
-    def _parameters(cls) -> tuple[str, ...]:
-        table = cls.arg_constraints
-        return tuple(cls._ranks if isinstance(table, property) else table)
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """An object of this class, not initialized, or the given one."""

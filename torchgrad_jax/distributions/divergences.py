@@ -199,7 +199,7 @@ def _to_exponential(p: Any, q: Any) -> Tensor:
 
 def _to_gamma(p: Any, q: Any) -> Tensor:
     a, b = q.concentration, q.rate
-    found = p.mean * b - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy()
+    found = b * p.mean - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy()
     return _unless(p.low < 0, found) if isinstance(p, Uniform) else found
 
 

@@ -69,14 +69,6 @@ class Chi2(Gamma):
 
     df: Any = property(lambda self: 2 * self.concentration)
 
-    @classmethod
-    def _parameters(cls) -> tuple[str, ...]:
-        return ("concentration", "rate")
-
-    @classmethod
-    def _rank(cls, name: str) -> int:
-        return 0
-
 
 class Exponential(ExponentialFamily):
     """Exponential distributions of mean `1 / rate`."""

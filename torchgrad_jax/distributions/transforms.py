@@ -284,12 +284,11 @@ class CorrCholeskyTransform(_Fixed):
         return ratio.atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        slopes = _log_slope_of_tanh(x)
-        # An entry's slope is its tangent's, times the root of what was left: half the logarithms of all slopes before it in its row.
-        rows = vec_to_tril_matrix(slopes, -1)
-        following = tril_matrix_to_vec(arange(rows.shape[-1], dtype=x.dtype).unsqueeze(-1).expand(rows.shape[-2:]) - arange(
-            rows.shape[-1], dtype=x.dtype) - 1, -1)  # fmt: skip
-        return (slopes * (1 + following / 2)).sum(-1)
+        # An entry is its tangent times the root of what was left: half the logarithms of all slopes before it in its row.
+        n = self.forward_shape(x.shape)[-1]
+        places = arange(n, dtype=x.dtype, device=x.device)
+        entries_after = tril_matrix_to_vec(places.unsqueeze(-1) - places - 1, -1)
+        return (_log_slope_of_tanh(x) * (1 + entries_after / 2)).sum(-1)
 
     def forward_shape(self, shape: Any) -> Any:
         _expect_dims(len(shape), 1)
