@@ -24,7 +24,7 @@ class _Unloaded(ModuleType):
     """Stands for a module until an attribute is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in _OF_THE_FILE:
+        if name.startswith("__") and name not in _OF_THE_FILE and not (name == "__version__" and self.__name__.endswith(".version")):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         load(self)
         if is_unloaded(self):  # its own source asks
@@ -82,7 +82,8 @@ def load(module: ModuleType) -> None:
             spec.loader.exec_module(module)
         finally:
             _loading.discard(name)
-        module.__class__ = ModuleType  # last: other threads wait for the lock until then
+        if is_unloaded(module):  # its source may give it a class
+            module.__class__ = ModuleType  # last: other threads wait for the lock until then
     then = _afterwards.pop(name, None)
     if then is not None:
         then(module)
