@@ -19,9 +19,11 @@ pytestmark = [
     pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork"),
 ]
 ROOT = str(Path(torchgrad_jax.__file__).parents[1])
-# Each program begins with this: a dataset as people write it in a script, which could not be pickled, and no guard around the rest.
+# Each program begins with this: a dataset as people write it in a script, which could not be pickled, and no guard around the rest. It hears Ctrl-C
+# where these tests run in the background, too.
 BEGINNING = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -38,14 +40,12 @@ class Rows(Dataset):
 
 
 def begun(folder, program):
-    """A process that runs the program by `torchgrad-jax run`, as unmodified scripts are; first of a session of its own, as in a terminal: what is
-    begun in the background would not hear of Ctrl-C."""
+    """A process that runs the program by `torchgrad-jax run`, as unmodified scripts are; first of a session of its own, as in a terminal."""
     script = folder / "script.py"
     script.write_text(BEGINNING + program)
     own = os.environ | {"PYTHONPATH": ROOT, "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
     command = [sys.executable, "-m", "torchgrad_jax.cli", "run", str(script)]
-    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def is_there(pid):

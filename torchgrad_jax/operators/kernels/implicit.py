@@ -12,6 +12,8 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.operators.kernels.loops import while_loop
+
 # Enough for parameters of about 10**8: the number of steps grows as the root of them.
 _MOST_STEPS = 20000
 _TINY = 1e-300
@@ -78,7 +80,7 @@ def _fraction(a: Any, b: Any, x: Any, da: float, db: float) -> tuple[Any, Any]:
         return step + 1, new, moving, jnp.any(moved)
 
     values, tangents = derived(begin, (), ())
-    _, values, tangents, _ = lax.while_loop(going, following, (jnp.float64(1), values, tangents, jnp.bool_(True)))
+    _, values, tangents, _ = while_loop(going, following, (jnp.float64(1), values, tangents, jnp.bool_(True)))
     return values[2], tangents[2]
 
 
