@@ -9,6 +9,7 @@ files of `torch.save`.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import sys
@@ -22,6 +23,13 @@ HERE = Path(__file__).parent
 # Compiling dominates: what another process compiled is found on disk.
 QUICK = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "TORCHGRAD_JAX_EXECUTION": "eager"}
 UNOPTIMIZED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+# Where the other commands are.
+COMMANDS = {
+    "faults": "compat_suite.faults.command", "fuzz": "compat_suite.fuzz.command", "transforms": "compat_suite.transforms.command",
+    "compositions": "compat_suite.compositions", "modules": "compat_suite.modules", "optimizers": "compat_suite.optimizers",
+    "distributions": "compat_suite.distributions",
+}  # fmt: skip
 
 
 def options() -> argparse.Namespace:
@@ -83,34 +91,9 @@ def measure_in_processes(chosen: argparse.Namespace, names: list[str]) -> dict[s
 
 def main() -> None:
     """Measure, report."""
-    if sys.argv[1:2] == ["faults"]:
-        from compat_suite.faults.command import main as faults
-
-        return faults(sys.argv[2:])
-    if sys.argv[1:2] == ["fuzz"]:
-        from compat_suite.fuzz.command import main as fuzz
-
-        return fuzz(sys.argv[2:])
-    if sys.argv[1:2] == ["transforms"]:
-        from compat_suite.transforms.command import main as transforms
-
-        return transforms(sys.argv[2:])
-    if sys.argv[1:2] == ["compositions"]:
-        from compat_suite.compositions import main as compositions
-
-        sys.exit(compositions(sys.argv[2:]))
-    if sys.argv[1:2] == ["modules"]:
-        from compat_suite.modules import main as modules
-
-        sys.exit(modules(sys.argv[2:]))
-    if sys.argv[1:2] == ["optimizers"]:
-        from compat_suite.optimizers import main as optimizers
-
-        sys.exit(optimizers(sys.argv[2:]))
-    if sys.argv[1:2] == ["distributions"]:
-        from compat_suite.distributions import main as distributions
-
-        sys.exit(distributions(sys.argv[2:]))
+    command = COMMANDS.get("".join(sys.argv[1:2]))
+    if command is not None:
+        sys.exit(importlib.import_module(command).main(sys.argv[2:]))
     chosen = options()
     if chosen.in_process:
         chosen.json.write_text(json.dumps(measure(chosen)))

@@ -6,20 +6,16 @@ functions, entropies, all with their gradients; expansion, what is printed; dive
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import importlib.util
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from compat_suite.comparing import Comparison, compare
 from compat_suite.counting import Count, Difference
 from compat_suite.distribution_cases import CASES, CONSTRAINTS, TEXTS, TRANSFORMS
-from compat_suite.reporting import report_differences
 
 DTYPES = ("float32", "float64")
 _OURS, _THEIRS = "torchgrad_jax", "torch"
@@ -304,41 +300,9 @@ def measure(names: list[str], dtypes: list[str], checks: list[str]) -> dict[str,
     return {key: [count.agree, count.samples, count.differences] for key, count in counts.items()}
 
 
-def report(found: dict[str, Any]) -> None:
-    """Print how much agrees."""
-    for check in (*CHECKS, "all"):
-        rows = [c for k, c in found.items() if check in (k.split(" ")[1], "all")]
-        if rows:
-            agree, count = (sum(row[i] for row in rows) for i in (0, 1))
-            print(f"{check}: {agree} of {count} samples agree ({100 * agree / count:.2f} %)")
-
-
-def options(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m compat_suite distributions", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", help="distributions; none: all, with transforms, constraints and refusals")
-    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
-    parser.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
-    parser.add_argument("--json", type=Path, help="where to write all counts")
-    if importlib.util.find_spec("torch") is None:
-        parser.error("this compares with PyTorch: install it")
-    chosen = parser.parse_args(arguments)
-    if unknown := set(chosen.names) - CASES.keys():
-        parser.error(f"no distributions: {', '.join(sorted(unknown))}")
-    return chosen
-
-
 def main(arguments: list[str]) -> int:
     """Measure, report. Returns 1 where something differs."""
-    chosen = options(arguments)
-    found = measure(chosen.names, chosen.dtypes, chosen.checks)
-    report_differences(found)
-    report(found)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=0))
-    return int(any(agree < count for agree, count, _ in found.values()))
+    return compare(Comparison("distributions", "distributions", __doc__, DTYPES, CHECKS, measure, known=list(CASES)), arguments)
 
 
 if __name__ == "__main__":

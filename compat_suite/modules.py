@@ -7,24 +7,20 @@ only PyTorch has count as differing.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import inspect
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from compat_suite.comparing import Comparison, compare
 from compat_suite.counting import Count, Difference, NotApplicable
-from compat_suite.reporting import report_differences, report_share
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128")
 CHECKS = ("initial", "output", "gradients", "after", "text", "errors")
@@ -311,38 +307,9 @@ def _counted(info: Any, check: str, dtype: str, given: list[Sample]) -> list[Any
     return [count.agree, count.samples, count.differences]
 
 
-def report(found: dict[str, Any]) -> None:
-    """Print how much agrees, of each module, by check, and in all."""
-    for place, label in ((0, ""), (1, "check ")):
-        for name in dict.fromkeys(key.split(" ")[place] for key in found):
-            report_share(label + name, [row for key, row in found.items() if key.split(" ")[place] == name])
-    report_share("all", found.values())
-
-
-def options(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m compat_suite modules", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="modules of PyTorch's database; none: all")
-    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
-    parser.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
-    parser.add_argument("--samples", type=int, default=0, help="of each module and dtype at most; 0: all")
-    parser.add_argument("--json", type=Path, help="where to write all counts")
-    if importlib.util.find_spec("torch") is None:
-        parser.error("this compares with PyTorch: install it, and expecttest")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str]) -> int:
     """Measure, report. Returns 1 where something differs."""
-    chosen = options(arguments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = measure(chosen.names, chosen.dtypes, chosen.checks, chosen.samples)
-    report_differences(found)
-    report(found)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=0))
-    return int(any(agree < count for agree, count, _ in found.values()))
+    return compare(Comparison("modules", "modules of PyTorch's database", __doc__, DTYPES, CHECKS, measure, samples=True, by_name=True), arguments)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,16 @@ steps, state dicts, what follows when they are loaded, what is printed, gradient
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import importlib.util
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from compat_suite.comparing import Comparison, compare
 from compat_suite.counting import Count, Difference, NotApplicable
-from compat_suite.reporting import report_differences, report_share
 
 DTYPES = ("float32", "float64", "bfloat16", "complex64", "complex128")
 CHECKS = ("parameters", "state", "loading", "text", "gradients", "errors")
@@ -263,40 +259,9 @@ def measure(names: list[str], dtypes: list[str], checks: list[str]) -> dict[str,
     return found
 
 
-def report(found: dict[str, Any]) -> None:
-    """Print how much agrees."""
-    for check in CHECKS:
-        rows = [c for k, c in found.items() if k.split(" ")[1] == check]
-        if rows:
-            report_share(check, rows)
-    report_share("all", found.values())
-
-
-def options(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m compat_suite optimizers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", help="optimizers of PyTorch's database; none: all")
-    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
-    parser.add_argument("--checks", nargs="+", default=list(CHECKS), choices=CHECKS)
-    parser.add_argument("--json", type=Path, help="where to write all counts")
-    if importlib.util.find_spec("torch") is None:
-        parser.error("this compares with PyTorch: install it, and expecttest")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str]) -> int:
     """Measure, report. Returns 1 where something differs."""
-    chosen = options(arguments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = measure(chosen.names, chosen.dtypes, chosen.checks)
-    report_differences(found)
-    report(found)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=0))
-    return int(any(agree < count for agree, count, _ in found.values()))
+    return compare(Comparison("optimizers", "optimizers of PyTorch's database", __doc__, DTYPES, CHECKS, measure), arguments)
 
 
 if __name__ == "__main__":
