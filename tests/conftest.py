@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.counters import counters
 def pytest_collection_finish():
     """What is there before the first test stays: no collection of garbage, of which JAX and some tests ask for many, need look at it again."""
     gc.collect()
-    gc.freeze()
+    _keep_what_is_there()
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,18 @@ def programs_fail_only_where_that_is_tested(request):
 
 @pytest.fixture
 def leaks_are_checked():
-    """JAX raises where a tracer outlives its trace. It collects garbage at the end of each trace, so what is there already is left out of that."""
-    gc.collect()
+    """JAX raises where a tracer outlives its trace."""
+    _keep_what_is_there()
+    with jax.checking_leaks():
+        yield
+
+
+@pytest.fixture(autouse=jax.config.jax_check_tracer_leaks)
+def collections_are_short():
+    """Where all tests are run so (JAX_CHECK_TRACER_LEAKS=1)."""
+    _keep_what_is_there()
+
+
+def _keep_what_is_there():
+    """Let nothing that was made so far be looked at again: to find leaks JAX collects garbage at the end of each trace."""
     gc.freeze()
-    try:
-        with jax.checking_leaks():
-            yield
-    finally:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()

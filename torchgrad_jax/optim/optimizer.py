@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from torchgrad_jax.autograd.grad_mode import enable_grad, set_grad_enabled
-from torchgrad_jax.core.node import HookList, RemovableHandle
+from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.views import view_as_real
@@ -32,29 +32,19 @@ class _RequiredParameter:
 
 
 required: Any = _RequiredParameter()
-_global_optimizer_pre_hooks = HookList()
-_global_optimizer_post_hooks = HookList()
-
-
-def _registered(hooks: HookList, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-    before = dict(hooks)
-    if prepend:
-        hooks.clear()
-    handle = hooks.add(hook)
-    if prepend:
-        hooks.update(before)
-    return handle
+_global_optimizer_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Any] = OrderedDict()
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(optimizer, args, kwargs)`` before each step of every optimizer, before the hooks of its own. What it returns, if anything, is the
     pair (args, kwargs) that the step is called with. The handle's `remove` takes it back."""
-    return _registered(_global_optimizer_pre_hooks, hook)
+    return registered(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(optimizer, args, kwargs)`` after each step of every optimizer, after the hooks of its own."""
-    return _registered(_global_optimizer_post_hooks, hook)
+    return registered(_global_optimizer_post_hooks, hook)
 
 
 def _use_grad_for_differentiable(step: _F) -> _F:
@@ -102,12 +92,12 @@ class Optimizer:
     OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[tuple[Any, ...], dict[str, Any]] | None"]
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
 
-    _optimizer_step_pre_hooks: HookList
-    _optimizer_step_post_hooks: HookList
-    _optimizer_state_dict_pre_hooks: HookList
-    _optimizer_state_dict_post_hooks: HookList
-    _optimizer_load_state_dict_pre_hooks: HookList
-    _optimizer_load_state_dict_post_hooks: HookList
+    _optimizer_step_pre_hooks: OrderedDict[int, Any]
+    _optimizer_step_post_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
     _KINDS_OF_HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
@@ -128,7 +118,7 @@ class Optimizer:
 
     def _without_hooks(self) -> None:
         for kind in self._KINDS_OF_HOOKS:
-            setattr(self, f"_optimizer_{kind}_hooks", HookList())
+            setattr(self, f"_optimizer_{kind}_hooks", OrderedDict())
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
@@ -277,27 +267,27 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before each step, args with the optimizer as its first; see `register_optimizer_step_pre_hook`."""
-        return _registered(self._optimizer_step_pre_hooks, hook)
+        return registered(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after each step."""
-        return _registered(self._optimizer_step_post_hooks, hook)
+        return registered(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(optimizer)`` before `state_dict`. prepend: before the hooks that are there already."""
-        return _registered(self._optimizer_state_dict_pre_hooks, hook, prepend)
+        return registered(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(optimizer, state_dict)`` on what `state_dict` is about to return: that is what the hook returns, unless that is None."""
-        return _registered(self._optimizer_state_dict_post_hooks, hook, prepend)
+        return registered(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(optimizer, state_dict)`` before `load_state_dict`, with a shallow copy; what it returns, unless None, is loaded instead."""
-        return _registered(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+        return registered(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(optimizer)`` after `load_state_dict`."""
-        return _registered(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+        return registered(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ------------------------------------------------------------------ states as dicts
 

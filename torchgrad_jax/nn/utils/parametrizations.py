@@ -14,8 +14,8 @@ from torchgrad_jax.functions.matrices.decompositions import householder_product,
 from torchgrad_jax.functions.matrices.norms import _weight_norm, norm_except_dim
 from torchgrad_jax.functions.random_factories import randn
 from torchgrad_jax.functions.shaping import cat
+from torchgrad_jax.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.nn.utils.memory_format import is_layer
 from torchgrad_jax.nn.utils.parametrize import register_parametrization
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -246,4 +246,4 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
 
 def rows_of(module: Module) -> int:
     """The dimension of a layer's weight that is its outputs."""
-    return int(is_layer(module, "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"))
+    return int(isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)))

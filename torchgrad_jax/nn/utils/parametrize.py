@@ -244,13 +244,9 @@ def _check_another(before: Tensor, parametrization: Any, name: str) -> None:
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    for what in ("dtype", "shape"):
-        a, b = getattr(before, what), getattr(after, what)
-        if a != b:
-            raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag is enabled.\n"
-                f"module.{name}.{what}: {a}\nparametrization(module.{name}).{what}: {b}"
-            )
+    unless = "unless the `unsafe` flag is enabled"
+    text = "Registering a parametrization may not change the {what} of the tensor, " + unless + ".\nmodule.{name}.{what}: {before}\nparametrization("
+    _check_like(before, after, name, text + "module.{name}).{what}: {after}")
     if not hasattr(parametrization, "right_inverse"):
         return
     try:
@@ -259,13 +255,16 @@ def _check_another(before: Tensor, parametrization: Any, name: str) -> None:
         return
     if not isinstance(back, Tensor):
         raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+    text = "The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, " + unless + ".\nmodule.{name}.{what}: "
+    _check_like(before, back, name, text + "{before}\nreturned {what}: {after}")
+
+
+def _check_like(before: Tensor, after: Tensor, name: str, text: str) -> None:
+    """ValueError where the dtypes or the shapes of two tensors differ."""
     for what in ("dtype", "shape"):
-        a, b = getattr(before, what), getattr(back, what)
+        a, b = getattr(before, what), getattr(after, what)
         if a != b:
-            raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, unless the `unsafe` flag is "
-                f"enabled.\nmodule.{name}.{what}: {a}\nreturned {what}: {b}"
-            )
+            raise ValueError(text.format(what=what, name=name, before=a, after=b))
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

@@ -182,23 +182,32 @@ class Identity(BasePruningMethod):
         return super().apply(module, name)
 
 
-class RandomUnstructured(BasePruningMethod):
-    """Prunes elements at random: a number of them, or (a float) a part of them."""
-
+class _ByElement(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: float) -> None:
         _validate_pruning_amount_init(amount)
         self.amount = amount
 
+    def _worth(self, t: Tensor) -> Tensor:
+        """By how much each element is to stay."""
+        raise NotImplementedError
+
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """See BasePruningMethod."""
         count = _count(self.amount, t.nelement())
         mask = default_mask.clone()
         if count != 0:
-            chosen: Any = rand_like(t).view(-1).topk(k=count)
+            chosen: Any = self._worth(t).view(-1).topk(k=count, largest=False)
             mask.view(-1)[chosen.indices] = 0
         return mask
+
+
+class RandomUnstructured(_ByElement):
+    """Prunes elements at random: a number of them, or (a float) a part of them."""
+
+    def _worth(self, t: Tensor) -> Tensor:
+        return -rand_like(t)
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float) -> Any:  # type: ignore[override] - PyTorch's signature
@@ -206,23 +215,11 @@ class RandomUnstructured(BasePruningMethod):
         return super().apply(module, name, amount=amount)
 
 
-class L1Unstructured(BasePruningMethod):
+class L1Unstructured(_ByElement):
     """Prunes the elements of least absolute value: a number of them, or (a float) a part of them."""
 
-    PRUNING_TYPE = "unstructured"
-
-    def __init__(self, amount: float) -> None:
-        _validate_pruning_amount_init(amount)
-        self.amount = amount
-
-    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """See BasePruningMethod."""
-        count = _count(self.amount, t.nelement())
-        mask = default_mask.clone()
-        if count != 0:
-            chosen: Any = t.abs().view(-1).topk(k=count, largest=False)
-            mask.view(-1)[chosen.indices] = 0
-        return mask
+    def _worth(self, t: Tensor) -> Tensor:
+        return t.abs()
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override] - PyTorch's
