@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import textwrap
 from pathlib import Path
 
@@ -179,6 +180,24 @@ class TestMembers:
             "torch.nn.Module.named_parameters": (HAVE, [12]), "torch.nn.Module.training": (HAVE, [12]), "torch.nn.Module.modules": (HAVE, [12]),
             "torch.nn.Linear.eval": (HAVE, [13]), "torch.nn.Module.state_dict": (HAVE, [14]),
         }  # fmt: skip
+
+    def test_of_optimizers_are_what_their_instances_have(self, scanned):
+        found = scanned("""\
+            import torch
+            adam = torch.optim.Adam([])
+            adam.param_groups, adam.defaults
+            class Own(torch.optim.Optimizer):
+                def step(self): return self.state, self.param_groups
+            """)
+        assert all(verdict == HAVE for verdict, _ in found.values()) and "torch.optim.Adam.param_groups" in found
+
+    def test_that_need_a_package_which_is_not_installed_are_there(self, scanned, monkeypatch):
+        monkeypatch.setitem(sys.modules, "tensorboardX", None)
+        monkeypatch.delitem(sys.modules, "torchgrad_jax.utils.tensorboard", raising=False)
+        names.look_up.cache_clear()
+        found = scanned("from torch.utils.tensorboard import SummaryWriter\nSummaryWriter()\n")
+        names.look_up.cache_clear()
+        assert found == {"torch.utils.tensorboard": (HAVE, [2])}
 
     def test_of_classes_in_other_files_are_inherited(self, tmp_path):
         (tmp_path / "base.py").write_text("from torch import nn\nclass Layer(nn.Module): pass\n")
@@ -403,4 +422,4 @@ class TestTables:
         assert names.has_member("torch.autograd.function.FunctionCtx", "saved_tensors") is True
         assert names.has_member("torch.nn.Linear", "parameters") is True
         assert names.has_member("torch.nn.Linear", "something") is None
-        assert names.has_member("torch.optim.Optimizer", "param_groups") in (True, False)
+        assert names.has_member("torch.optim.Optimizer", "param_groups") is True

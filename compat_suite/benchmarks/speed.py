@@ -1,7 +1,8 @@
 """Time per step of every workload, each backend in a process of its own, as ratios to PyTorch eager.
 
-Rounds follow one another over all backends and the best time counts. A step ends with its loss on the host. The first losses and the
-gradients of the first step must equal PyTorch's (where it is not installed: the first backend's), or the table says WRONG.
+Rounds follow one another over all backends and the best time counts, of steps as fast as they become: `cold` measures the first ones. A step ends
+with its loss on the host. The first losses and the gradients of the first step must equal PyTorch's (where it is not installed: the first
+backend's), or the table says WRONG.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LOSSES = 5
 TOLERANCE = 2e-3
 SMALLEST_LOSS = 1e-3  # losses closer to zero are compared as if they were this large
 BLOCK = 0.02  # seconds that one timing takes at least, where steps are short
+# Steps that still get faster, as where a program was compiled, are timed for as long again after that; a backend gets so many seconds at most.
+FASTER, MOST_SECONDS = 0.9, 30.0
 MOST_STEPS = 200  # in one timing
 
 
@@ -88,12 +91,16 @@ def _measure_one(name: str, backend: str, device: str, seconds: float) -> dict[s
 
 def _best(step: Step, cycle: int, seconds: float) -> float:
     """The shortest time per step over at least three blocks of steps, each of whole cycles."""
-    best, end, count, blocks = math.inf, time.perf_counter() + seconds, cycle, 0
+    best, count, blocks, begun = math.inf, cycle, 0, time.perf_counter()
+    end = begun + seconds
     while blocks < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         for _ in range(count):
             step()
-        one = (time.perf_counter() - start) / count
+        now = time.perf_counter()
+        one = (now - start) / count
+        if one < FASTER * best and blocks:
+            end = min(now + seconds, begun + MOST_SECONDS)
         best, blocks = min(best, one), blocks + 1
         count = max(1, min(MOST_STEPS // cycle, int(BLOCK / max(one, 1e-6) / cycle))) * cycle
     return best

@@ -23,7 +23,8 @@ def in_torch(T: Any, make: Any, weights: list[np.ndarray], slopes: list[np.ndarr
 
     def step(gradients: list[Any] | None = None) -> float:
         optimizer.step()
-        hand_over(gradients, [p.detach() for p in parameters])
+        if gradients is not None:
+            hand_over(gradients, [p.detach() for p in parameters])
         return looked_at[0, 0].item()
 
     return step

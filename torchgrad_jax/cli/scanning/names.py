@@ -28,6 +28,10 @@ TENSOR, MODULE, FUNCTION, CONTEXT, OPTIMIZER = (
 _STAND_INS = {CONTEXT: "torch.autograd.function.BackwardCFunction"}
 
 
+# In the place of a module that needs a package which is not installed.
+_EXTRA = object()
+
+
 class Answer(NamedTuple):
     """What a dotted name is here.
 
@@ -78,13 +82,14 @@ def _up_to_class(parts: list[str], first: int) -> str:
 
 def _has(owner: Any, part: str) -> bool:
     try:
-        return hasattr(owner, part)
+        return hasattr(owner, part) or (isinstance(owner, type) and part in _of_instances(owner))
     except Exception:  # an attribute that is there and cannot be asked for now
         return True
 
 
 def _member(owner: Any, part: str) -> Any:
-    """The attribute of a module or class, or the module's submodule; None where there is none."""
+    """The attribute of a module or class, or the module's submodule, `_EXTRA` for one that needs a package which is not there; None where there is
+    none."""
     try:
         return getattr(owner, part)
     except AttributeError:
@@ -94,8 +99,9 @@ def _member(owner: Any, part: str) -> Any:
     if isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == PACKAGE and hasattr(owner, "__path__"):
         try:
             return importlib.import_module(f"{owner.__name__}.{part}")
-        except ModuleNotFoundError:
-            return None
+        except ModuleNotFoundError as error:
+            # A package that is not installed is missing under PyTorch too.
+            return None if (error.name or PACKAGE).partition(".")[0] == PACKAGE else _EXTRA
     return None
 
 
@@ -103,7 +109,7 @@ def has_member(kind: str, member: str) -> bool | None:
     """Whether instances of a torch class have an attribute here. None: that cannot be told, or it is not torch's."""
     answer = look_up(_STAND_INS.get(kind, kind))
     if answer.is_class:
-        if _has(answer.value, member) or member in _of_instances(answer.value):
+        if _has(answer.value, member):
             return True
         for base, names in members().items():
             ours = look_up(_STAND_INS.get(base, base))
@@ -116,8 +122,10 @@ def has_member(kind: str, member: str) -> bool | None:
 
 @functools.cache
 def _of_instances(kind: type) -> frozenset[str]:
+    """What instances of a class have beside what it has itself, as far as it says so."""
+    declared = frozenset(name for base in kind.__mro__ for name in inspect.get_annotations(base))
     module = look_up(MODULE).value
-    return frozenset(vars(kind())) if kind is module else _of_instances(module) if issubclass(kind, module) else frozenset()
+    return declared | frozenset(vars(module())) if issubclass(kind, module) else declared
 
 
 @functools.cache
