@@ -6,8 +6,13 @@ import gc
 
 import jax
 import pytest
+from hypothesis import HealthCheck, settings
 
 from torchgrad_jax.runtime.counters import counters
+
+# How long something takes says nothing of it: other programs may be running.
+settings.register_profile("on any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("on any machine")
 
 
 def pytest_collection_finish():

@@ -7,7 +7,7 @@ import weakref
 import jax
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax import numpy as jnp
@@ -251,7 +251,7 @@ def evaluated(steps, arrays):
     return found[len(arrays) :]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(expressions())
 def test_random_expressions(expression):
     arrays, steps = expression
@@ -259,7 +259,7 @@ def test_random_expressions(expression):
         assert_close(found, expected, 64, least=64.0)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(expressions(), st.integers(1, 5), st.integers(1, 5))
 def test_a_random_plan_without_shapes_serves_other_shapes(expression, rows, columns):
     arrays, steps = expression

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 pytestmark = pytest.mark.operators
 
@@ -19,10 +20,14 @@ _PACKAGE = Path(_SPEC.submodule_search_locations[0])
 _AS_CONSOLE_SCRIPT = "import sys; from torchgrad_jax.cli.main import main; sys.exit(main())"
 
 
-def _execute(command, directory, stdin="", **environment):
+def _environment(**changes):
     # The package under test, wherever it was imported from; one CPU device keeps the start short.
     path = os.pathsep.join(filter(None, [str(_PACKAGE.parent), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TORCHGRAD_JAX_TRACEBACK": "", **environment}
+    return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TORCHGRAD_JAX_TRACEBACK": "", **changes}
+
+
+def _execute(command, directory, stdin="", **environment):
+    env = _environment(**environment)
     return subprocess.run([sys.executable, *command], cwd=directory, env=env, input=stdin, capture_output=True, text=True, timeout=300)
 
 
@@ -32,13 +37,27 @@ def launch(tmp_path):
     return lambda *arguments, **options: _execute(["-m", "torchgrad_jax.cli", *arguments], tmp_path, **options)
 
 
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory):
+    """See `Forked`; None where processes cannot be forked."""
+    if not hasattr(os, "fork"):
+        yield None
+        return
+    forked = Forked(_environment(), tmp_path_factory.mktemp("forked"))
+    yield forked
+    forked.close()
+
+
 @pytest.fixture
-def run_source(tmp_path, launch):
+def run_source(tmp_path, launch, forked):
     """Run a script with the given source; it must succeed. Returns what it prints."""
 
     def run_source(source, *arguments, **options):
         (tmp_path / "script.py").write_text(textwrap.dedent(source))
-        result = launch("run", "script.py", *arguments, **options)
+        if forked is None:
+            result = launch("run", "script.py", *arguments, **options)
+        else:
+            result = forked("run", "script.py", *arguments, folder=tmp_path, **options)
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -46,12 +65,12 @@ def run_source(tmp_path, launch):
 
 
 @pytest.fixture
-def fail_source(tmp_path, launch):
+def fail_source(tmp_path, launch, forked):
     """Run a script with the given source; it must exit with 1. Returns its stderr."""
 
     def fail_source(source, **options):
         (tmp_path / "script.py").write_text(textwrap.dedent(source))
-        result = launch("run", "script.py", **options)
+        result = launch("run", "script.py", **options) if forked is None or options else forked("run", "script.py", folder=tmp_path)
         assert result.returncode == 1, result
         return result.stderr
 

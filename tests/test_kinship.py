@@ -110,7 +110,7 @@ def test_sizes_that_branch_in_python_at_one_are_told_apart():
         at(bound, shape)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6), st.integers(1, 6)), min_size=3, max_size=4))
 def test_programs_of_changing_sizes_agree_with_eager_execution(sizes):
     def work():

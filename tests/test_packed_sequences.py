@@ -82,7 +82,7 @@ def test_the_module_is_found_where_pytorchs_is():
     assert ours is tj.nn.utils.rnn
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans(), st.integers(0, 2), st.sampled_from(["left", "right"]))
 def test_round_trips_and_their_gradients(lengths, batch_first, more, side):
     def results(m):

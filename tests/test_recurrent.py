@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from graphs import graph_of, sequence_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from side_by_side import like_pytorch, plain, torch
 
@@ -84,7 +84,7 @@ options = st.fixed_dictionaries({
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, derandomize=True)
 @given(options)
 def test_a_network_computes_what_pytorchs_does_from_the_same_seed(chosen):
     more = {"kind": "LSTM", "proj_size": 2} if chosen["kind"] == "projected" else {}

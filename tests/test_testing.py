@@ -176,7 +176,7 @@ def test_other_things_are_compared_in_pytorchs_words(name):
     factor=st.sampled_from([1.0, 1 + 1e-8, 1 + 3e-7, 2.0]),
     equal_nan=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_two_tensors_are_compared_as_in_pytorch(values, factor, equal_nan):
     with np.errstate(all="ignore"):
         others = values * factor

@@ -65,7 +65,7 @@ def run(x, before, writes, behind):
     return BEHIND[behind](y)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(sorted(BEFORE)), st.lists(st.sampled_from(WRITES), min_size=1, max_size=3), st.sampled_from(sorted(BEHIND)))
 def test_compiled_programs_write_what_was_there_before(before, writes, behind):
     expected = in_numpy(before, writes, behind)
