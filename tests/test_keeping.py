@@ -238,6 +238,7 @@ def test_executables_in_use_stay_whatever_their_number_up_to_the_hard_bound(by_x
     assert counters.compiled == compiled
 
 
+@pytest.mark.operators
 def test_operations_compiled_by_themselves_are_let_go_and_come_back(by_xla):
     with execution_mode("eager"):
         found = [(tj.ones(n, 2) * 3.0).sum().item() for n in range(1, 40)]

@@ -423,6 +423,21 @@ def test_execution_is_chosen_by_the_environment():
     )  # fmt: skip
 
 
+def test_what_is_compiled_is_kept_for_the_next_process_where_that_is_asked_for(tmp_path):
+    code = "import torchgrad_jax as tj; assert (tj.arange(4.0) * 3).sum().item() == 18; print(tj.runtime.counters.compiled_ops)"
+
+    def run(**environment):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TORCHGRAD_JAX_EXECUTION": "eager", **environment}
+        return subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True, text=True).stdout
+
+    # The directory is made where it is missing.
+    cache = tmp_path / "a" / "b"
+    counted = run(TORCHGRAD_JAX_CACHE=str(cache))
+    kept = sorted(f.name for f in cache.glob("*-cache"))
+    assert len(kept) >= int(counted) > 0
+    assert run(TORCHGRAD_JAX_CACHE=str(cache)) == counted and sorted(f.name for f in cache.glob("*-cache")) == kept
+
+
 # ---------------------------------------------------------------------- traces
 
 
