@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -15,6 +16,8 @@ import pytest
 import torchgrad_jax as tj
 from torchgrad_jax.cli.main import main
 from torchgrad_jax.comparing.calls import Call
+from torchgrad_jax.comparing.finding import Aligned, Search
+from torchgrad_jax.comparing.noting import Noting
 
 pytestmark = pytest.mark.operators
 
@@ -92,6 +95,31 @@ def planted(tmp_path, launch):
         return json.loads(done.stdout)
 
     return planted
+
+
+@with_pytorch
+def test_what_each_library_does_in_its_own_way_is_seen_by_what_comes_of_it():
+    """Initial values, the clipping of gradients and checks of derivatives call other functions in either library: those are not held together."""
+    pytorch = importlib.import_module("torch")
+
+    def program(torch):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 2)
+        torch.nn.init.trunc_normal_(layer.weight, std=0.1)
+        for _ in range(3):
+            layer.zero_grad()
+            layer(torch.randn(4, 3)).exp().sum().backward()
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), 0.5)
+        torch.autograd.gradcheck(lambda x: x.sin() * x, (torch.randn(3, dtype=torch.double, requires_grad=True),))
+
+    def notes(torch):
+        with Noting(torch) as noting:
+            program(torch)
+        return noting.notes
+
+    aligned = Aligned(notes(tj), notes(pytorch))
+    assert not aligned.ours_only and not aligned.theirs_only and not Search(aligned).suspects()
+    assert [record.name for record in aligned.ours.records].count("randn") == 4
 
 
 @with_pytorch

@@ -140,6 +140,7 @@ class Noting:
         self._arrived: dict[Place, int] = {}
         self._mode = _mode(torch, self)
         _roots.cache_clear()  # a library may have been imported since
+        _kind.cache_clear()
 
     def __enter__(self) -> Noting:
         self._mode.__enter__()
@@ -160,7 +161,7 @@ class Noting:
             return made
         if name in _SILENT or path.endswith((".__set__", ".__delete__")) or self.notes.cut or (name in _OVERWRITING and _by_library()):
             return func(*args, **kwargs)
-        if _by_optimizer():
+        if _in_own_way():
             return func(*args, **kwargs)
         return self._noted(func, name, path, args, kwargs)
 
@@ -343,17 +344,33 @@ def _by_library() -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_roots())
 
 
-def _by_optimizer() -> bool:
-    """Whether the function is called by an optimizer, whose steps each library makes in its own way: what comes of them is seen where it is used."""
-    roots, frame = _roots(), sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(roots):
-        if _OPTIM in frame.f_code.co_filename:
+def _in_own_way() -> bool:
+    """Whether the function is called by code that each library writes in its own way, so that the two call other functions: optimizers, initial
+    values, the clipping of gradients; and whatever a numerical check of derivatives calls, as often as it likes, the user's function too. What comes
+    of it is seen where it is used."""
+    by_user, frame = False, sys._getframe(1)
+    while frame is not None:
+        kind = _kind(frame.f_code.co_filename)
+        if kind is _CHECKS or (kind is _OWN_WAY and not by_user):
             return True
+        by_user = by_user or kind is _BY_USER
         frame = frame.f_back  # type: ignore[assignment]
     return False
 
 
-_OPTIM = f"{os.sep}optim{os.sep}"
+_BY_USER, _BY_LIBRARY, _OWN_WAY, _CHECKS = range(4)
+_PARTS = {
+    _OWN_WAY: [f"{os.sep}optim{os.sep}", os.path.join(os.sep, "nn", "init.py"), os.path.join("nn", "utils", "clip_grad.py")],
+    _CHECKS: [os.path.join("autograd", "gradcheck.py"), os.path.join("autograd", "checking") + os.sep],
+}
+
+
+@functools.cache
+def _kind(file: str) -> int:
+    """Whose code a file is."""
+    if not file.startswith(_roots()):
+        return _BY_USER
+    return next((kind for kind, parts in _PARTS.items() if any(part in file for part in parts)), _BY_LIBRARY)
 
 
 @functools.cache
