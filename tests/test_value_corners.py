@@ -145,3 +145,8 @@ def test_where_warns_of_byte_conditions_once(monkeypatch):
     monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
     with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
         assert tj.where(tj.tensor([1, 0], dtype=tj.uint8), tj.ones(2), tj.zeros(2)).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("data", [[1, "a", None], [None, "a"], ["a", None], [1.0, b"x", None], [["a"], [None]], [1, "a"]])
+def test_texts_are_no_data_of_tensors(data):
+    like_pytorch(lambda m: m.tensor(data))()

@@ -120,11 +120,12 @@ if _collects:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """``%load_ext torchgrad_jax``: `import torch` means torchgrad_jax in this session."""
-    from torchgrad_jax.cli import alias, workers
+    """``%load_ext torchgrad_jax``: `import torch` means torchgrad_jax in this session, and its frames are left out of tracebacks."""
+    from torchgrad_jax.cli import alias, tracebacks, workers
 
     alias.install()
     workers.follow()
+    tracebacks.install_in(shell)
 
 
 __version__ = "0.1.0"

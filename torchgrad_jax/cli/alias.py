@@ -43,9 +43,14 @@ _NAMESPACES = """
 """
 
 
+def is_installed() -> bool:
+    """Whether `import torch` means torchgrad_jax."""
+    return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
+
+
 def install() -> None:
     """Put the finder in front of all others; `import torch` means torchgrad_jax from here on."""
-    if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+    if is_installed():
         return
     if ALIAS in sys.modules:
         raise RuntimeError(f"{ALIAS} has been imported already; {PACKAGE} cannot take its name in this process")

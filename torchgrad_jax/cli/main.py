@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -40,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
-    parser.add_argument("command", choices=["run", "scan", "diff"], metavar="command", help="run, scan or diff")
+    parser.add_argument("command", help="run, scan or diff")
     return parser
 
 
@@ -48,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default the process's) and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Only the first argument is ours; the rest belongs to the command, and beyond it to the script.
-    command = _parser().parse_args(arguments[:1]).command
+    parser = _parser()
+    command = parser.parse_args(arguments[:1]).command
+    if command not in ("run", "scan", "diff"):
+        parser.error(f"no command {command!r}: there are run, scan and diff. To run a program: torchgrad-jax run {shlex.join(arguments)}")
     if command == "scan":
         return scan.main(arguments[1:])
     if command == "diff":

@@ -61,9 +61,14 @@ def run(arguments: list[str]) -> None:
     try:
         with _explained() if explains else nullcontext():
             _run(parser, target, rest, arguments)
-    finally:
-        if stays and target:
-            console.interact(sys.modules["__main__"])
+    except BaseException as error:
+        if not (stays and target and alias.is_installed()):  # nothing has begun before that
+            raise
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        sys.excepthook(type(error), error, error.__traceback__)
+    # Not while the program's exception is handled: it would be the context of all that are raised at the prompt.
+    if stays and target:
+        console.interact(sys.modules["__main__"])
 
 
 @contextmanager

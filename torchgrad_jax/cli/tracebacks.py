@@ -1,7 +1,7 @@
 """Tracebacks of uncaught exceptions, shown as ``python`` shows them: of the program's own lines.
 
 The launcher's frames vanish; consecutive frames of torchgrad_jax, JAX and runpy become one line.
-``TORCHGRAD_JAX_TRACEBACK=full`` shows every frame.
+In a notebook and in what pytest reports the same frames are left out. ``TORCHGRAD_JAX_TRACEBACK=full`` shows every frame.
 """
 
 from __future__ import annotations
@@ -25,11 +25,46 @@ def install() -> None:
     """Fold the tracebacks of exceptions that nothing catches."""
     if os.environ.get(_SWITCH) != "full":
         sys.excepthook = _excepthook
+        _hide_from_pytest()
         return
     # Full means JAX's frames too, unless the user set JAX's own switch.
     jax = sys.modules.get("jax")
     if jax is not None and "JAX_TRACEBACK_FILTERING" not in os.environ:
         jax.config.update("jax_traceback_filtering", "off")
+
+
+def _hide_from_pytest() -> None:
+    """Mark the modules of this package, as pytest wishes: it leaves their frames out of its reports."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == _PACKAGES[0]:
+            vars(module)["__tracebackhide__"] = True
+
+
+def install_in(shell: Any) -> None:
+    """The same for exceptions of a notebook's cells. shell: IPython's; one that has a handler of the user's keeps it."""
+    if os.environ.get(_SWITCH) != "full" and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), _show_in_shell)
+
+
+def _show_in_shell(shell: Any, kind: type[BaseException], value: BaseException, traceback: Any, tb_offset: int | None = None) -> None:
+    """What IPython calls for an exception of a cell."""
+    roots = _package_roots()
+    folded: list[str] = []
+    for link in _exceptions(value):
+        owners = {entry: _owner(_filename(entry), roots) for entry in _entries(link.__traceback__)}
+        folded += [owner for owner in owners.values() if owner is not None]
+        link.__traceback__ = _linked([entry for entry, owner in owners.items() if owner is None])
+    shell.showtraceback((kind, value, value.__traceback__), tb_offset=tb_offset)
+    if folded:
+        print(_counted(folded), file=sys.stderr)
+
+
+def _linked(entries: list[TracebackType]) -> TracebackType | None:
+    """A traceback of these entries alone."""
+    rest = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest
 
 
 def _excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
@@ -91,11 +126,7 @@ def _without_launcher(traceback: TracebackType | None) -> TracebackType | None:
         while start < len(files) and files[start] == _RUNPY:
             start += 1
         entries = entries[start:]
-    rest = None
-    for entry in reversed(entries):
-        if not _filename(entry).startswith(str(_LAUNCHER) + os.sep):
-            rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest
+    return _linked([entry for entry in entries if not _filename(entry).startswith(str(_LAUNCHER) + os.sep)])
 
 
 def _package_roots() -> dict[str, str]:
@@ -139,10 +170,12 @@ def _fold(exception: TracebackException, roots: dict[str, str]) -> None:
 def _marker(folded: list[str]) -> list[FrameSummary]:
     if not folded:
         return []
-    count = f"{len(folded)} frame{'s' if len(folded) > 1 else ''}"
-    owners = ", ".join(dict.fromkeys(folded))
-    text = f"[{count} in {owners} folded; {_SWITCH}=full shows them]"
-    return [FrameSummary(_FOLDED, 0, text, lookup_line=False, line="")]
+    return [FrameSummary(_FOLDED, 0, _counted(folded), lookup_line=False, line="")]
+
+
+def _counted(folded: list[str]) -> str:
+    """What is said in place of frames. folded: whose each of them is."""
+    return f"[{len(folded)} frame{'s' if len(folded) > 1 else ''} in {', '.join(dict.fromkeys(folded))} folded; {_SWITCH}=full shows them]"
 
 
 class _Stack(StackSummary):

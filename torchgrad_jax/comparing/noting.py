@@ -346,8 +346,8 @@ def _by_library() -> bool:
 
 def _in_own_way() -> bool:
     """Whether the function is called by code that each library writes in its own way, so that the two call other functions: optimizers, initial
-    values, the clipping of gradients; and whatever a numerical check of derivatives calls, as often as it likes, the user's function too. What comes
-    of it is seen where it is used."""
+    values, the clipping of gradients, loaders; and whatever a numerical check of derivatives calls, as often as it likes, the user's function too.
+    What comes of it is seen where it is used."""
     by_user, frame = False, sys._getframe(1)
     while frame is not None:
         kind = _kind(frame.f_code.co_filename)
@@ -360,8 +360,8 @@ def _in_own_way() -> bool:
 
 _BY_USER, _BY_LIBRARY, _OWN_WAY, _CHECKS = range(4)
 _PARTS = {
-    _OWN_WAY: [f"{os.sep}optim{os.sep}", os.path.join(os.sep, "nn", "init.py"), os.path.join("nn", "utils", "clip_grad.py")],
-    _CHECKS: [os.path.join("autograd", "gradcheck.py"), os.path.join("autograd", "checking") + os.sep],
+    _OWN_WAY: [part.replace("/", os.sep) for part in ("/optim/", "/utils/data/", "/nn/init.py", "/nn/utils/clip_grad.py")],
+    _CHECKS: [part.replace("/", os.sep) for part in ("/autograd/gradcheck.py", "/autograd/checking/")],
 }
 
 

@@ -121,6 +121,8 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
             raise ValueError("too many dimensions 'str'")
         raise TypeError(f"new(): invalid data type '{'bytes' if isinstance(first, bytes) else 'str'}'")
     if array.dtype == object:
+        if isinstance(_first_leaf(data), str):
+            raise ValueError("too many dimensions 'str'")
         _check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
     if array.dtype == object or array.dtype == np.uint64 or (array.dtype == np.float64 and array.size and np.abs(array).max() >= 2.0**63):
@@ -204,6 +206,8 @@ def _check_leaves(data: Any) -> None:
     if isinstance(data, (list, tuple)):
         for d in data:
             _check_leaves(d)
+    elif isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     elif not isinstance(data, (bool, int, float, complex, np.generic)):
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
 

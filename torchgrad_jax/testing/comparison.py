@@ -54,6 +54,7 @@ def assert_close(
     AssertionError where they are not close; TypeError for what cannot be compared; ValueError for one tolerance without the other;
     RuntimeError for a negative one.
     """
+    __tracebackhide__ = True  # pytest shows the test's own line
     if (rtol is None) != (atol is None):
         raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}.")
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
