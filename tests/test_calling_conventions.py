@@ -127,7 +127,7 @@ def test_signatures_show_pytorchs_parameters():
     assert shown(tj.Tensor.sum) == "(self, dim=None, keepdim=False, *, dtype=None)"
     assert shown(tj.ones(2).sum) == "(dim=None, keepdim=False, *, dtype=None)"
     assert shown(tj.sin) == "(input, *, out=None)"
-    assert shown(tj.Tensor.view).startswith("(self, ")
+    assert shown(tj.Tensor.view) == "(self, *size)"
     assert shown(tj.nn.functional.mse_loss) == "(input, target, size_average=None, reduce=None, reduction='mean', weight=None)"
     assert "sum(input, dim=None" in pydoc.plain(pydoc.render_doc(tj.sum))
 

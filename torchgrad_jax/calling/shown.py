@@ -49,13 +49,14 @@ class Shown(inspect.Signature):
 
 
 def _described(name: str) -> inspect.Signature | None:
-    """Of several ways to call a function the one with most parameters, in which what another way lacks is optional."""
+    """Of several ways to call a function the one with most parameters, in which what another way lacks is optional; of these the one that takes
+    sizes one by one, as they are mostly given."""
     known = convention(name)
     if isinstance(known, PythonConvention):
         return inspect.signature(known.binds)
     if known is None:
         return None
-    fullest = max(known.listed, key=lambda s: len(s.parameters))
+    fullest = max(known.listed, key=lambda s: (len(s.parameters), s.gathers))
     own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)] if known.method else []
     return inspect.Signature([*own, *_parameters(fullest, known.listed)])
 
