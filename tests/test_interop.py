@@ -297,6 +297,7 @@ def test_a_look_while_jax_traces_says_what_to_do(call):
     assert seen == ["tensor(traced by JAX, size=(2,), dtype=torch.float32)"]
 
 
+@pytest.mark.skipif(jax.config.jax_check_tracer_leaks, reason="lets tracers escape on purpose")
 def test_what_escaped_from_a_transformation_says_so():
     outside, kept = tj.zeros(3), []
 
