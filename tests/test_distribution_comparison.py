@@ -48,6 +48,16 @@ def test_what_is_no_concentration():
                 sampler(m.tensor([1.0], dtype=m.float16))
 
 
+def test_what_distributions_of_other_packages_are_made_of():
+    def program(m):
+        utils, t = m.distributions.utils, m.arange(24.0).reshape(2, 3, 4)
+        m.manual_seed(0)
+        drawn = [utils._standard_normal(m.Size([20]), m.float32, "cpu"), utils._standard_normal((3,), dtype=m.float64, device=m.device("cpu"))]
+        return [*drawn, m.rand(1), *(utils._sum_rightmost(t, n) for n in range(5)), utils._sum_rightmost(value=t[0, 0, 0], dim=0)]
+
+    like_pytorch(program)()
+
+
 # ---------------------------------------------------------------------- the comparison
 
 

@@ -152,6 +152,40 @@ def the_deprecated_functional_call(m):
     return m.nn.utils.stateless.functional_call(linear(m), state(m), vector(m))
 
 
+def shared(m):
+    """One layer under two names."""
+    model = m.nn.Module()
+    model.a = model.b = linear(m)
+    return model
+
+
+@program
+def parameters_replaced_for_a_while(m):
+    replaced, found = m.nn.utils.stateless._reparametrize_module, []
+    for make, given in ((tied, {"foo": m.ones(()), "b": m.zeros(())}), (shared, {"a.weight": m.zeros(1), "b.weight": m.ones(1)})):
+        for options in ({}, {"stack_weights": True}, {"tie_weights": True}, {"strict": True}):
+            model, names = make(m), dict(given)
+            before = model.state_dict()
+            try:
+                with replaced(model, names, **options):
+                    found.append(dict(model.state_dict()))
+                    for name in names:
+                        owner = model.get_submodule(name.rpartition(".")[0])
+                        getattr(owner, name.rpartition(".")[2]).add_(1)
+            except Exception as error:
+                found.append([type(error).__name__, str(error)])
+            after = model.state_dict()
+            found.append([after, [after[name].data_ptr() == t.data_ptr() for name, t in before.items()], names])
+    return shown(found)
+
+
+@program
+def functional_calls_without_a_warning(m):
+    stateless, names = m.nn.utils.stateless, {"foo": m.ones(())}
+    untied, call = stateless._untie_named_tensors_map(tied(m), names), stateless._functional_call
+    return shown([untied, names, call(linear(m), state(m), (vector(m),)), call(tied(m), names, m.ones(()))])
+
+
 # ---------------------------------------------------------------------- with transforms
 
 

@@ -65,7 +65,8 @@ def names_of_types(m):
 @program
 def default_types(m):
     found = []
-    for kind in (m.DoubleTensor, "torch.HalfTensor", "torch.FloatTensor", m.LongTensor, "torch.LongTensor", "torch.cuda.FloatTensor", m.float32):
+    kinds = (m.DoubleTensor, "torch.HalfTensor", "torch.FloatTensor", m.LongTensor, "torch.LongTensor", "torch.cuda.FloatTensor", m.float32, m.Tensor)
+    for kind in (*kinds, *([] if m.cuda.is_available() else [m.cuda.HalfTensor, m.cuda.IntTensor])):
         try:
             m.set_default_tensor_type(kind)
         except TypeError as error:
@@ -75,6 +76,37 @@ def default_types(m):
 
 
 test_like_pytorch = pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")(test_like_pytorch)
+
+
+@program
+def classes_of_tensors(m):
+    t, found = m.tensor([1, 2]), []
+    for place in (m, m.cuda):
+        for name in ("Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double"):
+            kind = getattr(place, f"{name}Tensor")
+            found.append([str(kind), str(kind.dtype), str(kind.layout), kind.is_cuda, kind.is_sparse, isinstance(t, kind)])
+    named = ("torch.Tensor", "torch.HalfTensor", "torch.ComplexFloatTensor", "HalfTensor", "other.HalfTensor", "torch.float32", "Tensor")
+    calls = [
+        *(lambda name=name: t.type(name) for name in named), lambda: t.type(m.Tensor), lambda: t.type(m.DoubleTensor),
+        lambda: t.type(m.float16, True),
+        lambda: t.type(dtype=m.Tensor, non_blocking=True), lambda: t.type(m.float16, more=1), lambda: t.type(object),
+        lambda: m.FloatTensor(2, 3, device="cpu").shape, lambda: m.FloatTensor([2], device="meta"), lambda: t.new(2, device="meta"),
+        lambda: m.nn.Linear(1, 1).type(m.Tensor).weight.dtype is m.float64,
+    ]  # fmt: skip
+    if not m.cuda.is_available():
+        calls += [lambda: m.cuda.FloatTensor(2), lambda: m.cuda.ByteTensor([2])]
+    for default in (m.float32, m.float64):
+        m.set_default_dtype(default)
+        found.append([attempt(call) for call in calls])
+    m.set_default_dtype(m.float32)
+    return found
+
+
+def attempt(call):
+    try:
+        return call()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
 
 
 @program

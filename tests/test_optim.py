@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import importlib
+import itertools
+import math
 import pickle
 
 import numpy as np
@@ -119,6 +121,47 @@ def test_lbfgs(settings):
 
 
 pytestmark = pytest.mark.operators
+
+
+@pytest.mark.parametrize("options", [{}, {"c1": 0.3, "c2": 0.4}, {"max_ls": 3}, {"tolerance_change": 1.0}], ids=str)
+def test_the_line_search_by_itself(options):
+    losses = {
+        "curved": lambda m, x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum(),
+        "waves": lambda m, x: ((3 * x).sin() + x.abs() * 0.1).sum(),
+        "endless": lambda m, x: x.sum(), "flat": lambda m, x: (x * 0).sum(), "with a border": lambda m, x: (x + 1.5).log().sum() + (x**2).sum(),
+    }  # fmt: skip
+
+    def program(m):
+        module, found = importlib.import_module(f"{m.__name__}.optim.lbfgs"), []
+        for loss, t, sign in itertools.product(losses.values(), (1.0, 1e-3, 100.0, m.tensor(1.0)), (1, -1)):
+
+            def evaluate(x, t, d, loss=loss):
+                at = (x + t * d).detach().requires_grad_()
+                value = loss(m, at)
+                value.backward()
+                return value.item(), at.grad
+
+            x = m.tensor([0.5, -1.2, 2.0], dtype=m.float64)
+            f, g = evaluate(x, 0.0, x)
+            found.append(module._strong_wolfe(evaluate, x, t, -sign * g, f, g, -sign * g.dot(g), **options))
+        return found
+
+    like_pytorch(program)()
+
+
+def test_the_least_value_of_a_cubic():
+    def program(m):
+        least = importlib.import_module(f"{m.__name__}.optim.lbfgs")._cubic_interpolate
+        ends = [
+            (0.0, 1.0, -1.0, 1.0, 2.0, 3.0),
+            (1.0, 2.0, 3.0, 0.0, 1.0, -1.0),
+            (0.0, 1.0, -1.0, 1.0, 0.5, -0.5),
+            (0.0, math.nan, 1.0, 1.0, 2.0, 1.0),
+        ]
+        return [least(*map(m.tensor, case), bounds=bounds) for case in ends for bounds in (None, (0.1, 0.2), (0.3, 5.0))]
+
+    like_pytorch(program)()
+
 
 program, test_like_pytorch = programs()
 

@@ -22,7 +22,7 @@ from torchgrad_jax.cuda.streams import (
     set_stream,
     stream,
 )
-from torchgrad_jax.functions import random
+from torchgrad_jax.functions import legacy, random
 from torchgrad_jax.runtime import accelerators
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError
@@ -35,8 +35,14 @@ __all__ = [
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "nvtx",
     "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "set_stream",
     "stream", "synchronize", "is_current_stream_capturing", "memory_snapshot", "memory_cached", "max_memory_cached", "get_sync_debug_mode",
-    "set_sync_debug_mode", "set_per_process_memory_fraction",
+    "set_sync_debug_mode", "set_per_process_memory_fraction", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor",
+    "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
 ]  # fmt: skip
+
+_CLASSES = legacy.classes("torch.cuda")
+BFloat16Tensor, HalfTensor, FloatTensor, DoubleTensor = (_CLASSES[f"{title}Tensor"] for title in ("BFloat16", "Half", "Float", "Double"))
+BoolTensor, ByteTensor, CharTensor = (_CLASSES[f"{title}Tensor"] for title in ("Bool", "Byte", "Char"))
+ShortTensor, IntTensor, LongTensor = (_CLASSES[f"{title}Tensor"] for title in ("Short", "Int", "Long"))
 
 
 class CudaError(RuntimeError):

@@ -8,7 +8,7 @@ import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions.utils import tensors
+from torchgrad_jax.distributions.utils import sum_rightmost, tensors
 from torchgrad_jax.functions.questions import broadcast_shapes
 from torchgrad_jax.functions.shaping import broadcast_tensors, stack
 from torchgrad_jax.runtime.user_code import warn_user
@@ -292,8 +292,3 @@ class ExponentialFamily(Distribution):
         carried = self._mean_carrier_measure
         value, theta, means = self._normalizer()
         return value - carried - sum(sum_rightmost(t * m, t.dim() - value.dim()) for t, m in zip(theta, means, strict=True))
-
-
-def sum_rightmost(x: Tensor, dims: int) -> Tensor:
-    """The sums over the last `dims` dimensions."""
-    return x.sum(tuple(range(-dims, 0))) if dims else x

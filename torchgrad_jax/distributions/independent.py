@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
+from torchgrad_jax.distributions.distribution import Distribution
+from torchgrad_jax.distributions.utils import sum_rightmost
 
 D = TypeVar("D", bound=Distribution)
 

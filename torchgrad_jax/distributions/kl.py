@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily, sum_rightmost
+from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.distributions.divergences import DIVERGENCES
 from torchgrad_jax.distributions.independent import Independent
 from torchgrad_jax.distributions.pushed import HalfNormal
 from torchgrad_jax.distributions.transformed import TransformedDistribution
+from torchgrad_jax.distributions.utils import sum_rightmost
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["register_kl", "kl_divergence"]

@@ -7,9 +7,10 @@ from typing import Any
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions.distribution import Distribution, sum_rightmost
+from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.distributions.independent import Independent
 from torchgrad_jax.distributions.transforming import ComposeTransform, Transform
+from torchgrad_jax.distributions.utils import sum_rightmost
 
 
 class TransformedDistribution(Distribution):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.distributions.distribution import sum_rightmost
+from torchgrad_jax.distributions.utils import sum_rightmost
 from torchgrad_jax.functions.shaping import cat, stack
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.distributions.distribution import sum_rightmost
 from torchgrad_jax.distributions.transforming import (
     CatTransform,
     ComposeTransform,
@@ -21,7 +20,7 @@ from torchgrad_jax.distributions.transforming import (
     _InverseTransform,  # noqa: F401 - found here by pickles
     identity_transform,
 )
-from torchgrad_jax.distributions.utils import lazy_property, tril_matrix_to_vec, vec_to_tril_matrix
+from torchgrad_jax.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from torchgrad_jax.functions.creation import arange, eye
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.matrices.decompositions import cholesky

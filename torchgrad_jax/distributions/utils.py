@@ -12,6 +12,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor
 from torchgrad_jax.functions.limits import finfo
+from torchgrad_jax.functions.random_factories import randn
 from torchgrad_jax.functions.shaping import broadcast_tensors
 
 __all__ = [
@@ -41,6 +42,22 @@ def tensors(*values: Any) -> tuple[Tensor, ...]:
     options: dict[str, Any] = {"dtype": dtypes.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
     return tuple(tensor(value, **options) if isinstance(value, Number) else value for value in values)
 
+
+# ---------------------------------------------------------------------- sums and samples
+
+
+def sum_rightmost(value: Tensor, dim: int) -> Tensor:
+    """The sums over the last `dim` dimensions."""
+    return value.sum(tuple(range(-min(dim, value.dim()), 0))) if dim else value
+
+
+def standard_normal(shape: Any, dtype: dtypes.dtype, device: Any) -> Tensor:
+    """Samples of the normal distribution of mean 0 and variance 1."""
+    return randn(shape, dtype=dtype, device=device)
+
+
+# Under these names distributions of other packages import them.
+_sum_rightmost, _standard_normal = sum_rightmost, standard_normal
 
 # ---------------------------------------------------------------------- one parameter in several ways
 

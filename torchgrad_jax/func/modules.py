@@ -37,7 +37,7 @@ def functional_call(
         tensor([2.])
     """
     given = _merged(parameter_and_buffer_dicts)
-    return called(module, given, args, kwargs, tie_weights, strict)
+    return called(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def _merged(dicts: Any) -> State:

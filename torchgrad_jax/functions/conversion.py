@@ -19,7 +19,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import formatting
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
-from torchgrad_jax.functions.legacy import tensortype
+from torchgrad_jax.functions.legacy import tensortype, type_named
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
@@ -253,22 +253,26 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 @public("torch.Tensor.type")
-def type_(self: Tensor, dtype: Any = None) -> Any:
-    """The tensor's type as text, or the tensor as another dtype."""
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The tensor's type as text, or the tensor as another dtype; on a GPU or on the host where the type given says so. `Tensor` means the default
+    dtype. Every copy is asynchronous, whatever `non_blocking` says."""
+    if kwargs:
+        raise TypeError(f"type() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if dtype is None:
         return f"torch.{'cuda.' if self.is_cuda else ''}{self.dtype.title}Tensor"
+    on_gpu = self.is_cuda
     if isinstance(dtype, str):
-        title = dtype.rpartition(".")[2].removesuffix("Tensor")
-        found = next((d for d in dtypes.ALL if d.title == title), None)
-        if found is None:
-            raise ValueError(f"invalid type: '{dtype}'")
-        dtype = found
+        dtype, on_gpu = type_named(dtype)
+    elif dtype is Tensor:
+        dtype, on_gpu = type_named("torch.Tensor")
     elif isinstance(dtype, tensortype):
-        dtype = dtype.dtype
+        dtype, on_gpu = dtype.dtype, dtype.is_cuda
     elif isinstance(dtype, type):
         raise ValueError(f"invalid type: '{dtype.__name__}'")
     elif not isinstance(dtype, dtypes.dtype):
         raise TypeError("dtype must be a type, str, or dtype object")
+    if on_gpu != self.is_cuda:
+        self = move(self, settled(device_type("cuda")) if on_gpu else CPU)
     return cast(self, dtype)
 
 

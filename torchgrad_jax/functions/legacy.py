@@ -12,51 +12,74 @@ from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Size, Tensor, created
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.creation import from_data, from_host, target_of, zeros
-from torchgrad_jax.runtime.device import device, gpus, set_default
+from torchgrad_jax.runtime.device import CPU, default, device, gpus, set_default, settled
+from torchgrad_jax.runtime.device import device as as_device
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
 
 
 class tensortype(type):
-    """The class of the typed tensor classes: tensors of their dtype on the host are their instances."""
+    """The class of the typed tensor classes: tensors of their dtype, on the host or on a GPU, are their instances."""
 
     dtype: dtypes.dtype
+    is_cuda: bool
+    is_sparse = False
+    layout = strided
 
-    def __call__(cls, *args: Any) -> Tensor:
-        """A tensor of the given sizes, of a sequence's elements, or on a tensor's memory. TypeError for anything else."""
-        return new_legacy(cls.dtype, args)
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+        """A tensor of the given sizes, of a sequence's elements, or on a tensor's memory. TypeError for anything else, and for a GPU's where there
+        is none; RuntimeError for a `device` of the other kind."""
+        return new_legacy(cls.dtype, args, settled(as_device("cuda")) if check_there(cls).is_cuda else CPU, device)
 
     def __repr__(cls) -> str:
-        return f"<class 'torch.{cls.__name__}'>"
+        return f"<class '{_dotted(cls)}'>"
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.is_cpu
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (instance.is_cuda if cls.is_cuda else instance.is_cpu)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is cls
 
 
-def new_legacy(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
-    """What the constructor of `dtype`'s old class gives. Its content is zero where only sizes are given."""
+def check_there(kind: tensortype) -> tensortype:
+    """The class, TypeError where it is that of tensors on a GPU and there is none."""
+    if kind.is_cuda and not gpus():
+        raise TypeError(f"type {_dotted(kind)} not available. Torch not compiled with CUDA enabled.")
+    return kind
+
+
+def _dotted(kind: tensortype) -> str:
+    return f"torch.{'cuda.' if kind.is_cuda else ''}{kind.__name__}"
+
+
+def new_legacy(dtype: dtypes.dtype, args: tuple[Any, ...], home: device, where: Any = None) -> Tensor:
+    """What the constructor of `dtype`'s old class gives, of those on `home`'s kind of device; `where`: the device, if not `home`. Its content is zero
+    where only sizes are given."""
+    if where is not None:
+        given = as_device(where)
+        if given.type != home.type:
+            raise RuntimeError(f"legacy constructor expects device type: {home.type} but device type: {given.type} was passed")
+        home = settled(given)
     if not args:
-        return zeros(0, dtype=dtype)
+        return zeros(0, dtype=dtype, device=home)
     data = args[0]
     if isinstance(data, Tensor):
-        if data.dtype is not dtype:
-            raise TypeError(f"expected {_options(dtype)} (got {_options(data.dtype)})")
+        if data.dtype is not dtype or data.device.type != home.type:
+            raise TypeError(f"expected {_options(dtype, home)} (got {_options(data.dtype, data.device)})")
         return data.detach()
     if isinstance(data, Size):
-        return zeros(*data, dtype=dtype)
+        return zeros(*data, dtype=dtype, device=home)
     if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in args):
-        return zeros(*args, dtype=dtype)
+        return zeros(*args, dtype=dtype, device=home)
     if isinstance(data, (float, complex, bool)):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-    return created(from_data(data, dtype, None))
+    return created(from_data(data, dtype, home))
 
 
-def _options(dtype: dtypes.dtype) -> str:
+def _options(dtype: dtypes.dtype, where: device) -> str:
     return (
-        f"TensorOptions(dtype={dtype.word}, device=cpu, layout=Strided, requires_grad=false (default), pinned_memory=false (default), "
+        f"TensorOptions(dtype={dtype.word}, device={where}, layout=Strided, requires_grad=false (default), pinned_memory=false (default), "
         "memory_format=(nullopt))"
     )
 
@@ -91,35 +114,48 @@ def set_default_tensor_type(t: Any, /) -> None:
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and torch.set_default_device() as "
         "alternatives."
     )
-    name = t if isinstance(t, str) else ""
-    if name:
-        module, _, short = name.rpartition(".")
-        if module not in ("torch", "torch.cuda") or short not in classes():
-            raise TypeError(f"invalid type: '{name}'")
-        t = classes()[short]
+    if isinstance(t, str):
+        place, _, name = t.rpartition(".")
+        if place not in _PLACES or name not in classes():
+            raise TypeError(f"invalid type: '{t}'")
+        t = classes(place)[name]
     if not isinstance(t, tensortype):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
-    if not t.dtype.is_floating_point:
+    if not check_there(t).dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    if name.startswith("torch.cuda."):
-        if not gpus():
-            raise TypeError(f"type {name} not available. Torch not compiled with CUDA enabled.")
-        set_default(device("cuda"))
+    if t.is_cuda:
+        set_default(as_device("cuda"))
     dtypes.set_default_dtype(t.dtype)
 
 
 _TITLES = ("Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double")
 
 
+_PLACES = {"torch": "the host", "torch.cuda": "a GPU"}
+
+
 @cache
-def classes() -> dict[str, tensortype]:
-    """The typed classes by name."""
+def classes(place: str = "torch") -> dict[str, tensortype]:
+    """The typed classes by name: those in "torch", of tensors on the host, or those in "torch.cuda"."""
     found = {}
     for d in dtypes.ALL:
         if d.title in _TITLES:
-            said = f"Tensors of {d.name} on the host: as a constructor, and for `isinstance`."
-            found[f"{d.title}Tensor"] = tensortype(f"{d.title}Tensor", (), {"dtype": d, "__module__": "torchgrad_jax", "__doc__": said})
+            said = f"Tensors of {d.name} on {_PLACES[place]}: as a constructor, and for `isinstance`."
+            told = {"dtype": d, "is_cuda": place != "torch", "__module__": place.replace("torch", "torchgrad_jax"), "__doc__": said}
+            found[f"{d.title}Tensor"] = tensortype(f"{d.title}Tensor", (), told)
     return found
+
+
+def type_named(text: str) -> tuple[dtypes.dtype, bool]:
+    """The dtype that a dotted name of a typed class means, and whether it is one of a GPU's; "torch.Tensor" is what new tensors are. ValueError for
+    what is none."""
+    if text == "torch.Tensor":
+        return dtypes.get_default_dtype(), default().type == "cuda"
+    place, _, name = text.rpartition(".")
+    found = next((d for d in dtypes.ALL if name == f"{d.title}Tensor"), None)
+    if found is None or place not in _PLACES:
+        raise ValueError(f"invalid type: '{text}'")
+    return found, place != "torch"
 
 
 def _removed(name: str, instead: str) -> None:

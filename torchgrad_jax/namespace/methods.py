@@ -227,8 +227,9 @@ def _reversed(self: Tensor) -> Tensor:
 
 @public("torch.Tensor.new")
 def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """A tensor of this one's dtype: of the given sizes, of a sequence's elements, or on a tensor's memory."""
-    return legacy.new_legacy(self.dtype, args)
+    """A tensor of this one's dtype, on its device: of the given sizes, of a sequence's elements, or on a tensor's memory. RuntimeError for a `device`
+    of another kind."""
+    return legacy.new_legacy(self.dtype, args, self.device, device)
 
 
 def _transposed_property(self: Tensor) -> Tensor:

@@ -16,8 +16,6 @@ from torchgrad_jax.optim.optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
-# Of the conditions of Armijo and of Wolfe, and the most evaluations of a line search.
-_C1, _C2, _MOST_EVALUATIONS = 1e-4, 0.9, 25
 # What is remembered from one iteration to the next.
 _REMEMBERED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
 
@@ -62,7 +60,7 @@ class LBFGS(Optimizer):
             loss = float(closure())
         return loss, self._gather_flat_grad()
 
-    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, step_size: Any) -> tuple[float, Tensor]:
+    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], step_size: Any, direction: Tensor) -> tuple[float, Tensor]:
         """The loss and the gradient at `step_size * direction` from `start`, where the parameters are and remain."""
         self._add_grad(step_size, direction)
         found = self._evaluate(closure)
@@ -101,9 +99,10 @@ class LBFGS(Optimizer):
             if group["line_search_fn"] is not None:
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
-                search = _LineSearch(partial(self._evaluate_at, closure, [p.clone() for p in self._params], direction), direction)
-                loss, grad, t = search.run(_Point(0, loss, grad, slope), t)
-                memory["t"], evaluated = t, search.evaluations
+                loss, grad, t, evaluated = _strong_wolfe(
+                    partial(self._evaluate_at, closure), [p.clone() for p in self._params], t, direction, loss, grad, slope
+                )
+                memory["t"] = t
                 self._add_grad(t, direction)
             else:
                 self._add_grad(t, direction)
@@ -161,36 +160,49 @@ class _Point(NamedTuple):
     slope: Any
 
 
-class _LineSearch:
-    """A search for a point that satisfies the strong conditions of Wolfe: Nocedal and Wright, "Numerical Optimization" (2006), algorithms 3.5 and
-    3.6, with the safeguards of minFunc. evaluate: the loss and the gradient at a distance."""
+def _strong_wolfe(
+    obj_func: Callable[[Any, Any, Tensor], tuple[Any, Tensor]], x: Any, t: Any, d: Tensor, f: Any, g: Tensor, gtd: Any, c1: float = 1e-4,
+    c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
+) -> tuple[Any, Tensor, Any, int]:  # fmt: skip
+    """A point x + t d that satisfies the strong conditions of Wolfe, by `_LineSearch`: the loss and the gradient there, t, and how many calls of
+    `obj_func(x, t, d)`, which gives loss and gradient, that took. At x these are f and g, and gtd is the gradient along d; t is tried first. c1 and
+    c2 are of the conditions of Armijo and of Wolfe. The search ends after max_ls steps, or where nothing changes by more than tolerance_change."""
+    search = _LineSearch(partial(obj_func, x), d, _Point(0, f, g, gtd), (c1, c2, tolerance_change, max_ls))
+    found = search.run(t)
+    return found.f, found.grad, found.t, search.evaluations
 
-    def __init__(self, evaluate: Callable[[Any], tuple[float, Tensor]], direction: Tensor, tolerance: float = 1e-9) -> None:
-        self.evaluate, self.direction, self.tolerance = evaluate, direction, tolerance
+
+class _LineSearch:
+    """Nocedal and Wright, "Numerical Optimization" (2006), algorithms 3.5 and 3.6, with the safeguards of minFunc. evaluate: the loss and the
+    gradient at a distance along a direction. limits: see `_strong_wolfe`."""
+
+    def __init__(
+        self, evaluate: Callable[[Any, Tensor], tuple[Any, Tensor]], direction: Tensor, start: _Point, limits: tuple[float, float, float, int]
+    ) -> None:
+        self.evaluate, self.direction, self.start = evaluate, direction, start
+        self.c1, self.c2, self.tolerance, self.most = limits
         self.evaluations = 0
 
-    def run(self, start: _Point, t: Any) -> tuple[float, Tensor, Any]:
-        """The loss, the gradient and the distance of the point found. t: the distance to try first."""
-        self.start = start
+    def run(self, t: Any) -> _Point:
+        """The point found. t: the distance to try first."""
         ends, done, steps = self._bracket(t)
-        found = self._zoom(ends, done, steps)
-        return found.f, found.grad, found.t
+        return self._zoom(ends, done, steps)
 
     def _at(self, t: Any) -> _Point:
         self.evaluations += 1
-        f, grad = self.evaluate(t)
+        f, grad = self.evaluate(t, self.direction)
         return _Point(t, f, grad, grad.dot(self.direction))
 
     def _too_high(self, point: _Point) -> bool:
-        return bool(point.f > self.start.f + _C1 * point.t * self.start.slope)
+        return bool(point.f > self.start.f + self.c1 * point.t * self.start.slope)
 
     def _is_flat(self, point: _Point) -> bool:
-        return bool(abs(point.slope) <= -_C2 * self.start.slope)
+        return bool(abs(point.slope) <= -self.c2 * self.start.slope)
 
     def _bracket(self, t: Any) -> tuple[list[_Point], bool, int]:
         """Two points between which there is one that is wanted, or that one; whether it is; how many steps that took."""
         before, point = self.start, self._at(t)
-        for steps in range(_MOST_EVALUATIONS):
+        for steps in range(self.most):
             if self._too_high(point) or (steps > 1 and point.f >= before.f):
                 return [before, point], False, steps
             if self._is_flat(point):
@@ -199,13 +211,13 @@ class _LineSearch:
                 return [before, point], False, steps
             bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
             before, point = point, self._at(_minimum(before, point, bounds))
-        return [self.start, point], False, _MOST_EVALUATIONS
+        return [self.start, point], False, self.most
 
     def _zoom(self, ends: list[_Point], done: bool, steps: int) -> _Point:
         low, high = (0, len(ends) - 1) if ends[0].f <= ends[-1].f else (1, 0)
         width = self.direction.abs().max()
         stalled = False
-        while not done and steps < _MOST_EVALUATIONS:
+        while not done and steps < self.most:
             if bool(abs(ends[1].t - ends[0].t) * width < self.tolerance):
                 break
             t, stalled = _within(_minimum(ends[0], ends[1]), min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t), stalled)
@@ -234,14 +246,18 @@ def _within(t: Any, least: Any, most: Any, stalled: bool) -> tuple[Any, bool]:
 
 
 def _minimum(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
+    return _cubic_interpolate(a.t, a.f, a.slope, b.t, b.f, b.slope, bounds)
+
+
+def _cubic_interpolate(x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through two points with these slopes is least, within `bounds`, or between them: Nocedal and Wright (3.59)."""
-    if not bool(a.t <= b.t):
-        a, b = b, a
-    least, most = (a.t, b.t) if bounds is None else bounds
-    d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
-    square = d1**2 - a.slope * b.slope
+    if not bool(x1 <= x2):
+        x1, f1, g1, x2, f2, g2 = x2, f2, g2, x1, f1, g1
+    least, most = (x1, x2) if bounds is None else bounds
+    d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
+    square = d1**2 - g1 * g2
     if not bool(square >= 0):
         return (least + most) / 2.0
     d2 = square**0.5
-    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+    t = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
     return min(max(t, least), most)

@@ -28,7 +28,7 @@ class _Functional(Module):
             if len(names) != len(tensors):
                 raise ValueError(f"Expected {len(names)} {what}, got {len(tensors)}: {', '.join(names)}")
             given.update(zip(names, tensors, strict=True))
-        return called(self.stateless_model, given, args, kwargs, True, False)
+        return called(self.stateless_model, given, args, kwargs)
 
 
 class FunctionalModule(_Functional):

@@ -32,15 +32,23 @@ def functional_call(
     )
     if not isinstance(parameters_and_buffers, Mapping):
         raise AttributeError(f"'{type(parameters_and_buffers).__name__}' object has no attribute 'keys': parameters_and_buffers must be a dict")
-    return called(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+    return called(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
-def called(module: Module, given: State, args: Any, kwargs: dict[str, Any] | None, tie_weights: bool, strict: bool) -> Any:
+def called(
+    module: Module,
+    parameters_and_buffers: State,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
     """What the module returns with the given tensors in the places of its own. See `torch.func.functional_call`."""
     if not isinstance(module, Module):
         raise AttributeError(f"'{type(module).__name__}' object has no attribute 'named_parameters': functional_call needs a torch.nn.Module")
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with replaced(module, given, tie_weights, strict):
+    with replaced(module, parameters_and_buffers, tie_weights, strict, stack_weights=True):
         return module(*arguments, **({} if kwargs is None else kwargs))
 
 
@@ -48,42 +56,53 @@ def called(module: Module, given: State, args: Any, kwargs: dict[str, Any] | Non
 
 
 @contextmanager
-def replaced(module: Module, given: State, tie_weights: bool, strict: bool) -> Iterator[None]:
-    """Parameters and buffers are those given; afterwards the module's own again, and `given` has what was assigned meanwhile."""
-    named = _named_tensors(module)
-    values = _untied(named, given) if tie_weights else dict(given)
+def replaced(
+    module: Module, parameters_and_buffers: State, tie_weights: bool = False, strict: bool = False, stack_weights: bool = False
+) -> Iterator[None]:
+    """Parameters and buffers are those given; afterwards the module's own again, and the dict has what was assigned meanwhile.
+
+    tie_weights: a tensor that the module has under several names is replaced under all of them. strict: RuntimeError unless all names are given, and
+    no others. stack_weights: put the module's own back in the reverse order, which matters where two names given mean the same place.
+    """
+    given = parameters_and_buffers
+    values = untied(module, given) if tie_weights else dict(given)
     if strict:
-        _check_names(module, set(values), set(named))
+        _check_names(module, set(values), set(_named_tensors(module)))
     places = {name: _Place(module, name) for name in values}
+    own: State = {}
     there = False
-    own = {name: place.names.get(place.attribute, _ABSENT) for name, place in places.items()}
     try:
         try:
             for name, place in places.items():
+                own[name] = place.names.get(place.attribute, _ABSENT)
                 place.put(values[name])
             there = True
             yield
         finally:
-            for name in reversed(places):
+            for name in _back(own, stack_weights):
                 left = places[name].put(own[name])
                 if there and name in given and left is not _ABSENT:
                     given[name] = left
     except BaseException:  # an interrupt may have come while they were put back
-        for name in reversed(places):
+        for name in _back(own, stack_weights):
             places[name].put(own[name])
         raise
+
+
+def _back(own: State, stack_weights: bool) -> list[str]:
+    return list(reversed(own)) if stack_weights else list(own)
 
 
 def _named_tensors(module: Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def _untied(named: Mapping[str, Tensor], given: State) -> State:
-    """What is given, under all names of the tensors that it stands for."""
+def untied(module: Module, parameters_and_buffers: State) -> State:
+    """What is given, under all names of the tensors that it stands for. ValueError where two of them are given different tensors."""
     groups: dict[int, list[str]] = {}
-    for name, t in named.items():
+    for name, t in _named_tensors(module).items():
         groups.setdefault(id(t), []).append(name)
-    found = dict(given)
+    given, found = parameters_and_buffers, dict(parameters_and_buffers)
     for names in groups.values():
         there = sorted(name for name in names if name in given)
         if not there:
@@ -103,6 +122,9 @@ def _check_names(module: Module, given: set[str], named: set[str]) -> None:
     if lines:
         raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:{''.join(lines)}")
 
+
+# Under these names other packages import them.
+_functional_call, _reparametrize_module, _untie_named_tensors_map = called, replaced, untied
 
 _ABSENT: Any = object()
 
