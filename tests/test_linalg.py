@@ -463,6 +463,24 @@ def test_refusals(m):
 
 
 @like_pytorch
+def test_least_squares_of_matrices_without_full_rank(m):
+    rows = m.tensor([[1.0, 2.0], [2.0, 1.0], [0.5, -1.0], [3.0, 0.0]], dtype=m.float64)
+    low, full, b = rows @ m.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], dtype=m.float64), m.eye(4, dtype=m.float64)[:, :3] + 1, rows.sin()
+    found = []
+    for driver in ("gelsy", "gelsd", "gelss"):
+        for a, given in ((low, b), (full, b), (full, b[:, 0]), (m.stack([full, low]), m.stack([b, b])), (m.stack([full, full + 1]), m.stack([b, b]))):
+            found.append(list(m.linalg.lstsq(a, given, driver=driver)))
+    close = m.tensor([[1.0, 1.0], [1.0, 1.001], [2.0, 2.0]], dtype=m.float64)
+    found += [list(m.linalg.lstsq(close, b[:3], rcond=0.1, driver=driver)) for driver in ("gels", "gelsd")]
+    batches = m.func.vmap(lambda a: m.linalg.lstsq(a, b, driver="gelsd").residuals)(m.stack([full, full + 1]))
+    calls = [
+        lambda: m.linalg.lstsq(full, m.stack([b, b])), lambda: m.linalg.lstsq(m.stack([full, full]), b[:, 0]), lambda: m.linalg.lstsq(full, b[:3, 0]),
+        lambda: m.linalg.lstsq(full, m.stack([b, b]).float()),
+    ]  # fmt: skip
+    return found, batches, [error_of(call) for call in calls]
+
+
+@like_pytorch
 def test_magnitudes_at_a_complex_zero_have_second_derivatives(m):
     found = []
     for function in (m.abs, lambda x: m.linalg.vector_norm(x, 1, 0)):

@@ -313,13 +313,15 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if b.ndim < 1:
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
-    if b.ndim < 2 or a.shape[-2] != b.shape[-2]:
-        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"{name}: Expected input and other to have the same dtype, but got input's dtype {dtypes.of(a.dtype).title} and other's dtype "
             f"{dtypes.of(b.dtype).title}"
         )
+    if not 0 <= a.ndim - b.ndim <= 1:
+        raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1")
+    if a.shape[-2] != b.shape[-2]:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
     if rcond is None:
         check_default_tolerance(a.dtype)
     check_kernel("linalg_lstsq_cpu", a)
@@ -330,10 +332,10 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
     results=("solution", "residuals", "rank", "singular_values", "pinverse"),
     grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE)  # fmt: skip
 def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
-    """The solution of least squares (of least norm where there are several), by the pseudo-inverse."""
+    """The solution of least squares (of least norm where there are several), by the pseudo-inverse; "gels" takes all matrices to have full rank."""
     m, n = a.shape[-2:]
     u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    limit = tolerance(s, a.shape, None, rcond)
+    limit = jnp.zeros_like(s[..., :1]) if driver == "gels" else tolerance(s, a.shape, None, rcond)
     pinverse = mul(adjoint(vh) * _reciprocal(s, limit)[..., None, :].astype(a.dtype), adjoint(u))
     solution = mul(pinverse, b)
     real = s.dtype

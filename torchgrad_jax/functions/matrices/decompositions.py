@@ -13,6 +13,7 @@ from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.duals import followed
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import overloads, views
@@ -388,15 +389,21 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 @public("torch.linalg")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
-    """(solution, residuals, rank, singular_values) of least squares; which of the last three are empty depends on the driver."""
+    """(solution, residuals, rank, singular_values) of least squares; which of the last three are empty depends on the driver. From "gelsd" and
+    "gelss" there are no residuals where a matrix has not full rank, which is looked at where there could be some; in transforms all are taken to have
+    it."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    vector = B._aval.ndim == 1 or (B._aval.ndim == A._aval.ndim - 1 and B._aval.shape == A._aval.shape[:-1])
+    a, b = A._aval.shape, B._aval.shape
+    vector = len(b) == len(a) - 1 and (len(b) == 1 or b == a[:-1])
     if vector:
+        if b[-1] != a[-2]:
+            raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-1)")
         B = views.unsqueeze(B, -1)
-    made = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
-    solution = views.squeeze(made[0], -1) if vector else made[0]
-    return with_out("linalg_lstsq", out, _LSTSQ((solution, made[1], made[2], views.detach(made[3]))))
+    solution, residuals, rank, values = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
+    if driver in ("gelsd", "gelss") and residuals._aval.size and not in_transform() and bool((rank < a[-1]).any()):
+        residuals = views.narrow(views.reshape(residuals, (-1,)), 0, 0, 0)
+    return with_out("linalg_lstsq", out, _LSTSQ((views.squeeze(solution, -1) if vector else solution, residuals, rank, views.detach(values))))
 
 
 @public("torch.linalg")
