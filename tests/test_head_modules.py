@@ -83,6 +83,8 @@ def test_errors_are_pytorchs():
                 lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, []), lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, [3, 2]),
                 lambda: adaptive(x, m.tensor([0, 6, 1])), lambda: adaptive(x, m.tensor([0, 1])), lambda: adaptive(x, m.tensor(1)),
                 lambda: adaptive(x, m.ones(3, 1, dtype=m.int64)), lambda: nn.LinearCrossEntropyOptions(batch_chunk_size=0),
+                lambda: nn.LinearCrossEntropyLoss(3, 2, weight=m.ones(3)),
+                lambda: nn.LinearCrossEntropyLoss(3, 2, label_smoothing=-1),
                 lambda: nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:x"), lambda: nn.LinearCrossEntropyOptions(acc_dtype=m.int32),
             )
         ]  # fmt: skip

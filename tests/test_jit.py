@@ -382,7 +382,7 @@ def test_a_copy_of_a_compiled_module_has_parameters_of_its_own():
     model = torch.nn.Sequential(torch.compile(torch.nn.Linear(3, 2)), torch.nn.Tanh())
     x = torch.ones(1, 3)
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert isinstance(copied[0], torch.nn.Linear) and copied[0].recompilations == []
+        assert isinstance(copied[0]._orig_mod, torch.nn.Linear) and copied[0].recompilations == []
         for _ in range(3):
             assert torch.allclose(copied(x), model(x))
         with torch.no_grad():

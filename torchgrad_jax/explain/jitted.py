@@ -40,7 +40,7 @@ def described(function: Any, record: JittedRecord, spent: Mapping[Any, Mapping[s
     inner = function._function
     code = getattr(inspect.unwrap(getattr(inner, "forward", inner)), "__code__", None)
     return Jitted(
-        getattr(inner, "__qualname__", type(inner).__name__), f"{code.co_filename}:{code.co_firstlineno}" if code else "",
+        function.name or getattr(inner, "__qualname__", type(inner).__name__), f"{code.co_filename}:{code.co_firstlineno}" if code else "",
         [_program(entry, spent.get(entry, {})) for entry in reversed(entries(function))],
         [{"event": event, "line": line, "times": times} for (event, line), times in record.events.items()], function.recompilations,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -51,11 +52,12 @@ class Kind:
 
 
 class Jitted:
-    """A function that is recorded at its first call with arguments of a kind and runs as one XLA program from the second on."""
+    """A function that is recorded at its first call with arguments of a kind and runs as one XLA program from the second on. name: what it is to be
+    called where it is told of, if not by its own."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool) -> None:
-        functools.update_wrapper(self, function)
-        self._function, self._fullgraph = function, fullgraph
+    def __init__(self, function: Callable[..., Any], fullgraph: bool, name: str = "") -> None:
+        functools.update_wrapper(self, function, updated=("__dict__",) if isinstance(function, types.FunctionType) else ())
+        self._function, self._fullgraph, self.name = function, fullgraph, name
         self._kinds: dict[Any, Kind] = {}
         self._record: list[str] = []
         self._warned = False
@@ -154,6 +156,11 @@ class Jitted:
             self._record.append(text)
 
     @property
+    def _torchdynamo_orig_callable(self) -> Any:
+        """The function, under the name by which PyTorch's compiled functions have it."""
+        return self._function
+
+    @property
     def recompilations(self) -> list[str]:
         """What was traced, what was traced again and why, and what was not compiled and why; each said once, in order."""
         return list(self._record)
@@ -168,8 +175,9 @@ class Jitted:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce__(self) -> Any:
-        """What a function is to pickles and copies: where it is found by its name. What has no name is compiled anew."""
-        return getattr(self, "__qualname__", None) or (_compiled_anew, (self._function, self._fullgraph))
+        """What a function is to pickles and copies: where it is found by its name. What has none, and what belongs to an object, is compiled anew."""
+        named = not isinstance(self._function, types.MethodType) and getattr(self, "__qualname__", None)
+        return named or (_compiled_anew, (self._function, self._fullgraph, self.name))
 
 
 def _with_backward(lifted: Lifted) -> Compiled:
@@ -206,58 +214,15 @@ def _shown(tensors: list[Tensor]) -> str:
 
 
 @in_pickles("_compiled_anew")
-def _compiled_anew(function: Any, fullgraph: bool) -> Any:
-    return jit(function, fullgraph=fullgraph)
-
-
-class JittedModule(Jitted):
-    """A module whose calls run as one XLA program: in all else it is the module itself, under `_orig_mod` too."""
-
-    def __init__(self, module: Any, fullgraph: bool) -> None:
-        super().__init__(module, fullgraph)
-        self.__dict__["_orig_mod"] = module
-
-    @property
-    def __class__(self) -> Any:
-        """The module's, for `isinstance`."""
-        return type(self._orig_mod)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_orig_mod"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN or "_orig_mod" not in self.__dict__:
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._orig_mod, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
-
-    def __repr__(self) -> str:
-        return f"jit({self._orig_mod!r})"
-
-    def __reduce__(self) -> Any:
-        return _compiled_anew, (self._orig_mod, self._fullgraph)
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)
-
-    def __iter__(self) -> Any:
-        return iter(self._orig_mod)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._orig_mod[at]
-
-
-_OWN = frozenset(("_function", "_fullgraph", "_kinds", "_record", "_warned"))
+def _compiled_anew(function: Any, fullgraph: bool, name: str = "") -> Any:
+    return Jitted(function, fullgraph, name)
 
 
 def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     """`function` (or a module) as one XLA program: forward, backward, and updates of whatever tensors it reaches.
 
     The first call with arguments of a kind runs as it would without, while what it reads and changes is noted; from the second on a compiled program
-    runs in its place. Without a function, a decorator. The result has `recompilations` and `explain()`.
+    runs in its place. Without a function, a decorator. The result has `recompilations` and `explain()`; of a module it is an OptimizedModule.
 
     fullgraph: a function that cannot be one program raises TracingError, with the line and why; else it warns once and runs as without. TypeError
     for what cannot be called.
@@ -266,19 +231,29 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
         return functools.partial(jit, fullgraph=fullgraph)
     if not callable(function):
         raise TypeError(f"jit() takes a function or a module, not {type(function).__name__}")
-    if isinstance(function, Jitted):
-        return function
-    return (JittedModule if hasattr(function, "_parameters") and hasattr(function, "_modules") else Jitted)(function, bool(fullgraph))
+    return _jitted(function, bool(fullgraph), "")
+
+
+def _jitted(function: Any, fullgraph: bool, name: str) -> Any:
+    return function if isinstance(function, Jitted) else _made_of(function, Jitted(getattr(function, "_orig_mod", function), fullgraph, name))
+
+
+def _made_of(function: Any, called: Any) -> Any:
+    """What stands for a function that is called so: of modules an object that nn makes."""
+    return function._optimized(called) if hasattr(type(function), "_optimized") else called
 
 
 class InvalidBackend(RuntimeError):
     """`torch.compile` was given the name of a backend that there is none of."""
 
+    def __init__(self, name: Any) -> None:
+        super().__init__(f"Invalid backend: {name!r}, see `torch._dynamo.list_backends()` for available backends.")
+
 
 # PyTorch's own backends, all of which compute what the model itself does; those in the second line run it as it is.
 _BACKENDS = ("inductor", "aot_eager", "cudagraphs", "openxla", "tvm", "aot_eager_decomp_partition", "onnxrt")
 _AS_IT_IS = ("eager",)
-_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_MODES = (None, "default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
 
 def compile(
@@ -289,28 +264,38 @@ def compile(
     backend: Any = "inductor",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
-    """`torch.compile`: `model`, a function or a module, as one XLA program; see `torchgrad_jax.jit`. Without one, a decorator.
+    """`torch.compile`: `model`, a function or a module, as one XLA program; see `torchgrad_jax.jit`. Without one, a decorator. A class is given back.
 
     fullgraph: whether what cannot be one program raises. dynamic: whatever it is, each combination of shapes is a program of its own, as XLA's are.
-    backend: any of PyTorch's own, XLA in each case; "eager" gives the model itself. mode: one of PyTorch's, which makes no difference: XLA has one
-    effort. options: those of PyTorch's code generator; warns that they change nothing. disable: gives the model itself. NotImplementedError for a
-    backend of the user's, which would be given PyTorch's graphs. RuntimeError for other backends (InvalidBackend) and modes, and for what cannot be
-    called.
+    backend: any of PyTorch's own, XLA in each case; "eager" runs the model as it is. mode: one of PyTorch's, which makes no difference: XLA has one
+    effort. name: of the result, as `explain` tells it. isolate_recompiles: the programs of each result are its own in any case. options,
+    recompile_limit, shapes_spec: those of PyTorch's compiler; warns that they change nothing. disable: gives the model itself. NotImplementedError
+    for a backend of the user's, which would be given PyTorch's graphs. RuntimeError for other backends (InvalidBackend) and modes of "inductor",
+    AssertionError for what cannot be called.
     """
     if callable(backend):
         raise NotImplementedError("torch.compile(): torchgrad_jax has no FX graphs to give to a backend; leave out backend=")
     if backend not in (*_BACKENDS, *_AS_IT_IS):
-        raise InvalidBackend(f"Invalid backend: {backend!r}")
+        raise InvalidBackend(backend)
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if mode not in _MODES:
+    if backend == "inductor" and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(map(str, _MODES[1:]))}")
-    if options:
-        warn_once(f"torch.compile(): options are those of PyTorch's compiler and change nothing here: {', '.join(options)}")
+    limits = [limit for limit, given in (("recompile_limit", recompile_limit), ("shapes_spec", shapes_spec)) if given is not None]
+    for unused in filter(None, (options, limits)):
+        warn_once(f"torch.compile(): options are those of PyTorch's compiler and change nothing here: {', '.join(unused)}")
     if model is None:
-        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, name=name, disable=disable)
     if not callable(model):
-        raise RuntimeError(f"torch.compile: Expected a callable but got {type(model)}")
-    return model if disable or backend in _AS_IT_IS else jit(model, fullgraph=fullgraph)
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    if disable or isinstance(model, type):
+        return model
+    if backend in _AS_IT_IS:
+        return _made_of(model, getattr(model, "_orig_mod", model))
+    return _jitted(model, bool(fullgraph), name or "")

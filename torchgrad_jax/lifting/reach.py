@@ -21,7 +21,7 @@ from torchgrad_jax.lifting.structures import BY_VALUE
 
 # What belongs to libraries is taken to stay what it is.
 _LIBRARIES = frozenset(("torchgrad_jax", "torch", "jax", "jaxlib", "numpy", "builtins", "math", "functools", "itertools", "collections", "typing"))
-_OURS = ("torchgrad_jax.nn", "torchgrad_jax.optim")
+_OURS = ("torchgrad_jax.nn", "torchgrad_jax.optim", "torchgrad_jax._dynamo.eval_frame")
 # So many objects are looked into, at most.
 MOST = 4_000
 _contents = attrgetter("cell_contents")

@@ -89,10 +89,7 @@ def linear_cross_entropy(
         )
     if linear_bias is not None and linear_bias._aval.shape != w.shape[:-1]:
         raise RuntimeError(f"expected linear_bias shape {_shown(w.shape[:-1])}, got {_shown(linear_bias._aval.shape)}")
-    if weight is not None and weight._aval.shape != w.shape[:1]:
-        raise RuntimeError(f"expected weight shape to be {_shown(w.shape[:1])}, got {_shown(weight._aval.shape)}")
-    if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+    check_classes(w.shape[0], weight, label_smoothing)
     if ignore_index is not None and target.is_floating_point():
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     ignored = -100 if ignore_index is None else ignore_index
@@ -104,6 +101,14 @@ def linear_cross_entropy(
     if sizes:
         logits = reshape(logits, (x.shape[0], *w.shape[:-1]))
     return cross_entropy(logits, target, weight=weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing)
+
+
+def check_classes(classes: int, weight: Tensor | None, label_smoothing: float) -> None:
+    """RuntimeError where the weights are not one for each class, or the smoothing is no share."""
+    if weight is not None and weight.shape != (classes,):
+        raise RuntimeError(f"expected weight shape to be ({classes},), got {_shown(weight.shape)}")
+    if label_smoothing < 0 or label_smoothing > 1:
+        raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
 
 
 def _shown(shape: tuple[int, ...]) -> str:

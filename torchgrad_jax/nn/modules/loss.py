@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.linear_cross_entropy import LinearCrossEntropyOptions
+from torchgrad_jax.nn.linear_cross_entropy import LinearCrossEntropyOptions, check_classes
 from torchgrad_jax.nn.loss import reduction_of
 from torchgrad_jax.nn.modules.distance import PairwiseDistance
 from torchgrad_jax.nn.modules.linear import Linear
@@ -214,6 +214,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         dtype: object = None, reduction: str = "mean", weight: Tensor | None = None, ignore_index: int | None = None,
         label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
     ) -> None:  # fmt: skip
+        check_classes(num_classes, weight, label_smoothing)
         super().__init__(weight, None, None, reduction)
         self.num_classes, self.out_features = num_classes, out_features
         self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options

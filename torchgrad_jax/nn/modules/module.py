@@ -247,6 +247,10 @@ class Module(Registry, Called, Stateful):
         program of it."""
         compile(self._call_impl, *args, **kwargs)
 
+    def _optimized(self, called: Callable[..., Any]) -> OptimizedModule:
+        """What `torch.compile` makes of the module, which is called so."""
+        return OptimizedModule(self, called)
+
     # ------------------------------------------------------------------ text
 
     def _get_name(self) -> str:
@@ -272,3 +276,67 @@ def framed(name: str, lines: list[str]) -> str:
 
 def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
+
+
+# What an OptimizedModule has of its own when it is set, beside what `Module.__init__` makes.
+_OWN = frozenset(("forward", "_orig_mod"))
+
+
+class OptimizedModule(Module):
+    """What `torch.compile` makes of a module: one whose only child is that module, `_orig_mod`, and whose `forward` is a compiled call of it.
+
+    Names of its parameters and of its state begin with ``_orig_mod.``. It has hooks of its own, around the module's. All other attributes are the
+    module's, to read, to set and to delete.
+    """
+
+    forward: Any
+
+    def __init__(self, mod: Module, called: Callable[..., Any]) -> None:
+        super().__init__()
+        del self.__dict__["training"]  # the module's is
+        self._modules["_orig_mod"] = mod
+        self.__dict__["forward"] = called
+
+    @property
+    def training(self) -> bool:  # type: ignore[override] - the same to who reads and sets it
+        """Whether the module is in training."""
+        return self._modules["_orig_mod"].training
+
+    def _optimized(self, called: Callable[..., Any]) -> OptimizedModule:
+        return OptimizedModule(self._modules["_orig_mod"], called)
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__["_modules"]
+        return modules["_orig_mod"] if name == "_orig_mod" else getattr(modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or name in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in _OWN or name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        if hasattr(self._orig_mod, "__len__"):
+            return len(self._orig_mod)
+        raise TypeError(f"{type(self._orig_mod).__name__} does not support len()")
+
+    @property
+    def recompilations(self) -> list[str]:
+        """See `torchgrad_jax.jit`."""
+        return self.forward.recompilations
+
+    def explain(self) -> str:
+        """See `torchgrad_jax.jit`."""
+        return self.forward.explain()
+
+
+OptimizedModule.__module__ = "torchgrad_jax._dynamo.eval_frame"  # where PyTorch has it, and pickles find it

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.modules.module import Module
+from torchgrad_jax.nn.modules.module import Module, OptimizedModule
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["functional_call"]
@@ -145,6 +145,8 @@ class _Place:
                 raise TypeError(f"submodule `{'.'.join(path[: i + 1])}`: {owner} is not an instance of torch.nn.Module")
         if not self.attribute:
             raise KeyError('tensor name can\'t be empty string ""')
+        if isinstance(owner, OptimizedModule):
+            owner = owner._orig_mod
         self.owner, self.names = owner, _registered(owner, self.attribute)
 
     def put(self, value: Any) -> Any:
