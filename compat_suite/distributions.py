@@ -22,10 +22,9 @@ _OURS, _THEIRS = "torchgrad_jax", "torch"
 # Through these samples PyTorch's gradients are approximations, off by up to some 1e-3 (float32: 1e-2); ours are exact to rounding.
 IMPLICIT = {"Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma", "StudentT", "Wishart", "Independent"}
 IMPLICIT_TOLERANCE = {"float32": 50.0, "float64": 5e4}
-# Its values are exponentials of large powers, or differences of large numbers: a rounding of the sample is many of them.
-LOOSE = {"TransformedDistribution": 20.0, "LogisticNormal": 20.0, "ContinuousBernoulli": 20.0, "GeneralizedPareto": 5.0, "Kumaraswamy": 10.0}
-# Differences of logarithms of gamma functions, or of their derivatives, that nearly cancel: in float32 few digits are left.
-CANCELLING = {"Beta": 5.0, "LKJCholesky": 30.0}
+# Differences of logarithms of gamma functions nearly cancel in float32: either library is within the tolerance of what is computed in float64, on
+# other sides of it.
+CANCELLING = {"Beta": 2.0}
 
 
 class Side:
@@ -173,7 +172,7 @@ def _expand(side: Side, case: Case) -> Any:
     wider = d.expand((2, *d.batch_shape))
     side.m.manual_seed(3)
     value = wider.sample((2,))
-    found = wider.log_prob(value)
+    found = wider.log_prob(case.values(side)[:2])  # not of its own sample, whose rounding a density may make much of
     return [
         repr(wider),
         type(wider).__name__,
@@ -247,7 +246,7 @@ def _difference(run: Callable[[Side], Any], dtype: str, what: str, tolerance: fl
 def _tolerance(name: str, check: str, dtype: str) -> float:
     if check == "gradients" and name in IMPLICIT:
         return IMPLICIT_TOLERANCE[dtype]
-    return CANCELLING[name] if dtype == "float32" and name in CANCELLING else LOOSE.get(name, 1.0)
+    return CANCELLING.get(name, 1.0) if dtype == "float32" else 1.0
 
 
 def _pairs() -> Iterator[tuple[str, str, str]]:
@@ -279,7 +278,7 @@ def _differences(names: list[str], check: str, dtype: str) -> Iterator[tuple[str
     elif check == "kl":
         for name, p, q in _pairs():
             if not names or name in names:
-                yield name, _difference(lambda side, p=p, q=q: _divergence(side, p, q), dtype, f"{p}, {q}", LOOSE.get(name, 1.0))
+                yield name, _difference(lambda side, p=p, q=q: _divergence(side, p, q), dtype, f"{p}, {q}")
     elif check == "errors":
         for expression in TEXTS if dtype == "float32" and not names else ():
             yield "texts", _difference(lambda side, e=expression: _told(side, e), dtype, expression)

@@ -65,7 +65,7 @@ def _gammas(p: Any, q: Any) -> Tensor:
 def _dirichlets(p: Any, q: Any) -> Tensor:
     a, b = p.concentration, q.concentration
     means = a.digamma() - a.sum(-1, keepdim=True).digamma()
-    return q._log_normalizer(b) - p._log_normalizer(a) + ((a - b) * means).sum(-1)
+    return -p._log_normalizer(a) + q._log_normalizer(b) + ((a - b) * means).sum(-1)
 
 
 def _gumbels(p: Any, q: Any) -> Tensor:
@@ -187,19 +187,34 @@ def _beyond_unit(p: Any) -> Tensor:
     return (p.low < 0) | (p.high > 1)
 
 
+def _mean(p: Any) -> Tensor:
+    """The mean; what the formula gives where it is infinite, for `_if_finite` to replace, since what is masked has a gradient of 0."""
+    return p.scale * p.alpha / (p.alpha - 1) if isinstance(p, Pareto) else p.mean
+
+
+def _variance(p: Any) -> Tensor:
+    """The variance, as `_mean`."""
+    return p.alpha * (p.scale / (p.alpha - 1)).square() / (p.alpha - 2) if isinstance(p, Pareto) else p.variance
+
+
+def _if_finite(p: Any, moment: int, found: Tensor) -> Tensor:
+    """Infinite where that moment of p is."""
+    return _unless(p.alpha <= moment, found) if isinstance(p, Pareto) else found
+
+
 def _to_normal(p: Any, q: Any) -> Tensor:
-    squared = (p.variance + (p.mean - q.loc).square()) / q.scale.square()
-    return (squared + math.log(2 * math.pi)) / 2 + q.scale.log() - p.entropy()
+    squared = (_variance(p) + (_mean(p) - q.loc).square()) / q.scale.square()
+    return _if_finite(p, 2, (squared + math.log(2 * math.pi)) / 2 + q.scale.log() - p.entropy())
 
 
 def _to_exponential(p: Any, q: Any) -> Tensor:
-    found = p.mean * q.rate - q.rate.log() - p.entropy()
+    found = _if_finite(p, 1, _mean(p) * q.rate - q.rate.log() - p.entropy())
     return _unless(p.low < 0, found) if isinstance(p, Uniform) else found
 
 
 def _to_gamma(p: Any, q: Any) -> Tensor:
     a, b = q.concentration, q.rate
-    found = b * p.mean - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy()
+    found = _if_finite(p, 1, b * _mean(p) - a * b.log() + a.lgamma() - (a - 1) * _mean_log(p) - p.entropy())
     return _unless(p.low < 0, found) if isinstance(p, Uniform) else found
 
 
@@ -215,7 +230,7 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Tensor:
 
 def _to_uniform(p: Any, q: Any) -> Tensor:
     """Of what lies between 0 and 1."""
-    return _unless((q.low > 0) | (q.high < 1), (q.high - q.low).log() - p.entropy())
+    return _unless((q.low > 0) | (q.high < 1), -p.entropy() + (q.high - q.low).log())
 
 
 def _uniform_to_beta(p: Any, q: Any) -> Tensor:

@@ -74,6 +74,12 @@ class _Relaxed(TransformedDistribution):
     logits: Any = property(lambda self: self.base_dist.logits)
     probs: Any = property(lambda self: self.base_dist.probs)
 
+    def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None) -> None:
+        super().__init__(base_distribution, transforms, validate_args)
+        if self._validate_args:
+            # PyTorch checks both of its parameters, after which what it is made of shows both.
+            base_distribution.logits, base_distribution.probs  # noqa: B018
+
 
 class RelaxedBernoulli(_Relaxed):
     """Values between 0 and 1; the lower the temperature, the nearer to an end."""
