@@ -373,3 +373,17 @@ def test_a_gradient_that_is_none_is_none_all_the_way(m):
                 found.append(x.grad.clone())
     y = m.linalg.vector_norm(x, 0)
     return [found, seen, y.grad_fn.name(), y.grad_fn._saved_self, y.grad_fn._saved_ord, error_of(lambda: m.autograd.grad(y, x))]
+
+
+@like_pytorch
+def test_the_dtype_of_a_gradient_and_a_name_that_is_none(m):
+    x = leaf(m, 1.0)
+    x.grad_dtype = m.float64
+    found = [str(x.grad_dtype).split(".")[-1], str(m.zeros(1, dtype=m.int64).grad_dtype).split(".")[-1], x.name]
+    x.grad_dtype = x.grad_dtype
+    return found, [error_of(lambda: (x * 2).grad_dtype), error_of(lambda: setattr(x, "grad_dtype", 3)), error_of(lambda: setattr(x, "name", "a"))]
+
+
+def test_a_gradient_of_another_dtype_is_refused():
+    with pytest.raises(NotImplementedError, match="a gradient has the dtype of its tensor"):
+        tj.ones(1, requires_grad=True).grad_dtype = tj.float16

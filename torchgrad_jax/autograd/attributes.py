@@ -1,4 +1,4 @@
-"""Tensor's attributes with an underscore that programs read, set or try to delete: `_grad`, `_grad_fn`, and the hooks."""
+"""Tensor's attributes that few programs read, set or try to delete: `_grad`, `_grad_fn`, the hooks, `grad_dtype`, `name`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torchgrad_jax.autograd.engine import call_node
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import HookList, Node
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
@@ -59,6 +60,25 @@ def _get_post_accumulate_grad_hooks(self: Tensor) -> OrderedDict[int, Any] | Non
     return None if hooks is None else OrderedDict(hooks)
 
 
+def _get_grad_dtype(self: Tensor) -> Any:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    return self.dtype
+
+
+def _set_grad_dtype(self: Tensor, dtype: Any) -> None:
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise RuntimeError(f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}")
+    if dtype is not self.dtype:
+        raise NotImplementedError("grad_dtype: in torchgrad_jax a gradient has the dtype of its tensor; convert it after backward, by grad.to(dtype)")
+
+
+def _set_name(self: Tensor, name: Any) -> None:
+    raise AttributeError("attribute 'name' of 'torch._C.TensorBase' objects is not writable")
+
+
 def _undeletable(text: str) -> Any:
     def delete(self: Tensor) -> None:
         raise RuntimeError(text)
@@ -79,6 +99,8 @@ def attach() -> None:
         "_post_accumulate_grad_hooks": property(
             _get_post_accumulate_grad_hooks, None, _undeletable("Deletion of _post_accumulate_grad_hooks not allowed!"), "The leaf's later hooks."
         ),
+        "grad_dtype": property(_get_grad_dtype, _set_grad_dtype, None, "The dtype of a leaf's gradient, which is the leaf's own."),
+        "name": property(lambda self: None, _set_name, None, "None: tensors have no names."),
     }.items():
         setattr(Tensor, name, attribute)
     Node.__call__ = call_node  # type: ignore[method-assign]

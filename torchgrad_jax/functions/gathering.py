@@ -12,7 +12,7 @@ from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.strided import check_strides
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
-from torchgrad_jax.declaration import promotion
+from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.derivative import refuse_complex
 from torchgrad_jax.declaration.operator import ARRAY, Static
@@ -264,6 +264,42 @@ public("torch.Tensor.index_add_")(index_add_)
 index_reduce, index_reduce_ = _two_ways(_index_reduce, "index_reduce", "The slices of source with one index reduced, along `dim`.")
 public("torch.index_reduce", "torch.Tensor.index_reduce")(index_reduce)
 public("torch.Tensor.index_reduce_")(index_reduce_)
+
+
+@public("torch")
+def segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0,
+    unsafe: bool = False, initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Neighbouring elements of `axis` put together: by their sum, mean, max, min or prod.
+
+    lengths: of the segments, or offsets: where each begins, and the end of the last; of as many dimensions as `axis` is the last of. unsafe: lengths
+    need not add up to the size of data. initial: what each segment begins with. RuntimeError for other lengths and offsets, and for indices.
+    """
+    axis = wrap_dim(axis, data._aval.ndim)
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+    if reduce not in ("sum", "mean", "max", "min", "prod"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    bounds, given = (lengths, "lengths") if offsets is None else (offsets, "offsets")
+    if bounds is None:
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    if bounds._aval.ndim > data._aval.ndim:
+        raise RuntimeError(
+            f"Expected data.dim() >= {given}_value.dim() to be true, but got false.  (Could this error message be improved?  If so, please report "
+            "an enhancement request to PyTorch.)"
+        )
+    if axis != bounds._aval.ndim - 1:
+        raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of {given} but got {axis}.")
+    if not (unsafe or bounds._aval.size or offsets is not None):
+        raise RuntimeError(
+            "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        )  # fmt: skip
+    if bounds.dtype not in (dtypes.int32, dtypes.int64):
+        raise NotImplementedError(f"\"_segment_reduce_{given}_cpu_kernel1\" not implemented for '{bounds.dtype.title}'")
+    return call("segment_reduce", data, bounds, reduce, offsets is not None, bool(unsafe), None if initial is None else float(initial))
+
+
 index_copy, index_copy_ = _two_ways(_index_copy, "index_copy", "The slices of source in place of those of `dim` at index.")
 public("torch.index_copy", "torch.Tensor.index_copy")(index_copy)
 public("torch.Tensor.index_copy_")(index_copy_)

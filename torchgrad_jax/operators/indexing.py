@@ -218,7 +218,7 @@ def _uncut(grad: Any, shape: tuple[int, ...]) -> Any:
     return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(shape, grad.shape, strict=True)])
 
 
-def _write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
+def write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
     """`values` (of at least the index's shape, or a number) written, added ... at `index` along `dim`."""
     shape = x.shape
     x, index = _as_vector(x), _as_vector(index)
@@ -321,7 +321,7 @@ def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 
 def _clear_along(grad: Any, index: Any, dim: int) -> Any:
-    return _write_along(grad, index, jnp.zeros((), grad.dtype), dim, "set")
+    return write_along(grad, index, jnp.zeros((), grad.dtype), dim, "set")
 
 
 @_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
@@ -329,21 +329,21 @@ def _clear_along(grad: Any, index: Any, dim: int) -> Any:
                  "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` written at `index` along `dim`."""
-    return _write_along(x, index, src, dim, "set")
+    return write_along(x, index, src, dim, "set")
 
 
 @_indexed("scatter_value(Tensor self, int dim, Tensor index, Scalar value)", outside_dimension, node="ScatterBackward1",
           grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim)})  # fmt: skip
 def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A number written at `index` along `dim`."""
-    return _write_along(x, index, convert(value, x.dtype), dim, "set")
+    return write_along(x, index, convert(value, x.dtype), dim, "set")
 
 
 @_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
           grads={"self": SAME, "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
 def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` added at `index` along `dim`; an index may occur several times."""
-    return _write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
+    return write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
 
 
 _HOW = {"sum": "add", "mean": "add", "amax": "max", "amin": "min"}
@@ -351,7 +351,7 @@ _HOW = {"sum": "add", "mean": "add", "amax": "max", "amin": "min"}
 
 def _counts(like: Any, index: Any, dim: int, include_self: bool) -> Any:
     start = jnp.ones_like(like) if include_self else jnp.zeros_like(like)
-    counts = _write_along(start, index, jnp.ones(index.shape, like.dtype), dim, "add")
+    counts = write_along(start, index, jnp.ones(index.shape, like.dtype), dim, "add")
     return jnp.where(counts == 0, jnp.ones_like(counts), counts)
 
 
@@ -376,7 +376,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def product_along(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`x` times the elements of `src` that have its index. JAX multiplies but does not differentiate this scatter."""
-    return _write_along(x, index, src, dim, "min" if x.dtype == np.bool_ else "multiply")
+    return write_along(x, index, src, dim, "min" if x.dtype == np.bool_ else "multiply")
 
 
 @product_along.defjvp
@@ -384,14 +384,14 @@ def _product_tangent(dim: int, primals: Any, tangents: Any) -> Any:
     x, index, src = primals
     out = product_along(x, index, src, dim)
     alone = product_along(jnp.ones_like(x), index, src, dim)
-    change = _write_along(jnp.zeros_like(out), index, _other_factors(x, index, src, out, dim) * tangents[2], dim, "add")
+    change = write_along(jnp.zeros_like(out), index, factors_beside(x, index, src, out, dim) * tangents[2], dim, "add")
     return out, alone * tangents[0] + change
 
 
-def _other_factors(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
+def factors_beside(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
     """For each element of `src`, the product without it: a quotient, and where it is zero, the product of what is left."""
     zero = src == 0
-    zeros = gather_along(_write_along(jnp.zeros(x.shape, np.int32), index, zero.astype(np.int32), dim, "add"), index, dim)
+    zeros = gather_along(write_along(jnp.zeros(x.shape, np.int32), index, zero.astype(np.int32), dim, "add"), index, dim)
     alone = zero & (zeros == 1)
     others = gather_along(product_along(x, index, jnp.where(alone, jnp.ones_like(src), src), dim), index, dim)
     quotient = gather_along(product, index, dim) / jnp.where(zero, jnp.ones_like(src), src)
@@ -400,11 +400,11 @@ def _other_factors(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
 
 def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """The elements of `src` that have one index reduced, together with self's own if `include_self`."""
-    start = x if include_self else _write_along(x, index, _neutral(x, reduce), dim, "set")
+    start = x if include_self else write_along(x, index, _neutral(x, reduce), dim, "set")
     made = (
         product_along(start, index, src, dim)
         if reduce == "prod"
-        else _write_along(start, index, src, dim, "max" if x.dtype == np.bool_ and _HOW[reduce] == "add" else _HOW[reduce])
+        else write_along(start, index, src, dim, "max" if x.dtype == np.bool_ and _HOW[reduce] == "add" else _HOW[reduce])
     )
     if reduce != "mean":
         return made
@@ -430,7 +430,7 @@ def _winners(x: Any, index: Any, src: Any, result: Any, dim: int) -> Any:
     """How many elements share an extreme."""
     own = (x == result).astype(result.dtype)
     won = (src == gather_along(result, index, dim)).astype(result.dtype)
-    return _write_along(own, index, won, dim, "add")
+    return write_along(own, index, won, dim, "add")
 
 
 def _reduce_src(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: int, reduce: str, include_self: bool) -> Any:
@@ -445,14 +445,14 @@ def _reduce_cut(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: in
     if reduce in ("amax", "amin"):
         shared = gather_along(grad / _winners(self, index, src, result, dim), index, dim)
         return (src == gather_along(result, index, dim)) * shared
-    start = self if include_self else _write_along(self, index, jnp.ones((), self.dtype), dim, "set")
-    return _other_factors(start, index, src, result, dim) * gather_along(grad, index, dim)
+    start = self if include_self else write_along(self, index, jnp.ones((), self.dtype), dim, "set")
+    return factors_beside(start, index, src, result, dim) * gather_along(grad, index, dim)
 
 
 def _zeros_meet(self: Any, index: Any, src: Any, dim: int, reduce: str) -> bool:
     """Whether several zeros of `src` are multiplied into one place: there the product's gradient is zero, but its derivative need not be."""
     zeros = (_cut(src, index) == 0).astype(np.int32)
-    return reduce == "prod" and bool((_write_along(jnp.zeros(self.shape, np.int32), index, zeros, dim, "add") > 1).any())
+    return reduce == "prod" and bool((write_along(jnp.zeros(self.shape, np.int32), index, zeros, dim, "add") > 1).any())
 
 
 def _refusal(function: str, name: str) -> str:

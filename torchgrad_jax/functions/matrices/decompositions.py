@@ -527,3 +527,7 @@ def _H(self: Tensor) -> Tensor:
 
 public("torch.Tensor.mH")(property(_mH, doc="The adjoint of matrices."))
 public("torch.Tensor.H")(property(_H, doc="The adjoint of a matrix."))
+
+public("torch.lobpcg")(
+    refused("torch.lobpcg", "torch.linalg.eigh gives all eigenvalues and vectors; jax.experimental.sparse.linalg.lobpcg_standard iterates, see from_jax")
+)
