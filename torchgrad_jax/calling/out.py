@@ -53,7 +53,8 @@ _UNCONVERTED: dict[str, str] = {
         "linalg_eigvalsh", "linalg_inv", "linalg_lu_solve", "linalg_solve", "linalg_svdvals",
         "linalg.vector_norm", "log_softmax", "softmax", "msort", "avg_pool2d", "avg_pool3d", "linear", "norm", "renorm", "scatter", "scatter_add",
         "scatter_reduce", "linalg_cholesky_ex", "linalg_inv_ex",
-        "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_solve_ex", "slice_scatter", "triangular_solve", "cross",
+        "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve",
+        "linalg_solve_ex", "slice_scatter", "triangular_solve", "cross",
     ), _EXPECTED),
     **dict.fromkeys((f"{name}_copy" for name in (
         "alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice", "squeeze", "t", "transpose", "unfold", "unsqueeze",

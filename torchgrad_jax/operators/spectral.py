@@ -5,8 +5,10 @@ The formulas of eigenvectors and singular vectors give the part of the gradient 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -15,14 +17,16 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import COLUMNS, Order, by_columns
-from torchgrad_jax.declaration.operator import op
-from torchgrad_jax.declaration.refusals import not_implemented
-from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.refusals import no_derivative, not_implemented
+from torchgrad_jax.operators.kernels import ldl, loops
 from torchgrad_jax.operators.kernels.linalg_errors import (
     ILL_CONDITIONED,
     NOT_FINITE,
+    ZERO_IN_D,
     check_float,
     check_kernel,
+    check_pair,
     check_routine,
     check_square,
     checked_by_info,
@@ -485,3 +489,60 @@ def geqrf(a: Any) -> Any:
     """QR as LAPACK leaves it: R in the upper triangle, below it the reflections whose factors are `tau`."""
     turned, tau = jnp.linalg.qr(a, mode="raw")
     return jnp.swapaxes(turned, -2, -1), tau
+
+
+# ---------------------------------------------------------------------- factorizations of symmetric matrices
+
+
+def _ldl_input(a: Aval, *rest: Any, **statics: Any) -> None:
+    name = "torch.linalg.ldl_factor_ex"
+    check_square(name, a)
+    check_float(name, a, low_precision=True)
+    check_kernel("ldl_factor_kernel_cpu", a)
+
+
+def _over_batch(function: Callable[..., Any], *arrays: Any) -> Any:
+    """What a function of matrices gives for batches of them."""
+    batch = arrays[0].shape[: arrays[0].ndim - 2]
+    if not batch:
+        return function(*arrays)
+    flat = [x.reshape(-1, *x.shape[len(batch) :]) for x in arrays]
+    return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), jax.vmap(function)(*flat))
+
+
+def _ldl_factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
+    if not a.size:
+        return a, jnp.zeros(a.shape[:-1], np.int32), jnp.zeros(a.shape[:-2], np.int32)
+    return _over_batch(lambda x: ldl.factor(x, hermitian), a)
+
+
+_LDL: dict[str, Any] = dict(
+    order=COLUMNS, node=NOT_IMPLEMENTED, grads={"self": no_derivative("linalg_ldl_factor_ex")}, validate=_ldl_input, method=False, toplevel=False
+)
+op("linalg_ldl_factor_ex(Tensor self, bool hermitian)", results=("LD", "pivots", "info"), **_LDL)(_ldl_factor)
+op("linalg_ldl_factor(Tensor self, bool hermitian)", results=("LD", "pivots"), **_LDL,
+   check=failure("torch.linalg.ldl_factor", ZERO_IN_D, RuntimeError))(checked_by_info(_ldl_factor))  # fmt: skip
+
+
+def _ldl_solve_shapes(made: Aval, pivots: Aval, b: Aval, hermitian: bool) -> None:
+    name = "torch.linalg.ldl_solve"
+    check_square(name, made)
+    if b.ndim < 2:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(b.ndim, 1)}, {max(b.ndim, 1) - 1}], but got -2)")
+    if made.shape[:-1] != pivots.shape:
+        raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape {list(pivots.shape)} instead")
+    if pivots.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {dtypes.of(np.dtype(pivots.dtype)).title}")
+    check_pair(name, b, made)
+
+
+_NO_LDL_SOLVE = no_derivative("linalg_ldl_solve")
+
+
+@op("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, bool hermitian)", order=COLUMNS, node=NOT_IMPLEMENTED,
+    grads={"LD": _NO_LDL_SOLVE, "B": _NO_LDL_SOLVE}, validate=_ldl_solve_shapes, method=False, toplevel=False)  # fmt: skip
+def linalg_ldl_solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
+    """The solution X of A X = B by the factorization of A; batches broadcast."""
+    batch = jnp.broadcast_shapes(made.shape[:-2], b.shape[:-2])
+    made, pivots, b = (jnp.broadcast_to(x, batch + x.shape[x.ndim - rank :]) for x, rank in ((made, 2), (pivots, 1), (b, 2)))
+    return _over_batch(lambda *given: ldl.solve(*given, hermitian), made, pivots, b) if b.size else b

@@ -26,6 +26,7 @@ from torchgrad_jax.operators import (
     spectral,  # noqa: F401 - declares the operators
 )
 from torchgrad_jax.operators.kernels.linalg_errors import check_float, check_square
+from torchgrad_jax.runtime.passing_through import refused
 from torchgrad_jax.runtime.user_code import warn_once
 
 # ---------------------------------------------------------------------- solving, inverting
@@ -296,6 +297,29 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     return with_out("linalg_lu_factor_ex", out, _LU_FACTOR_EX(made))
 
 
+_LDL_FACTOR, _LDL_FACTOR_EX = _named("linalg_ldl_factor", "LD", "pivots"), _named("linalg_ldl_factor_ex", "LD", "pivots", "info")
+
+
+@public("torch.linalg")
+def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
+    """(L and D in one matrix, pivots counted from 1) with A = L D L^T (hermitian: L D L^H), A being read by its lower triangle. RuntimeError for a
+    zero on D's diagonal."""
+    return with_out("linalg_ldl_factor", out, _LDL_FACTOR(call("linalg_ldl_factor", A, bool(hermitian))))
+
+
+@public("torch.linalg")
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+    """(L and D in one matrix, pivots, info): info is where D's first zero is, counted from 1."""
+    made: Any = (*call("linalg_ldl_factor", A, bool(hermitian)), _info(A)) if check_errors else call("linalg_ldl_factor_ex", A, bool(hermitian))
+    return with_out("linalg_ldl_factor_ex", out, _LDL_FACTOR_EX(made))
+
+
+@public("torch.linalg")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Any = None) -> Tensor:
+    """X with A X = B, by what `ldl_factor` gave for A."""
+    return with_out("linalg_ldl_solve", out, call("linalg_ldl_solve", LD, pivots, B, bool(hermitian)))
+
+
 @public("torch.lu", "torch.Tensor.lu")
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None) -> Any:
     """(L and U in one matrix, pivots), and info if asked."""
@@ -529,5 +553,5 @@ public("torch.Tensor.mH")(property(_mH, doc="The adjoint of matrices."))
 public("torch.Tensor.H")(property(_H, doc="The adjoint of a matrix."))
 
 public("torch.lobpcg")(
-    refused("torch.lobpcg", "torch.linalg.eigh gives all eigenvalues and vectors; jax.experimental.sparse.linalg.lobpcg_standard iterates, see from_jax")
+    refused("torch.lobpcg", "torch.linalg.eigh gives all eigenvalues; jax.experimental.sparse.linalg.lobpcg_standard iterates, see from_jax")
 )

@@ -157,6 +157,7 @@ ZERO_PIVOT = (
     "U[{info},{info}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, "
     "consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
 )
+ZERO_IN_D = "D[{info},{info}] is zero and using it on ldl_solve would result in a division by zero."
 NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 ILL_CONDITIONED = (
     "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
