@@ -545,4 +545,4 @@ def linalg_ldl_solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
     """The solution X of A X = B by the factorization of A; batches broadcast."""
     batch = jnp.broadcast_shapes(made.shape[:-2], b.shape[:-2])
     made, pivots, b = (jnp.broadcast_to(x, batch + x.shape[x.ndim - rank :]) for x, rank in ((made, 2), (pivots, 1), (b, 2)))
-    return _over_batch(lambda *given: ldl.solve(*given, hermitian), made, pivots, b) if b.size else b
+    return _over_batch(lambda a, rows, x: ldl.solve(a, rows, x, hermitian), made, pivots, b) if b.size else b
