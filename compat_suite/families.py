@@ -25,7 +25,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "reductions": ("Reductions, extremes and order", {
         "Sums, means, variances": ("operators.reduction", "functions.reductions"),
         "Extremes and limits": ("operators.extreme",),
-        "Products, cumulative operators": ("operators.cumulative",),
+        "Products, cumulative operators": ("operators.cumulative", "operators.segments"),
         "Sorting, searching, counting": ("operators.sorting",),
         "Quantiles, covariance, areas under curves": ("functions.statistics",),
     }),

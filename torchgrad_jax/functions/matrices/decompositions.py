@@ -552,6 +552,13 @@ def _H(self: Tensor) -> Tensor:
 public("torch.Tensor.mH")(property(_mH, doc="The adjoint of matrices."))
 public("torch.Tensor.H")(property(_H, doc="The adjoint of a matrix."))
 
-public("torch.lobpcg")(
-    refused("torch.lobpcg", "torch.linalg.eigh gives all eigenvalues; jax.experimental.sparse.linalg.lobpcg_standard iterates, see from_jax")
-)
+_NO_LOBPCG = refused("torch.lobpcg", "torch.linalg.eigh gives all eigenvalues; jax.experimental.sparse.linalg.lobpcg_standard iterates, see from_jax")
+
+
+@public("torch")
+def lobpcg(
+    A: Tensor, k: Any = None, B: Any = None, X: Any = None, n: Any = None, iK: Any = None, niter: Any = None, tol: Any = None, largest: Any = None,
+    method: Any = None, tracker: Any = None, ortho_iparams: Any = None, ortho_fparams: Any = None, ortho_bparams: Any = None,
+) -> Any:  # fmt: skip
+    """NotImplementedError, always: `torch.linalg.eigh` gives all eigenvalues."""
+    return _NO_LOBPCG()
