@@ -192,3 +192,28 @@ def test_cached_transforms(m):
         y = transform(x)
         found.append((transform.inv(y) is x, transform.inv.inv is transform, m.equal(transform.inv(y + 0), x)))
     return found
+
+
+@like_pytorch
+def test_a_relaxed_distribution_shows_both_parameters_of_what_it_is_made_of(m):
+    return repr(m.distributions.RelaxedBernoulli(m.tensor(1.0), m.tensor(0.5)).base_dist)
+
+
+@like_pytorch
+def test_where_a_divergence_is_infinite_its_gradient_is_zero(m):
+    alpha = m.tensor([0.5, 2.5], requires_grad=True)
+    p = m.distributions.Pareto(m.tensor([0.5, 2.5]), alpha)
+    found = [m.distributions.kl_divergence(p, q) for q in (m.distributions.Exponential(m.ones(2)), m.distributions.Normal(m.zeros(2), m.ones(2)))]
+    return found, [m.autograd.grad(kl[1], alpha, retain_graph=True) for kl in found]
+
+
+def test_a_divergence_of_a_batch_is_infinite_where_the_mean_is():
+    p = D.Pareto(tj.tensor([0.5, 2.5]), tj.tensor([0.5, 2.5]))
+    found = D.kl_divergence(p, D.Gamma(tj.tensor([[1.0], [2.0], [3.0]]), tj.ones(3, 1)))
+    assert found.isinf().tolist() == [[True, False]] * 3 and (found[:, 1] > 0).all()
+
+
+@like_pytorch
+def test_batches_that_do_not_fit_are_named_in_the_order_of_the_distributions(m):
+    d = m.distributions
+    d.kl_divergence(d.Dirichlet(m.ones(2, 3)), d.Dirichlet(m.ones(4, 3)))

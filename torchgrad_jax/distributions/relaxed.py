@@ -78,7 +78,8 @@ class _Relaxed(TransformedDistribution):
         super().__init__(base_distribution, transforms, validate_args)
         if self._validate_args:
             # PyTorch checks both of its parameters, after which what it is made of shows both.
-            base_distribution.logits, base_distribution.probs  # noqa: B018
+            for name in ("logits", "probs"):
+                getattr(base_distribution, name)
 
 
 class RelaxedBernoulli(_Relaxed):
