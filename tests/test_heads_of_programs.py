@@ -1,5 +1,6 @@
 """What programs ask and set before they begin: flags, devices, versions, decorators, threads, checks; against PyTorch where it answers alike."""
 
+import copy
 import importlib
 import subprocess
 import sys
@@ -53,7 +54,29 @@ def futures(m):
             call()
         except Exception as error:
             errors.append([type(error).__name__, str(error)])
-    return [before, later.wait(), errors, m.futures.wait_all([first, third]), len(m.futures.collect_all([first, third]).wait())]
+
+    def fails(done):
+        raise KeyError()
+
+    waiting, others = m.futures.Future(), [m.futures.Future() for _ in range(3)]
+    after, together = waiting.then(fails), m.futures.collect_all(others)
+    waiting.add_done_callback(lambda done: errors.append(done is waiting))
+    waiting.set_result(0)
+    for call in (waiting.wait, after.wait, lambda: waiting.then(lambda: 0).wait(), lambda: waiting.then(3), lambda: copy.copy(waiting)):
+        try:
+            errors.append(call())
+        except Exception as error:
+            errors.append([type(error).__name__, str(error).partition("At:")[0].partition("with:")[0]])
+    others[2].set_exception(ValueError("third"))
+    others[1].set_exception(ValueError("second"))
+    errors.append(together.done())
+    others[0].set_result(1)
+    try:
+        together.wait()
+    except ValueError as error:
+        errors.append([together.done(), str(error)])
+    kinds = [isinstance(x, kind) for x in (waiting, after, m.jit.Future()) for kind in (m.Future, m.futures.Future)]
+    return [before, later.wait(), errors, m.futures.wait_all([first, third]), len(m.futures.collect_all([first, third]).wait()), kinds]
 
 
 @program
@@ -305,6 +328,18 @@ def test_a_future_is_waited_for_in_another_thread():
     thread.start()
     assert future.wait() == 3
     thread.join()
+
+
+def test_what_a_callback_of_a_future_raises_is_logged(caplog):
+    future, called = tj.futures.Future(), []
+
+    def fails(done):
+        raise ValueError("no")
+
+    future.add_done_callback(fails)
+    future.add_done_callback(called.append)
+    future.set_result(3)
+    assert called == [future] and "ValueError: no" in caplog.text and "fails" in caplog.text
 
 
 def test_timers_wait_for_what_they_time():

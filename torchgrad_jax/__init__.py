@@ -77,6 +77,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
 )
 from torchgrad_jax.distributions.names import MODULES as _modules_of_distributions  # noqa: E402
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
+from torchgrad_jax.futures import PlainFuture as Future  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
@@ -96,7 +97,7 @@ from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_alw
 
 globals().update(_lazy.submodules(__name__, (
     "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "distributed",
-    "futures", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "return_types", "signal", "testing", "torch_version",
+    "fx", "hub", "library", "mps", "multiprocessing", "onnx", "return_types", "signal", "testing", "torch_version",
     "types", "version", "viz", "xpu",
 )))  # fmt: skip
 _lazy.further_names(f"{__name__}.distributions", {name: ours for name, (ours, _) in _modules_of_distributions.items()})

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from torchgrad_jax import nn
+from torchgrad_jax.futures import Future, PlainFuture
 from torchgrad_jax.lifting.jitting import jit
 from torchgrad_jax.runtime import passing_through
 from torchgrad_jax.runtime.user_code import warn_user
@@ -202,30 +203,15 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 def fork(func: Callable[..., T], *args: Any, **kwargs: Any) -> Any:
     """Call the function now; `wait` gives its result."""
     _deprecated("fork", _COMPILE)
-    return Future(func(*args, **kwargs))
+    future = PlainFuture([])
+    future.set_result(func(*args, **kwargs))
+    return future
 
 
 def wait(future: Any) -> Any:
     """The result of what `fork` called."""
     _deprecated("wait", _COMPILE)
     return future.wait()
-
-
-class Future:
-    """The result of what `fork` called."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def wait(self) -> Any:
-        """The result."""
-        return self._value
-
-    value = wait
-
-    def done(self) -> bool:
-        """True."""
-        return True
 
 
 # ---------------------------------------------------------------------- options

@@ -10,10 +10,11 @@ from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_
 from torchgrad_jax.autograd.graph import graph_task_id as _current_graph_task_id
 from torchgrad_jax.autograd.graph import will_engine_execute_node as _will_engine_execute_node
 from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl
+from torchgrad_jax.futures import PlainFuture as Future
 from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "_disabled_torch_function_impl",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
     "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_nn", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
