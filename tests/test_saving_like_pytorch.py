@@ -92,6 +92,24 @@ def test_parameters_and_tied_weights():
     both_ways(make, show)
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_none_for_the_hooks_of_a_tensor():
+    class Old:
+        """Pickled as the first files with `_rebuild_tensor_v2` have tensors without hooks."""
+
+        def __init__(self, *what):
+            self.what = what
+
+        def __reduce__(self):
+            return self.what
+
+    def make(m):
+        part = Old(m._utils._rebuild_tensor_v2, (m.arange(4.0).storage(), 1, (3,), (1,), False, None))
+        return [part, Old(m._utils._rebuild_parameter, (m.ones(2), True, None))]
+
+    both_ways(make, lambda m, found: [told(t) for t in found])
+
+
 def test_plain_data_around_tensors():
     def make(m):
         ordered = collections.OrderedDict(a=1, b=m.ones(1))

@@ -109,8 +109,9 @@ setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",)
 _interop.register()
 _guard_methods()
 _install_inplace_operators()
-# PyTorch's modules see the package itself under this name, and programs use it.
-setattr(autograd, "torch", _sys.modules[__name__])  # noqa: B010 - it is no name of the module's own
+# PyTorch's modules see the package itself under this name, and programs use it: of `autograd` it is no name of its own.
+torch = _sys.modules[__name__]
+setattr(autograd, "torch", torch)  # noqa: B010
 
 if not _gc.get_freeze_count():
     # All that was imported is old from now on. Else the first collection, in the user's first step, would look through it: 40 ms.

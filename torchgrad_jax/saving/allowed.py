@@ -171,7 +171,9 @@ def _refusal(name: str, what: str) -> Call:
     return Call(refuse, 0, 100)
 
 
-_STORED = _want((TypedStorage, UntypedStorage), int, (tuple, list), (tuple, list), bool, dict, (dict, dtypes.dtype), dict)
+# What files have for the hooks of a tensor without any; the oldest have None.
+_NO_HOOKS = (dict, type(None))
+_STORED = _want((TypedStorage, UntypedStorage), int, (tuple, list), (tuple, list), bool, _NO_HOOKS, (dict, dtypes.dtype), dict)
 
 
 def _check_part(storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, *more: Any) -> None:
@@ -184,7 +186,7 @@ def _check_part(storage: Any, offset: Any, size: Any, stride: Any, requires_grad
 
 
 def _check_parameter(data: Any, requires_grad: Any, backward_hooks: Any, state: Any = None) -> None:
-    if not isinstance(data, Tensor) or not isinstance(requires_grad, bool) or not isinstance(backward_hooks, dict) or backward_hooks:
+    if not isinstance(data, Tensor) or not isinstance(requires_grad, bool) or not isinstance(backward_hooks, _NO_HOOKS) or backward_hooks:
         raise TypeError("a Parameter is made of a tensor")
 
 
