@@ -18,6 +18,12 @@ CALLS = {
     "map2_": lambda m: m.ones(2).map2_(m.ones(2), m.ones(2), lambda a, b, c: a + b + c),
     "is_nonzero": lambda m: [m.ones(1, 1).is_nonzero(), m.is_nonzero(m.zeros(1)), m.ones(2).is_nonzero()],
     "is_nonzero of nothing": lambda m: m.ones(0).is_nonzero(),
+    "_assert_async": lambda m: [m._assert_async(m.ones(1, 1)), m._assert_async(m.tensor(0.5), "no")],
+    "_assert_async of zero": lambda m: m._assert_async(m.tensor(False)),
+    "_assert_async with words": lambda m: m._assert_async(m.zeros(1), assert_msg="no"),
+    "_assert_async of two": lambda m: m._assert_async(m.ones(2)),
+    "_assert_async of a number": lambda m: m._assert_async(1),
+    "_assert_async with what is no text": lambda m: m._assert_async(m.ones(1), 3),
     "is_same_size": lambda m: [m.ones(2).is_same_size(m.zeros(2)), m.is_same_size(m.ones(2), m.ones(2, 1))],
     "memory": lambda m: [m.ones(1).is_pinned(), m.ones(1).is_shared(), m.ones(1).is_distributed(), m.is_signed(m.ones(1, dtype=m.uint8))],
 }

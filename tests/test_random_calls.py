@@ -159,3 +159,16 @@ def test_drawn_numbers_have_no_tangents_of_their_own(m):
         found.append(forward.unpack_dual(m.nn.functional.dropout(x)).tangent)
         found.append(forward.unpack_dual(m.rand_like(x)).tangent)
     return found
+
+
+@like_pytorch
+def test_what_randint_is_given_by_position_and_by_name(m):
+    found = []
+    for args in ((), (5,), (2, 5), (5, (3,)), (2, 5, (3,)), (2, 3)):
+        for names in ((), ("size",), ("high",), ("low",), ("high", "size"), ("low", "size"), ("low", "high"), ("low", "high", "size")):
+            m.manual_seed(0)
+            try:
+                found.append(m.randint(*args, **{name: {"low": 1, "high": 5, "size": (3,)}[name] for name in names}).tolist())
+            except TypeError as error:
+                found.append(str(error).split(" - ")[0])
+    return found

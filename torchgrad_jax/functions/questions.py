@@ -21,6 +21,17 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@public("torch")
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """RuntimeError with the message where the only element is zero, or where it is not the only one. A look at the value, as on a CPU in PyTorch."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"_assert_async(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if not isinstance(assert_msg, str):
+        raise TypeError(f"_assert_async(): argument 'assert_msg' (position 2) must be str, not {type(assert_msg).__name__}")
+    if not is_nonzero(input):
+        raise RuntimeError(assert_msg)
+
+
 @public("torch", "torch.Tensor")
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether the shapes are equal."""

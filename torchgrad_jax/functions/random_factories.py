@@ -122,10 +122,14 @@ def _integer(name: str, what: str, position: int, value: Any) -> int:
 @public("torch")
 def randint(*args: Any, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: integers of [low, high). Keywords: generator, out, dtype (int64), device, requires_grad."""
-    names = ("low", "high", "size") if len(args) > 2 or "low" in kwargs or (args and "high" in kwargs) else ("high", "size")
-    given = dict(zip(names, args, strict=False)) | {k: kwargs.pop(k) for k in ("low", "high", "size") if k in kwargs}
-    if len(args) > 3 or "high" not in given or "size" not in given or (len(args) == 3 and not isinstance(args[2], tuple | list)):
+    whole = ("low", "high", "size")
+    by_name = {k: kwargs[k] for k in whole if k in kwargs}
+    names = whole if "low" in by_name or len(args) + len(by_name) > 2 else whole[1:]
+    given = dict(zip(names, args, strict=False)) | by_name
+    complete = len(given) == len(args) + len(by_name) and "high" in given and "size" in given
+    if not complete or (len(args) == 3 and not isinstance(args[2], tuple | list)):
         raise _given("randint", args, kwargs)
+    kwargs = {k: value for k, value in kwargs.items() if k not in whole}
     low, high = (_integer("randint", n, 1 + (n in names and names.index(n)), given.get(n, 0)) for n in ("low", "high"))
     if not isinstance(given["size"], tuple | list):
         raise TypeError(f"randint(): argument 'size' (position {len(names)}) must be tuple of ints, not {type(given['size']).__name__}")
