@@ -75,7 +75,7 @@ def futures(m):
         together.wait()
     except ValueError as error:
         errors.append([together.done(), str(error)])
-    kinds = [isinstance(x, kind) for x in (waiting, after, m.jit.Future()) for kind in (m.Future, m.futures.Future)]
+    kinds = [m.torch is m] + [isinstance(x, kind) for x in (waiting, after, m.jit.Future()) for kind in (m.Future, m.futures.Future)]
     return [before, later.wait(), errors, m.futures.wait_all([first, third]), len(m.futures.collect_all([first, third]).wait()), kinds]
 
 
