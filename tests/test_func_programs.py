@@ -204,6 +204,30 @@ def test_random_numbers_inside_vmap_like_pytorch(kind, randomness):
     like_pytorch(of)()
 
 
+CHOSEN = {
+    "rows of matrices": lambda m, x: m.multinomial(x, 2),
+    "with replacement": lambda m, x: m.multinomial(x, 4, replacement=True),
+    "one of each row": lambda m, x: m.multinomial(x, 1),
+    "in an inner vmap": lambda m, x: m.vmap(lambda row: m.multinomial(row, 2), randomness="different")(x),
+    "of one matrix for all": lambda m, x: m.multinomial(m.arange(1.0, 5).reshape(2, 2), 2) + 0 * x.sum(),
+    "with a generator": lambda m, x: m.multinomial(x, 2, generator=m.Generator().manual_seed(1)),
+    "three dimensions": lambda m, x: m.multinomial(x[None], 2),
+    "more than there are": lambda m, x: m.multinomial(x, 5),
+}
+
+
+@pytest.mark.parametrize("randomness", ["same", "different", "error"])
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_multinomial_of_matrices_inside_vmap_like_pytorch(kind, randomness):
+    def of(m):
+        m.manual_seed(0)
+        x, found = (m.arange(24.0).reshape(3, 2, 4) * 7 % 11).transpose(0, 1), []
+        failed = error_of(lambda: found.append(m.vmap(lambda x: CHOSEN[kind](m, x), in_dims=1, randomness=randomness)(x)))
+        return [found, failed]
+
+    like_pytorch(of)()
+
+
 # ---------------------------------------------------------------------- custom Functions
 
 

@@ -21,6 +21,7 @@ from torchgrad_jax.functions.creation import checked_dtype, checked_sizes, requi
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.random import Sample, at_levels, by_probabilities, default_generator, draw, drawn, followed, put, sampled, source_of
 from torchgrad_jax.functions.resizing import resize_
+from torchgrad_jax.functions.views import reshape
 from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.counts import check_multinomial
@@ -277,16 +278,23 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
 
 
 @public("torch", "torch.Tensor")
-@at_levels
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
     """Indices drawn by the weights in each row of `input`. Looks at the weights."""
     expect_tensor("multinomial", input)
     source, count = source_of("multinomial", generator), _integer("multinomial", "num_samples", 2, num_samples)
     if out is not None and out._aval.dtype != np.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.title}")
-    check_multinomial(np.broadcast_to(np.empty((), input._aval.dtype), input._aval.shape), count, replacement)
-    order = memory_order(input._aval.shape, input._strides())
-    made = source.multinomial(_looked_at(input), count, replacement, order)
+    return _chosen(input, input.ndim, count, replacement, source, out=out)
+
+
+@at_levels
+def _chosen(input: Tensor, dims: int, count: int, replacement: bool, source: host.Generator, *, out: Tensor | None) -> Tensor:
+    """See `multinomial`. dims: what the caller's tensor has; a transform adds its own, and then all rows are drawn for as one matrix's."""
+    shape = input._aval.shape
+    rows = input if dims > 2 or len(shape) <= 2 else reshape(input, (-1, shape[-1]))
+    check_multinomial(np.broadcast_to(np.empty((), rows._aval.dtype), rows._aval.shape), count, replacement)
+    order = memory_order(rows._aval.shape, rows._strides())
+    made = source.multinomial(_looked_at(rows), count, replacement, order).reshape(*shape[:-1], count)
     return drawn(made, input.device) if out is None else put(_resized(out, made.shape), made)
 
 
