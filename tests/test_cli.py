@@ -135,7 +135,7 @@ class TestNamesThatExist:
             import torch.nn.functional, torch.foo
             import torchgrad_jax
 
-            assert torchgrad_jax.__spec__.name == torchgrad_jax.__name__ == "torchgrad_jax"
+            assert torchgrad_jax.__spec__.name == "torchgrad_jax" and torchgrad_jax.__name__ == "torch"
             assert importlib.import_module("torchgrad_jax.nn") is sys.modules["torch.nn"]
             """)
 
@@ -336,20 +336,20 @@ class TestTheProgramSees:
 
 class TestPrograms:
     def test_can_come_from_standard_input(self, launch):
-        result = launch("run", "-", "a", stdin="import sys, torch; print(sys.argv, sys.path[0] == '', torch.__name__)")
+        result = launch("run", "-", "a", stdin="import sys, torch; print(sys.argv, sys.path[0] == '', torch.__spec__.name)")
         assert result.stdout == "['-', 'a'] True torchgrad_jax\n"
 
     def test_can_be_modules(self, tmp_path, launch):
         (tmp_path / "pkg").mkdir()
         (tmp_path / "pkg" / "__init__.py").write_text("")
         (tmp_path / "pkg" / "tool.py").write_text(
-            "import sys, torch\nfrom . import __name__ as name\nprint(__name__, name, sys.argv[1:], torch.__name__)"
+            "import sys, torch\nfrom . import __name__ as name\nprint(__name__, name, sys.argv[1:], torch.__spec__.name)"
         )
         result = launch("run", "-m", "pkg.tool", "-x", "y")
         assert result.stdout == "__main__ pkg ['-x', 'y'] torchgrad_jax\n"
 
     def test_behave_the_same_under_the_console_script(self, tmp_path):
-        (tmp_path / "script.py").write_text("import sys, torch\nprint(sys.argv, torch.__name__)\n1 / 0")
+        (tmp_path / "script.py").write_text("import sys, torch\nprint(sys.argv, torch.__spec__.name)\n1 / 0")
         as_module = _execute(["-m", "torchgrad_jax.cli", "run", "script.py", "a"], tmp_path)
         as_script = _execute(["-c", _AS_CONSOLE_SCRIPT, "run", "script.py", "a"], tmp_path)
         assert as_script.stdout == "['script.py', 'a'] torchgrad_jax\n"

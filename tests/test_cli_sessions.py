@@ -26,7 +26,7 @@ def launch(*arguments, directory=None, stdin=""):
 
 
 def test_a_command_has_the_alias_and_its_arguments():
-    result = launch("run", "-c", "import gc, sys, torch; print(torch.__name__, sys.argv, gc.isenabled())", "a", "-b")
+    result = launch("run", "-c", "import gc, sys, torch; print(torch.__spec__.name, sys.argv, gc.isenabled())", "a", "-b")
     assert (result.stdout, result.returncode) == ("torchgrad_jax ['-c', 'a', '-b'] True\n", 0)
 
 
@@ -134,7 +134,7 @@ def test_spawned_processes_have_the_alias(tmp_path):
             return torch.ones(n).sum().item()
 
         def put(queue):
-            queue.put(torch.__name__)
+            queue.put(torch.__spec__.name)
 
         if __name__ == "__main__":
             context = multiprocessing.get_context("spawn")

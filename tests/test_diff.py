@@ -165,7 +165,7 @@ class TestScripts:
         assert difference["operator"] == "torch.tanh" and difference["what"] == "second derivative of operand 0"
 
     def test_a_hook_that_breaks_a_gradient_is_named(self, planted):
-        hook = "h.register_hook(lambda g: g * (2 if torch.__name__ == 'torchgrad_jax' else 1))\n    p = F.softplus(h)"
+        hook = "h.register_hook(lambda g: g * (2 if torch.__spec__.name == 'torchgrad_jax' else 1))\n    p = F.softplus(h)"
         difference = planted("", "p = F.softplus(h)", hook)["difference"]
         assert difference["operator"] == "hook <lambda>" and difference["text"].startswith("h.register_hook")
 

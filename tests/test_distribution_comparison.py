@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from side_by_side import like_pytorch
+from side_by_side import error_of, like_pytorch
 
 import torchgrad_jax as tj
 
@@ -125,6 +125,23 @@ def test_the_most_specific_divergence_is_called(m):
         del d.kl._KL_REGISTRY[pair]
     d.kl._KL_MEMOIZE.clear()
     return before, left, ambiguous, [str(w.message) for w in told if w.category is RuntimeWarning], both
+
+
+@like_pytorch
+def test_divergences_are_registered_for_any_classes(m):
+    d = m.distributions
+
+    class Base:
+        pass
+
+    class Mine(Base):
+        pass
+
+    d.register_kl(Base, d.Normal)(lambda p, q: "by the base")
+    found = d.kl_divergence(Mine(), d.Normal(0.0, 1.0))
+    del d.kl._KL_REGISTRY[Base, d.Normal]
+    d.kl._KL_MEMOIZE.clear()
+    return found, [error_of(lambda pair=pair: d.register_kl(*pair)) for pair in ((1, d.Normal), (d.Normal, 1), ("x", "y"))]
 
 
 @like_pytorch

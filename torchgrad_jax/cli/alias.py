@@ -87,6 +87,9 @@ class AliasFinder(MetaPathFinder, Loader):
         found = _resolve(name)
         if isinstance(found, ModuleType) and not isinstance(found, Unavailable):
             _adopt(found, name)
+            if name == ALIAS:
+                # Programs that are handed a namespace, or patch it, ask it which library it is. `__spec__` tells who it is here.
+                found.__dict__["__name__"] = name
         sys.modules[name] = found
 
 

@@ -45,7 +45,7 @@ class Call:
 
     def compute(self, torch: Any, state: Any = None) -> None:
         """Let `results` be what a library gives. state: of the random numbers."""
-        self.by, self.results = torch.__name__, self.run(torch, state)
+        self.by, self.results = torch.__spec__.name, self.run(torch, state)
         with contextlib.suppress(RuntimeError, TypeError, NotImplementedError, ValueError):
             self.exact = self.run(torch, state, wide=True)
 
