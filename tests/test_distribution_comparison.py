@@ -145,6 +145,29 @@ def test_divergences_are_registered_for_any_classes(m):
 
 
 @like_pytorch
+def test_covariances_follow_from_the_factor_that_a_subclass_has(m):
+    class Mine(m.distributions.MultivariateNormal):
+        @property
+        def _unbroadcasted_scale_tril(self):
+            return self.factor
+
+        @_unbroadcasted_scale_tril.setter
+        def _unbroadcasted_scale_tril(self, value):
+            self.factor = value
+
+        @m.distributions.utils.lazy_property
+        def covariance_matrix(self):
+            return super().covariance_matrix
+
+    matrix, found = m.tensor([[2.0, 0.5], [0.5, 1.0]]), []
+    for name in ("covariance_matrix", "precision_matrix"):
+        made = Mine(m.zeros(3, 2), **{name: matrix})
+        found += [made.factor, made.scale_tril, made.covariance_matrix, made.precision_matrix, made.log_prob(m.ones(2)), name in vars(made)]
+    m.manual_seed(0)
+    return [*found, m.distributions.utils._standard_normal((2, 3), m.float64, "cpu"), m.distributions.utils._standard_normal([2], None, None)]
+
+
+@like_pytorch
 def test_a_users_distribution(m):
     d = m.distributions
 

@@ -374,6 +374,19 @@ def test_failed_factorizations_without_an_error():
         assert np.isinf(to_numpy(t.linalg.cond(t.zeros(2, 2), 1)))
 
 
+def test_a_factor_that_failed_by_rounding_alone_says_so():
+    """Matrices at the edge of being positive definite: whether a factorization gets through depends on the order in which it rounds."""
+    numbers = np.random.default_rng(0)
+    x = np.sort(numbers.random((400, 24)))
+    noise = 3e-8 * numbers.standard_normal((400, 24, 24))
+    jitter = np.logspace(-6.9, -6.3, 400)[:, None, None] * np.eye(24)
+    near = np.exp(-8 * (x[:, :, None] - x[:, None]) ** 2) + noise + noise.mT + jitter
+    factors, info = torchgrad_jax.linalg.cholesky_ex(torchgrad_jax.tensor(near, dtype=torchgrad_jax.float32))
+    failed = np.isnan(to_numpy(factors)).any((1, 2))
+    assert failed.any() and not failed.all()
+    np.testing.assert_array_equal(to_numpy(info) > 0, failed)
+
+
 def test_second_gradients_of_what_is_special():
     """A Cholesky factor's unread triangle has a gradient, in the second derivative too; a determinant of one element has no second one."""
     factor = np.tril(r(3, 3)) + 3 * np.eye(3)

@@ -153,8 +153,8 @@ class Distribution:
         for name in names:
             vars(made).setdefault(name, _with_batch(mine[name], batch, self._rank(name)))
         for name in self._carried:
-            value = mine[name]
-            vars(made)[name] = value.expand(batch) if isinstance(value, Distribution) else value
+            value = getattr(self, name)
+            setattr(made, name, value.expand(batch) if isinstance(value, Distribution) else value)
         Distribution.__init__(made, batch, self._event_shape, validate_args=False)
         made._validate_args = self._validate_args
 

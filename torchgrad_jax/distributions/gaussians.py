@@ -8,7 +8,7 @@ from typing import Any
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions.distribution import Distribution
-from torchgrad_jax.distributions.utils import Equivalent, the_given
+from torchgrad_jax.distributions.utils import lazy_property, the_given
 from torchgrad_jax.functions.creation import eye
 from torchgrad_jax.functions.matrices.decompositions import cholesky, cholesky_solve, solve_triangular
 from torchgrad_jax.functions.shaping import broadcast_tensors
@@ -47,9 +47,15 @@ def product_of_factor(factor: Tensor) -> Tensor:
 class Covariances(Distribution):
     """What has one of the equivalent `covariance_matrix`, `precision_matrix` (the inverse) and `scale_tril` (the lower Cholesky factor)."""
 
-    covariance_matrix: Any = Equivalent(scale_tril=product_of_factor, precision_matrix=lambda p: product_of_factor(factor_of_inverse(p)))
-    precision_matrix: Any = Equivalent(scale_tril=inverse_of_factor, covariance_matrix=lambda c: inverse_of_factor(cholesky(c)))
-    scale_tril: Any = Equivalent(covariance_matrix=cholesky, precision_matrix=factor_of_inverse)
+    # The factor of the matrix as it was given: one serves a whole batch of means. Subclasses of programs may have a property in its place.
+    _unbroadcasted_scale_tril: Any
+    _carried = ("_unbroadcasted_scale_tril",)
+    covariance_matrix: Any = lazy_property(lambda self: self._of_batch(product_of_factor(self._unbroadcasted_scale_tril)))
+    precision_matrix: Any = lazy_property(lambda self: self._of_batch(inverse_of_factor(self._unbroadcasted_scale_tril)))
+    scale_tril: Any = lazy_property(lambda self: self._of_batch(self._unbroadcasted_scale_tril))
+
+    def _of_batch(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(self._batch_shape + matrix.shape[-2:])
 
     @staticmethod
     def _matrix(factor: str, **candidates: Any) -> tuple[str, Tensor]:
@@ -59,6 +65,13 @@ class Covariances(Distribution):
             what = factor if name == "scale_tril" else name
             raise ValueError(f"{what} must be at least two-dimensional, with optional leading batch dimensions")
         return name, value
+
+    @staticmethod
+    def _factor_of(name: str, matrix: Tensor) -> Tensor:
+        """The lower Cholesky factor of the covariance, of the matrix that is called `name`."""
+        if name == "scale_tril":
+            return matrix
+        return cholesky(matrix) if name == "covariance_matrix" else factor_of_inverse(matrix)
 
 
 class MultivariateNormal(Covariances):
@@ -80,28 +93,22 @@ class MultivariateNormal(Covariances):
             covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril,
         )  # fmt: skip
         self._given(validate_args, ("loc", 1), **{"loc": loc, name: matrix})
-        if name != "scale_tril":
-            self._factor = cholesky(matrix) if name == "covariance_matrix" else factor_of_inverse(matrix)
-        else:
-            self._factor = matrix
+        self._unbroadcasted_scale_tril = self._factor_of(name, matrix)
 
     mean: Any = property(lambda self: self.loc)
     mode: Any = property(lambda self: self.loc)
     variance: Any = property(lambda self: self.scale_tril.square().sum(-1))
-    # Of the matrix as it was given: one factor serves a whole batch of means.
-    _unbroadcasted_scale_tril: Any = property(lambda self: self._factor)
-    _carried = ("_factor",)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         z = self.loc.new_empty(self._extended_shape(sample_shape)).normal_()
-        return self.loc + (self._factor @ z.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ z.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        distance = squared_distances(self._factor, self._checked(value) - self.loc)
-        return -(distance + self._event_shape[0] * math.log(2 * math.pi)) / 2 - log_det_of_factor(self._factor)
+        distance = squared_distances(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        return -(distance + self._event_shape[0] * math.log(2 * math.pi)) / 2 - log_det_of_factor(self._unbroadcasted_scale_tril)
 
     def entropy(self) -> Tensor:
-        found = self._event_shape[0] * (1 + math.log(2 * math.pi)) / 2 + log_det_of_factor(self._factor)
+        found = self._event_shape[0] * (1 + math.log(2 * math.pi)) / 2 + log_det_of_factor(self._unbroadcasted_scale_tril)
         return found.expand(self._batch_shape)
 
 

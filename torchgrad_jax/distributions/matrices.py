@@ -10,7 +10,7 @@ from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions.distribution import Distribution, ExponentialFamily
 from torchgrad_jax.distributions.gammas import Beta, Chi2
-from torchgrad_jax.distributions.gaussians import Covariances, factor_of_inverse, log_det_of_factor
+from torchgrad_jax.distributions.gaussians import Covariances, log_det_of_factor
 from torchgrad_jax.distributions.utils import tensors, vec_to_tril_matrix
 from torchgrad_jax.functions.creation import arange
 from torchgrad_jax.functions.limits import finfo
@@ -27,7 +27,6 @@ class Wishart(Covariances, ExponentialFamily):
     support = C.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _carried = ("_factor",)
     _ranks = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "df": 0}
 
     def __init__(
@@ -45,8 +44,7 @@ class Wishart(Covariances, ExponentialFamily):
         self._given(validate_args, (name, 2), **{name: matrix, "df": df})
         if self.df.lt(n).any():
             warn_user("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.")
-        found = {"covariance_matrix": cholesky, "precision_matrix": factor_of_inverse}.get(name)
-        self._factor = found(matrix) if found else matrix
+        self._unbroadcasted_scale_tril = self._factor_of(name, matrix)
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -84,22 +82,22 @@ class Wishart(Covariances, ExponentialFamily):
         degrees = self.df.unsqueeze(-1) - arange(n, dtype=self.df.dtype, device=self.df.device)
         diagonal = Chi2(degrees, validate_args=False).rsample(shape).sqrt()
         below = randn(shape + self._batch_shape + (n * (n - 1) // 2,), dtype=self.df.dtype, device=self.df.device)
-        factor = self._factor @ (diagonal.diag_embed() + (vec_to_tril_matrix(below, -1) if n > 1 else 0))
+        factor = self._unbroadcasted_scale_tril @ (diagonal.diag_embed() + (vec_to_tril_matrix(below, -1) if n > 1 else 0))
         return factor @ factor.mT
 
     def log_prob(self, value: Tensor) -> Tensor:
         x, n = self._checked(value), self._n
         half = self.df / 2
-        factor, scattered = broadcast_tensors(self._factor, x)
+        factor, scattered = broadcast_tensors(self._unbroadcasted_scale_tril, x)
         scatter = cholesky_solve(scattered, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
         log_det = 2 * log_det_of_factor(cholesky(x))
-        normalizer = half * (n * math.log(2) + 2 * log_det_of_factor(self._factor)) + half.mvlgamma(n)
+        normalizer = half * (n * math.log(2) + 2 * log_det_of_factor(self._unbroadcasted_scale_tril)) + half.mvlgamma(n)
         return (half - (n + 1) / 2) * log_det - scatter / 2 - normalizer
 
     def entropy(self) -> Tensor:
         half, n = self.df / 2, self._n
         digammas = (half.unsqueeze(-1) - arange(n, dtype=half.dtype, device=half.device) / 2).digamma().sum(-1)
-        log_det = 2 * log_det_of_factor(self._factor)
+        log_det = 2 * log_det_of_factor(self._unbroadcasted_scale_tril)
         parts = (n + 1) / 2 * (log_det + n * math.log(2)) + half.mvlgamma(n) - (half - (n + 1) / 2) * digammas
         return parts + half * n
 

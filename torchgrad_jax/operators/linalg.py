@@ -93,19 +93,24 @@ def _hermitian(a: Any, upper: bool) -> Any:
 
 
 def _failed_minor(a: Any) -> Any:
-    """The order of the first leading minor that is not positive, by elimination without square roots; 0 for none."""
+    """The order of the first leading minor that is not positive, by elimination without square roots.
+
+    Of a matrix that failed by rounding alone, which this elimination may get through, it is the one with the least pivot."""
     n = a.shape[-1]
 
     def step(k: Any, state: Any) -> Any:
-        rest, found = state
+        rest, found, least, place = state
         pivot = rest[k, k].real
         bad = ~(pivot > 0)
         column = jnp.where(jnp.arange(n) > k, rest[:, k], 0)
         rest = rest - jnp.outer(column, column.conj()) / jnp.where(bad, 1, pivot).astype(rest.dtype)
-        return rest, jnp.where(bad & (found == 0), jnp.int32(k + 1), found)
+        place = jnp.where(pivot < least, jnp.int32(k + 1), place)
+        return rest, jnp.where(bad & (found == 0), jnp.int32(k + 1), found), jnp.minimum(least, pivot), place
 
     full = jnp.tril(a) + adjoint(jnp.tril(a, -1))
-    return loops.fori_loop(0, n, step, (full, jnp.int32(0)))[1]
+    start = full, jnp.int32(0), jnp.asarray(jnp.inf, full.real.dtype), jnp.int32(1)
+    _, found, _, place = loops.fori_loop(0, n, step, start)
+    return jnp.where(found > 0, found, place)
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
@@ -118,7 +123,7 @@ def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     for _ in range(a.ndim - 2):
         minors = jax.vmap(minors)
     count = lambda: minors(lax.stop_gradient(lower))  # noqa: E731
-    info = lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32))
+    info = jnp.where(failed, lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32)), 0)
     return (adjoint(factor) if upper else factor), info
 
 
