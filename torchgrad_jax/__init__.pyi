@@ -160,6 +160,7 @@ DoubleStorage: Any
 DoubleTensor: Any
 FloatStorage: Any
 FloatTensor: Any
+Future: Any
 Generator: Any
 HalfStorage: Any
 HalfTensor: Any
