@@ -101,3 +101,11 @@ def shown(tree):
     if isinstance(tree, (list, tuple)):
         return [type(tree).__name__, [shown(v) for v in tree]]
     return tree
+
+
+def caught(call):
+    """What a call gives as text, or the class and the text of what it raises, by the names of PyTorch."""
+    try:
+        return repr(call())
+    except Exception as error:
+        return [type(error).__name__, str(error).replace("torchgrad_jax", "torch")]

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.operators
 D = tj.distributions
 
 
+@pytest.fixture(autouse=True)
+def arguments_are_validated():
+    """PyTorch stops validating for good once something was compiled."""
+    torch.distributions.Distribution.set_default_validate_args(True)
+
+
 # ---------------------------------------------------------------------- numbers
 
 

@@ -6,7 +6,7 @@ import copy
 import pickle
 
 import pytest
-from side_by_side import error_of, like_pytorch, plain, torch
+from side_by_side import caught, error_of, like_pytorch, plain, torch
 
 import torchgrad_jax as tj
 
@@ -19,13 +19,6 @@ def net(m):
         with m.no_grad():
             p.copy_(m.arange(p.numel()).reshape(p.shape) * 0.1 + i)
     return made
-
-
-def caught(call):
-    try:
-        return repr(call())
-    except Exception as error:
-        return [type(error).__name__, str(error)]
 
 
 # ---------------------------------------------------------------------- Parameter and Buffer

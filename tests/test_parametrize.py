@@ -6,20 +6,13 @@ import copy
 import pickle
 
 import pytest
-from side_by_side import plain, programs
+from side_by_side import caught, plain, programs
 
 import torchgrad_jax as tj
 
 pytestmark = pytest.mark.operators
 
 program, test_like_pytorch = programs()
-
-
-def caught(call):
-    try:
-        return repr(call())
-    except Exception as error:
-        return [type(error).__name__, str(error).replace("torchgrad_jax", "torch")]
 
 
 def linear(m, rows=2, columns=2, dtype="float64"):

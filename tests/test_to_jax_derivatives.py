@@ -72,6 +72,7 @@ def test_what_has_no_derivative_may_be_an_argument(name):
     np.testing.assert_allclose(stacked[1], t.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.skipif(jax.config.jax_check_tracer_leaks, reason="an exception in a rule becomes another one of JAX's where it looks for leaks")
 @pytest.mark.parametrize("name", REFUSED)
 def test_its_derivative_is_refused_in_pytorchs_words(name):
     function, a, b, text = REFUSED[name]

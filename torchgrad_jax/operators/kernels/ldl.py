@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import lax
 from jax import numpy as jnp
+
+from torchgrad_jax.operators.kernels import loops
 
 _ALPHA = (1 + 17**0.5) / 8
 
@@ -73,7 +74,7 @@ def factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
         return k + 1 + double, a, made, pivots, jnp.where(zero & (info == 0), k + 1, info).astype(np.int32)
 
     start = (jnp.int64(0), lower + turned(lower.T) + jnp.diag(diagonal), jnp.zeros_like(a), jnp.zeros(n, np.int32), jnp.int32(0))
-    _, _, made, pivots, info = lax.while_loop(lambda state: state[0] < n, step, start)
+    _, _, made, pivots, info = loops.while_loop(lambda state: state[0] < n, step, start)
     return made, pivots, info
 
 
@@ -111,5 +112,5 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
 
     if not n:
         return b
-    _, x = lax.while_loop(lambda state: state[0] < n, down, (jnp.int64(0), b))
-    return lax.while_loop(lambda state: state[0] >= 0, up, (jnp.int64(n - 1), x))[1]
+    _, x = loops.while_loop(lambda state: state[0] < n, down, (jnp.int64(0), b))
+    return loops.while_loop(lambda state: state[0] >= 0, up, (jnp.int64(n - 1), x))[1]
