@@ -92,9 +92,9 @@ def without_duals(rec: Recorder) -> Iterator[None]:
     """Operations in this block pass no tangents on."""
     flags = rec.flags
     outer, suspended = (rec.level, flags.forward_grad), flags.suspended
-    rec.level = None if rec.level is None else rec.level.without_tangents
-    flags.forward_grad, flags.suspended = False, suspended or outer
     try:
+        rec.level = None if rec.level is None else rec.level.without_tangents
+        flags.forward_grad, flags.suspended = False, suspended or outer
         yield
     finally:
         rec.level, flags.forward_grad = outer

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from torchgrad_jax.autograd.saved_tensors import saved_tensors_hooks
+from torchgrad_jax.autograd.undisturbed import undisturbed
 from torchgrad_jax.core.autocasting import Under
 from torchgrad_jax.nn.modules import Sequential
 from torchgrad_jax.runtime.recorder import per_thread
@@ -46,6 +47,7 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+@undisturbed
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
