@@ -81,6 +81,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
                 outer.undo.grads += task.undo.grads
         except BaseException as error:
             if not isinstance(error, Exception):
+                rec.flags.packing[:] = before[2]  # which `rare` counts
                 rec.level, rec.rare = level
                 task.undo.take_back()
             raise

@@ -91,14 +91,16 @@ class Level(Chained):
 def without_duals(rec: Recorder) -> Iterator[None]:
     """Operations in this block pass no tangents on."""
     flags = rec.flags
-    outer, suspended = (rec.level, flags.forward_grad), flags.suspended
+    before = rec.level, flags.forward_grad, flags.suspended
     try:
-        rec.level = None if rec.level is None else rec.level.without_tangents
-        flags.forward_grad, flags.suspended = False, suspended or outer
-        yield
-    finally:
-        rec.level, flags.forward_grad = outer
-        flags.suspended = suspended
+        try:
+            rec.level = None if rec.level is None else rec.level.without_tangents
+            flags.forward_grad, flags.suspended = False, before[2] or before[:2]
+            yield
+        finally:
+            rec.level, flags.forward_grad, flags.suspended = before
+    finally:  # an interrupt may have come just then
+        rec.level, flags.forward_grad, flags.suspended = before
 
 
 # ---------------------------------------------------------------------- a tensor's tangent
