@@ -25,8 +25,8 @@ LOSSES = 5
 TOLERANCE = 2e-3
 SMALLEST_LOSS = 1e-3  # losses closer to zero are compared as if they were this large
 BLOCK = 0.02  # seconds that one timing takes at least, where steps are short
-# Steps that still get faster, as where a program was compiled, are timed for as long again after that; a backend gets so many seconds at most.
-FASTER, MOST_SECONDS = 0.9, 30.0
+# Where steps got faster, or something was compiled within them, they are timed for as long again after that; a backend gets so many seconds at most.
+FASTER, COMPILING, MOST_SECONDS = 0.9, 3.0, 30.0
 MOST_STEPS = 200  # in one timing
 
 
@@ -99,7 +99,7 @@ def _best(step: Step, cycle: int, seconds: float) -> float:
             step()
         now = time.perf_counter()
         one = (now - start) / count
-        if one < FASTER * best and blocks:
+        if blocks and not FASTER * best <= one <= COMPILING * best:
             end = min(now + seconds, begun + MOST_SECONDS)
         best, blocks = min(best, one), blocks + 1
         count = max(1, min(MOST_STEPS // cycle, int(BLOCK / max(one, 1e-6) / cycle))) * cycle
