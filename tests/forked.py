@@ -13,7 +13,7 @@ from typing import Any
 
 # It gets a line of JSON for each program and answers with its exit status. The child goes on from here as the command itself would.
 _SERVER = """
-import gc, json, os, sys
+import gc, json, os, signal, sys
 import torchgrad_jax.cli.main as command
 gc.freeze()
 for line in sys.stdin:
@@ -21,6 +21,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         os.setsid()
+        signal.alarm(300)  # what hangs ends
         os.chdir(job["folder"])
         for number, (file, flags) in enumerate(((job["input"], os.O_RDONLY), (job["output"], os.O_WRONLY), (job["errors"], os.O_WRONLY))):
             os.dup2(os.open(file, flags), number)

@@ -109,3 +109,12 @@ def caught(call):
         return repr(call())
     except Exception as error:
         return [type(error).__name__, str(error).replace("torchgrad_jax", "torch")]
+
+
+def net(m):
+    """A small network with modules in modules and weights of its own in both libraries."""
+    made = m.nn.Sequential(m.nn.Linear(2, 3), m.nn.Tanh(), m.nn.Sequential(m.nn.Linear(3, 1, bias=False)))
+    for i, p in enumerate(made.parameters()):
+        with m.no_grad():
+            p.copy_(m.arange(p.numel()).reshape(p.shape) * 0.1 + i)
+    return made

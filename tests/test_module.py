@@ -6,19 +6,11 @@ import copy
 import pickle
 
 import pytest
-from side_by_side import caught, error_of, like_pytorch, plain, torch
+from side_by_side import caught, error_of, like_pytorch, net, plain, torch
 
 import torchgrad_jax as tj
 
 BOTH = pytest.mark.parametrize("m", [tj, torch], ids=["ours", "theirs"])
-
-
-def net(m):
-    made = m.nn.Sequential(m.nn.Linear(2, 3), m.nn.Tanh(), m.nn.Sequential(m.nn.Linear(3, 1, bias=False)))
-    for i, p in enumerate(made.parameters()):
-        with m.no_grad():
-            p.copy_(m.arange(p.numel()).reshape(p.shape) * 0.1 + i)
-    return made
 
 
 # ---------------------------------------------------------------------- Parameter and Buffer

@@ -6,21 +6,13 @@ import copy
 import pickle
 
 import pytest
-from side_by_side import caught, programs
+from side_by_side import caught, net, programs
 
 import torchgrad_jax as tj
 
 pytestmark = pytest.mark.operators
 
 program, test_like_pytorch = programs()
-
-
-def net(m):
-    made = m.nn.Sequential(m.nn.Linear(2, 3), m.nn.Tanh(), m.nn.Sequential(m.nn.Linear(3, 1, bias=False)))
-    for i, p in enumerate(made.parameters()):
-        with m.no_grad():
-            p.copy_(m.arange(p.numel()).reshape(p.shape) * 0.1 + i)
-    return made
 
 
 class Picklable(tj.nn.Module):

@@ -98,19 +98,7 @@ def stft(
         raise RuntimeError(_COMPLEX_WANTED)
     if return_complex is False:
         warn_once(_PAIRS)
-    if not dtypes.is_float(input._aval.dtype):
-        refuse("a tensor of floating point or complex values")
-    if input._aval.ndim not in (1, 2):
-        refuse("a 1D or 2D tensor")
-    length = input._aval.shape[-1]
-    if n_fft <= 0 or n_fft > length:
-        refuse(f"0 < n_fft < {length}, but got n_fft={n_fft}")
-    if hop_length <= 0:
-        refuse(f"hop_length > 0, but got hop_length={hop_length}")
-    if win_length <= 0 or win_length > n_fft:
-        refuse(f"0 < win_length <= n_fft, but got win_length={win_length}")
-    if window is not None and window._aval.shape != (win_length,):
-        refuse(f"a 1D window tensor of size equal to win_length={win_length}, but got window with size {_sizes(window)}")
+    _check_signal(input, n_fft, hop_length, win_length, window, refuse)
     if onesided is None:
         onesided = not whole
     if onesided and whole:
@@ -134,6 +122,23 @@ def stft(
     return made if return_complex or (return_complex is None and whole) else views.view_as_real(made)
 
 
+def _check_signal(input: Tensor, n_fft: int, hop_length: int, win_length: int, window: Tensor | None, refuse: Callable[[str], NoReturn]) -> None:
+    """Refuses what `stft` cannot transform."""
+    if not dtypes.is_float(input._aval.dtype):
+        refuse("a tensor of floating point or complex values")
+    if input._aval.ndim not in (1, 2):
+        refuse("a 1D or 2D tensor")
+    length = input._aval.shape[-1]
+    if n_fft <= 0 or n_fft > length:
+        refuse(f"0 < n_fft < {length}, but got n_fft={n_fft}")
+    if hop_length <= 0:
+        refuse(f"hop_length > 0, but got hop_length={hop_length}")
+    if win_length <= 0 or win_length > n_fft:
+        refuse(f"0 < win_length <= n_fft, but got win_length={win_length}")
+    if window is not None and window._aval.shape != (win_length,):
+        refuse(f"a 1D window tensor of size equal to win_length={win_length}, but got window with size {_sizes(window)}")
+
+
 def _longer(input: Tensor, half: int) -> tuple[int, ...]:
     """The shape of a signal with `half` more points at both ends."""
     shape = tuple(input._aval.shape)
@@ -148,6 +153,35 @@ def _frames(input: Tensor, n_fft: int, normalized: bool, onesided: bool, return_
     if not onesided:
         input = views.narrow(input, -1, 0, n_fft // 2 + 1)
     return call("_fft_c2r", input, dims, how, n_fft)
+
+
+def _check_spectrum(
+    input: Tensor, n_fft: int, hop_length: int, win_length: int, window: Tensor | None, onesided: bool | None, refuse: Callable[[str], NoReturn]
+) -> bool:
+    """Refuses what `istft` cannot transform. Whether it has the frequencies of real signals only."""
+    if not _is_complex(input):
+        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
+    shape = input._aval.shape
+    if not input._aval.size:
+        refuse("input tensor cannot be empty.")
+    if len(shape) not in (2, 3):
+        if len(shape) < 2:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-len(shape) - 1}, {len(shape)}], but got -3)")
+        refuse(f"expected a tensor with 3 or 4 dimensions, but got {len(shape) + 1}")
+    if onesided is None:
+        onesided = shape[-2] != n_fft
+    if onesided and n_fft // 2 + 1 != shape[-2]:
+        refuse("expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got "
+               f"{shape[-2]}")  # fmt: skip
+    if not onesided and n_fft != shape[-2]:
+        refuse(f"expected the frequency dimension (3rd to the last) of the input tensor to match n_fft when onesided=False, but got {shape[-2]}")
+    if not 0 < hop_length <= win_length:
+        refuse("expected 0 < hop_length <= win_length")
+    if not 0 < win_length <= n_fft:
+        refuse("expected 0 < win_length <= n_fft")
+    if window is not None and window._aval.shape != (win_length,):
+        refuse("Invalid window shape. window has to be 1D and length of `win_length`")
+    return onesided
 
 
 @public("torch", "torch.Tensor")
@@ -171,33 +205,13 @@ def istft(
 
     if window is None:
         warn_once(_LOSES)
-    if not _is_complex(input):
-        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
-    shape = input._aval.shape
-    if not input._aval.size:
-        refuse("input tensor cannot be empty.")
-    if len(shape) not in (2, 3):
-        if len(shape) < 2:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-len(shape) - 1}, {len(shape)}], but got -3)")
-        refuse(f"expected a tensor with 3 or 4 dimensions, but got {len(shape) + 1}")
-    if onesided is None:
-        onesided = shape[-2] != n_fft
-    if onesided and n_fft // 2 + 1 != shape[-2]:
-        refuse("expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got "
-               f"{shape[-2]}")  # fmt: skip
-    if not onesided and n_fft != shape[-2]:
-        refuse(f"expected the frequency dimension (3rd to the last) of the input tensor to match n_fft when onesided=False, but got {shape[-2]}")
-    if not 0 < hop_length <= win_length:
-        refuse("expected 0 < hop_length <= win_length")
-    if not 0 < win_length <= n_fft:
-        refuse("expected 0 < win_length <= n_fft")
-    if window is not None and window._aval.shape != (win_length,):
-        refuse("Invalid window shape. window has to be 1D and length of `win_length`")
+    onesided = _check_spectrum(input, n_fft, hop_length, win_length, window, onesided, refuse)
     if return_complex and onesided:
         raise RuntimeError(_TWO_SIDED)
     if not return_complex and _is_complex(window):
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
 
+    shape = input._aval.shape
     whole = _in_the_middle(window, n_fft, win_length, input, dtypes.to_real(input._aval.dtype))
     if whole is None:
         whole = creation.ones((n_fft,), dtype=dtypes.of(dtypes.to_real(input._aval.dtype)), device=input.device)
