@@ -76,7 +76,7 @@ class Extra:
     """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
     given another layout in place: later ones join them. nested: of a Jacobian that JAX made, the same as a part of a pytree (`interop.py`)."""
 
-    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "name", "tangent", "hooked", "nested")
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "tangent", "hooked", "nested")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
@@ -84,7 +84,6 @@ class Extra:
         self.hooks: HookList | None = None
         self.post_hooks: HookList | None = None
         self.retains_grad = False
-        self.name: str | None = None
         self.tangent: Tensor | None = None
         self.hooked: Edge | None = None
         self.nested: Tensor | None = None

@@ -58,7 +58,9 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
     values = None if found is None else _contents(found, args, kwargs)
     if found is None or values is None:
         return body(*args, **kwargs)
-    places = {id(v): i for i, v in reversed([*enumerate(values)])}
+    places: dict[int, int] = {}
+    for i, v in enumerate(values):
+        places.setdefault(id(v), i)
     key = (
         tuple(found.key), tuple([(v.aval, places[id(v)]) for v in values]), rec.grad_enabled, dtypes.get_default_dtype(), modes.matmul_precision,
     )  # fmt: skip
@@ -203,7 +205,9 @@ def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before)
 
 def _is_plain(spec: TreeSpec) -> bool:
     """Whether a tree is made of Python's containers alone: what tells those of the user's from others may change."""
-    return (spec.type is None or spec.type in BUILTIN_TYPES) and all(map(_is_plain, spec.children()))
+    if spec.type is None:
+        return True
+    return spec.type in BUILTIN_TYPES and all([child.type is None or _is_plain(child) for child in spec.children_specs])
 
 
 def _is_new(t: Tensor) -> bool:

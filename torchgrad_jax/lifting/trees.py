@@ -62,12 +62,16 @@ class TreeSpec:
     num_children: int
 
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
+        nodes, leaves = 1, 1 if type is None else 0
+        for child in children_specs:
+            nodes += child.num_nodes
+            leaves += child.num_leaves
         fill = object.__setattr__
         fill(self, "type", type)
         fill(self, "_context", context)
         fill(self, "_children", list(children_specs))
-        fill(self, "num_nodes", 1 + sum(child.num_nodes for child in children_specs))
-        fill(self, "num_leaves", sum(child.num_leaves for child in children_specs) if type is not None else 1)
+        fill(self, "num_nodes", nodes)
+        fill(self, "num_leaves", leaves)
         fill(self, "num_children", len(children_specs))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -203,11 +207,15 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], T
 
 
 def _flatten(tree: Any, leaves: list[Any], is_leaf: IsLeaf | None) -> TreeSpec:
-    kind = node_type(tree)
-    if kind not in SUPPORTED_NODES or (is_leaf is not None and is_leaf(tree)):
+    kind = type(tree)
+    node = SUPPORTED_NODES.get(kind)
+    if node is None:
+        kind = node_type(tree)
+        node = SUPPORTED_NODES.get(kind)
+    if node is None or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
         return LEAF
-    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    children, context = node.flatten_fn(tree)
     return TreeSpec(kind, context, [_flatten(child, leaves, is_leaf) for child in children])
 
 
