@@ -14,7 +14,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.declaration import operator
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, recorder
 from torchgrad_jax.runtime.program import Program
-from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import _interned, aval_of
 
 

@@ -10,8 +10,8 @@ from torchgrad_jax.autograd.profiler import profile, record_function
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.epoch import running
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recording.epoch import running
 
 pytestmark = pytest.mark.operators
 

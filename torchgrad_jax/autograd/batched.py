@@ -17,9 +17,9 @@ from torchgrad_jax.autograd.engine import rehearse
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor, fresh
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.value import Aval, Value, aval_of
 
 MAX_KEPT = 256

@@ -42,11 +42,14 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     """Record a single-output operation of one Value."""
     epoch = rec.epoch
     slot = a.slot if a.epoch is epoch else rec.enter(a)
-    key = (bop, slot)
     before = epoch.step
-    step = before.next.get(key)
-    if step is None:
-        step = rec.extend(before, bop, key, (a,))
+    step = before.last
+    if step is None or step.bop is not bop or step.a is not slot:
+        key = (bop, slot)
+        step = before.next.get(key)
+        if step is None:
+            step = rec.extend(before, bop, key, (a,))
+        before.last = step
     value = _new(Value)
     value.aval = step.aval
     value.array = None
@@ -74,11 +77,14 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
         if kind is int and not LEAST_INT <= b <= MOST_INT:
             return record2(rec, bop, a, large_int(b, a.aval.dtype.kind))
         slot_b = kind
-    key = (bop, slot_a, slot_b)
     before = epoch.step
-    step = before.next.get(key)
-    if step is None:
-        step = rec.extend(before, bop, key, (a, b))
+    step = before.last
+    if step is None or step.bop is not bop or step.a is not slot_a or step.b is not slot_b:
+        key = (bop, slot_a, slot_b)
+        step = before.next.get(key)
+        if step is None:
+            step = rec.extend(before, bop, key, (a, b))
+        before.last = step
     value = _new(Value)
     value.aval = step.aval
     value.array = None

@@ -438,7 +438,7 @@ def unpack_all(node: OpNode) -> tuple[Any, ...]:
 
 def _later_leaf(value: Value) -> Tensor | None:
     """The tensor that was saved when it required no gradient, if it is a leaf that does now: PyTorch has saved the tensor itself."""
-    t: Tensor | None = value.leaf() if hasattr(value, "leaf") else None
+    t: Tensor | None = leaf() if (leaf := getattr(value, "leaf", None)) is not None else None
     if t is None or not t.requires_grad or t._node is not None:
         return None
     counter = value.counter

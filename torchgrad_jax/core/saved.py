@@ -179,7 +179,7 @@ def name_since_write(value: Value) -> str:
 
 def is_of_view(value: Value, edge: Any = None) -> bool:
     """Whether a saved Value was the content of a view, and not of a tensor that was itself given another layout."""
-    if hasattr(value, "part"):
+    if getattr(value, "part", False):
         return True
     signature = getattr(value, "signature", None)
     operator = None if signature is None else getattr(signature.bop, "operator", None)

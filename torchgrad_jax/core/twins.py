@@ -13,7 +13,7 @@ def detached(t: Tensor) -> Tensor:
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
     meet(t)
-    if hasattr(t._content(), "leaf"):
+    if getattr(t._content(), "leaf", None) is not None:
         _renew(t)
     value = t._content()
     storage: Storage = t._shared()
@@ -31,8 +31,8 @@ def _renew(t: Tensor) -> None:
     new = per_thread.recorder.alias(old)
     new.counter, new.version = old.counter, old.version
     for name in ("signature", "part", "made_in"):
-        if hasattr(old, name):
-            setattr(new, name, getattr(old, name))
+        if (mark := getattr(old, name, None)) is not None:
+            setattr(new, name, mark)
     if t._view is None:
         storage.value = new
     else:

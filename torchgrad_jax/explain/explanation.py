@@ -19,7 +19,7 @@ from torchgrad_jax.runtime.observing.differences import shown
 from torchgrad_jax.runtime.observing.observer import COMPILING, RUNNING, Observer, leave, watch
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.program import Program as RunProgram
-from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.recording.step import Step
 
 # So many programs are listed; of further ones it is only said how many runs there were.
 MOST = 1_000

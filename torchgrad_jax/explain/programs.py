@@ -9,7 +9,8 @@ from torchgrad_jax.explain.data import New, Program
 from torchgrad_jax.explain.places import Place
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing.differences import TAPE, Outline, difference, distance, name_of, shown
-from torchgrad_jax.runtime.recorder import Step, recorder, roots
+from torchgrad_jax.runtime.recorder import recorder, roots
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.tiers import INTERPRETED, by_xla, reason
 
 STEPPED = "stepped"

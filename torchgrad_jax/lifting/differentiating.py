@@ -15,7 +15,8 @@ from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, 
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, Step, per_thread
+from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, per_thread
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Aval, Value, watches
 
 KEPT = "this tensor was made while the backward pass of a compiled function was traced: a hook has kept it, where it has no value"

@@ -13,9 +13,9 @@ from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.program import numbers_of
-from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Aval, Value
 
 # What an input of the program is: the content of a tensor, or all of the memory that it is a part of; a constant; numbers drawn anew.

@@ -24,8 +24,8 @@ from torchgrad_jax.lifting.purity import Impure, Reached, reached
 from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
-from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
+from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 MOST_KEPT = 256

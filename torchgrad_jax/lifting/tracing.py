@@ -18,8 +18,9 @@ from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
-from torchgrad_jax.runtime.epoch import Epoch, Failure, running
-from torchgrad_jax.runtime.recorder import AUTOCAST, BEYOND, Recorder, Step, TracedInput, per_thread
+from torchgrad_jax.runtime.recorder import AUTOCAST, Recorder, TracedInput, per_thread
+from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.step import BEYOND, Step
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Lifted, Value, Watch, is_tracer, watches
 

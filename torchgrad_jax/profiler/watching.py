@@ -23,11 +23,11 @@ from torchgrad_jax.profiler.naming import call_name, call_shapes, operation_name
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
-from torchgrad_jax.runtime.epoch import running
 from torchgrad_jax.runtime.execution import execution_mode
 from torchgrad_jax.runtime.interpreted import alone
 from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recording.epoch import running
 from torchgrad_jax.runtime.structure import calls_to, operands
 from torchgrad_jax.runtime.value import Value
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder, Step, TracedInput
+from torchgrad_jax.runtime.recorder import Recorder, TracedInput
+from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 

@@ -15,13 +15,14 @@ from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
-from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNING, TRACING, timed
 from torchgrad_jax.runtime.pruning import prune
-from torchgrad_jax.runtime.recorder import KINDS, TURNED, UNHELD, Recorder, Step, places_of, roots
+from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, roots
+from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.step import KINDS, Step, places_of
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of

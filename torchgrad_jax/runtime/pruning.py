@@ -11,7 +11,7 @@ from typing import Any
 
 from torchgrad_jax.runtime import keeping
 from torchgrad_jax.runtime.operation import Signature, expansion
-from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.recording.step import Step
 
 _lock = threading.Lock()
 
@@ -89,11 +89,13 @@ def _cut(kept: set[Step]) -> None:
     stack: list[Step] = []
     for step in kept:
         after = step.next
+        if step.last not in kept:
+            step.last = None
         if not kept.issuperset(after.values()):
             for key in [key for key in list(after) if after[key] not in kept]:
                 stack.append(after.pop(key))
     while stack:
         step = stack.pop()
         stack.extend(step.next.values())
-        step.next = {}
+        step.next, step.last = {}, None
         step.programs = None

@@ -19,11 +19,12 @@ from jax import numpy as jnp
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.device import CPU, device
-from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.flags import Flags
 from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.observing import observer
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, BoundOp, Signature, signature
+from torchgrad_jax.runtime.operation import BoundOp, signature
+from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 
@@ -32,14 +33,8 @@ from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 SOFT_LIMIT = 2_000
 HARD_LIMIT = 6_000
 SOFT_BYTES = 1 << 29
-# More results than any program has, and fewer than where there is no limit.
-BEYOND = 1 << 40
 # The Python integers that can be operands.
 LEAST_INT, MOST_INT, MOST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
-# Python numbers become arrays of these dtypes, by NumPy's kind.
-KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
-# The places of numbers: one object for each, which makes looking them up quicker. There are as many as the longest program has had.
-_places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
 # The bits of Recorder.turned.
 TURNED, LOOK = 1, 2
 # The bits of Recorder.rare that anomaly mode has, above what is counted there: that it is on, and what it looks for NaN in.
@@ -61,61 +56,6 @@ class DeviceChange(Exception):
 
 class LargeNumber(Exception):
     """A Python integer among the operands is none of int64."""
-
-
-class Step:
-    """One operation, or one more input, at one place of a program.
-
-    slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
-    the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
-    outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a
-    number beyond every limit. line: the user's that it was first recorded from; not there unless somebody watched (`observing`).
-    """
-
-    __slots__ = (
-        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
-        "counts", "nbytes", "programs", "line",
-    )  # fmt: skip
-
-    def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
-        self.next: dict[Any, Step] = {}
-        self.parent = parent
-        self.first: Signature | None = sig if parent is None or parent.first is None else parent.first
-        self.signature: Any = sig  # a Signature, but for inputs
-        self.args = args
-        self.aval = aval
-        self.slot = slot
-        self.end = end
-        self.due = end if sig is None or sig.check is None else BEYOND + end
-        self.programs: dict[Any, Any] | None = None
-        self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
-        self.numbers: tuple[tuple[str, int], ...] = ()
-        self.counts: dict[str, int] = {} if parent is None else parent.counts
-        self.nbytes: int = 0 if parent is None else parent.nbytes
-        if sig is not None:
-            self.nbytes += sig.nbytes
-            if sig.numbered:
-                self._place_numbers()
-        self.several = type(aval) is not Aval or len(self.numbers) > 1
-
-    def _place_numbers(self) -> None:
-        counts = dict(self.counts)
-        places = []
-        for i, kind in enumerate(self.args):
-            if type(kind) is not int:
-                self.numbered = i
-                array = NUMBER_DTYPES[kind].kind
-                counts[array] = count = counts.get(array, 0) + 1
-                places.append(places_of(array, count)[count - 1])
-        self.numbers, self.counts = tuple(places), counts
-
-
-def places_of(kind: str, count: int) -> list[tuple[str, int]]:
-    """The places of numbers of one dtype, at least `count`."""
-    known = _places[kind]
-    if len(known) < count:
-        known = _places[kind] = [*known, *[(kind, i) for i in range(len(known), count + 100)]]
-    return known
 
 
 roots: dict[device, Step] = {}
@@ -189,9 +129,12 @@ class Recorder:
         if aval.device is not self.device:
             raise DeviceChange
         before = epoch.step
-        step = before.next.get(aval)
-        if step is None:
-            step = self._add(before, aval, Step(before, None, (), aval, -1 - before.inputs, before.end))
+        step = before.last
+        if step is None or step.aval is not aval or step.signature is not None:
+            step = before.next.get(aval)
+            if step is None:
+                step = self._add(before, aval, Step(before, None, (), aval, -1 - before.inputs, before.end))
+            before.last = step
         slot = step.slot
         if epoch.step is not before or self.epoch is not epoch:  # code that ran in between has recorded
             return self.enter(value)
@@ -214,7 +157,9 @@ class Recorder:
         sig = signature(bop, specs)
         end = before.end + len(sig.avals)
         aval = sig.avals[0] if sig.single else sig.avals
-        return self._add(before, key, Step(before, sig, key[1:], aval, before.end, end))
+        step = Step(before, sig, key[1:], aval, before.end, end)
+        step.bop = bop  # that of the Signature may be an equal one
+        return self._add(before, key, step)
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
         keeping.steps += 1
@@ -336,20 +281,23 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     try:
         if len(operands) == 2:
             a, b = operands
-            key: Any = (
-                bop,
+            args: tuple[Any, ...] = (
                 a.slot if type(a) is Value and a.epoch is epoch else rec.operand(a),
                 b.slot if type(b) is Value and b.epoch is epoch else float if type(b) is float else rec.operand(b),
             )
         else:
-            key = (bop, *[float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands])
+            args = tuple([float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands])
     except LargeNumber:
         kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
         return record(rec, bop, tuple([o if type(o) is not int else large_int(o, kind) for o in operands]))
     before = epoch.step
-    step = before.next.get(key)
-    if step is None:
-        step = rec.extend(before, bop, key, operands)
+    step = before.last
+    if step is None or step.bop is not bop or step.args != args:
+        key = (bop, *args)
+        step = before.next.get(key)
+        if step is None:
+            step = rec.extend(before, bop, key, operands)
+        before.last = step
     if step.several:
         return _record_several(rec, epoch, before, step, bop, operands)
     value = _new(Value)

@@ -12,9 +12,10 @@ import numpy as np
 
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.baseline import carrying_out
-from torchgrad_jax.runtime.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.interpreted import alone
-from torchgrad_jax.runtime.recorder import KINDS, UNHELD
+from torchgrad_jax.runtime.recorder import UNHELD
+from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.structure import calls_to, inputs_of, operands
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.runtime.worker import Promised

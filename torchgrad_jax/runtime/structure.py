@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.runtime.operation import Expansion, Signature, expansion
-from torchgrad_jax.runtime.recorder import Step
+from torchgrad_jax.runtime.recording.step import Step
 
 # A Python number among a program's: which of its arrays of numbers (by NumPy's kind), and the place in it.
 Number = tuple[str, int]

@@ -10,9 +10,9 @@ import numpy as np
 from jax.core import Tracer
 
 from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
-from torchgrad_jax.runtime.epoch import Epoch
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.observing.observer import tell_waiting
+from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.worker import Promised
 
 
@@ -119,10 +119,11 @@ class Value:
 
     `counter` and `version` serve the layer above: the version counter of the storage whose content this Value is or was, and what it
     counted at the time. A Value belongs to at most one storage. (It does not refer to the storage, which refers to it.)
-    made_in: how the view was made that it was the content of, if not where autograd follows; not there for others.
-    leaf: a weak reference to the only tensor that it was the content of when that was asked to require a gradient; not there for others.
-    part: that it was written into a view, and is a part of a storage's content; not there for others.
+    made_in: how the view was made that it was the content of, if not where autograd follows.
+    leaf: a weak reference to the only tensor that it was the content of when that was asked to require a gradient.
+    part: that it was written into a view, and is a part of a storage's content.
     signature: of the operation that was recorded to make it; constants have none.
+    Of these, and of `bounds`, those that a Value has not are unset, or None where this is compiled.
     """
 
     __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part", "made_in", "leaf")

@@ -1,0 +1,79 @@
+"""Steps: the programs seen so far, as a tree. See `recorder.py`, which makes and follows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature
+
+# More results than any program has, and fewer than where there is no limit.
+BEYOND = 1 << 40
+# Python numbers become arrays of these dtypes, by NumPy's kind.
+KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
+# The places of numbers: one object for each, which makes looking them up quicker. There are as many as the longest program has had.
+_places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
+
+
+class Step:
+    """One operation, or one more input, at one place of a program.
+
+    slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
+    the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
+    outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a
+    number beyond every limit. line: the user's that it was first recorded from, where somebody watched (`observing`).
+
+    What comes next is `next`, by what tells it; last: of these, what came last, which most often comes again. It is told by bop and args, of
+    which `a` and `b` are the first two.
+    """
+
+    __slots__ = (
+        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
+        "counts", "nbytes", "programs", "line", "last", "bop", "a", "b",
+    )  # fmt: skip
+
+    def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
+        self.next: dict[Any, Step] = {}
+        self.last: Step | None = None
+        self.bop: Any = None if sig is None else sig.bop
+        self.a: Any = args[0] if args else None
+        self.b: Any = args[1] if len(args) > 1 else None
+        self.line = ""
+        self.parent = parent
+        self.first: Signature | None = sig if parent is None or parent.first is None else parent.first
+        self.signature: Any = sig  # a Signature, but for inputs
+        self.args = args
+        self.aval = aval
+        self.slot = slot
+        self.end = end
+        self.due = end if sig is None or sig.check is None else BEYOND + end
+        self.programs: dict[Any, Any] | None = None
+        self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
+        self.numbers: tuple[tuple[str, int], ...] = ()
+        self.counts: dict[str, int] = {} if parent is None else parent.counts
+        self.nbytes: int = 0 if parent is None else parent.nbytes
+        if sig is not None:
+            self.nbytes += sig.nbytes
+            if sig.numbered:
+                self._place_numbers()
+        self.several = type(aval) is tuple or len(self.numbers) > 1
+
+    def _place_numbers(self) -> None:
+        counts = dict(self.counts)
+        places = []
+        for i, kind in enumerate(self.args):
+            if type(kind) is not int:
+                self.numbered = i
+                array = NUMBER_DTYPES[kind].kind
+                counts[array] = count = counts.get(array, 0) + 1
+                places.append(places_of(array, count)[count - 1])
+        self.numbers, self.counts = tuple(places), counts
+
+
+def places_of(kind: str, count: int) -> list[tuple[str, int]]:
+    """The places of numbers of one dtype, at least `count`."""
+    known = _places[kind]
+    if len(known) < count:
+        known = _places[kind] = [*known, *[(kind, i) for i in range(len(known), count + 100)]]
+    return known
