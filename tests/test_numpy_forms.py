@@ -16,7 +16,8 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.baseline import NumPyForm
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature, rounding_options, signature
+from torchgrad_jax.runtime.operation import Signature, rounding_options, signature
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import aval_of
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]  # tries its own modes

@@ -11,6 +11,10 @@ if _TYPE_CHECKING:
 _collects = _gc.isenabled()
 _gc.disable()
 
+from torchgrad_jax import _typed  # noqa: E402
+
+_typed.use()
+
 from torchgrad_jax.runtime.compiling import compile_cache as _compile_cache  # noqa: E402
 
 _compile_cache.use()

@@ -209,8 +209,7 @@ class GraphTask:
             raise
         if not self.retain_graph:
             self.undo.rest = [nodes[i] for i in found.runs]
-            for node in self.undo.rest:
-                node.release()
+            tape.release(self.undo.rest)
         return self._results()
 
     def run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.fields import NodeFields, OpNodeFields
 from torchgrad_jax.core.node import Edge, Node, Placed, Saved
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.tensor import AccumulateGrad
+from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.composite import Composite, ScratchRecorder
 from torchgrad_jax.runtime.operation import Signature
@@ -81,7 +83,8 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
     place: dict[Value, int] = {}
     index: dict[Node, int] = {}
     parts: list[Any] = [accumulate]
-    stack: list[Node] = []
+    stack: list[Any] = []
+    node: NodeFields
     for (node, nr), grad in zip(roots, grads, strict=True):
         if node not in index:
             index[node] = len(index)
@@ -92,21 +95,22 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
         node = stack.pop()
         if node.hooks is not None:
             return None
-        if isinstance(node, OpNode):
-            if node.saved is None:
+        if isinstance(node, OpNodeFields):
+            op: OpNodeFields = node
+            if op.saved is None:
                 return None
-            parts.append(node.plan)
-            saved = node.saved
+            parts.append(op.plan)
+            saved: Any = op.saved
         else:
-            described = node.describe()
+            described = node.describe()  # type: ignore[attr-defined]
             if described is None:
                 return None
             parts += described[0]
             saved = described[1]
         for v in saved:
             if type(v) is Value:
-                counter = v.counter
-                if counter is not None and counter.version != v.version:
+                value: Value = v
+                if value.counter is not None and value.counter.version != value.version:
                     return None
                 i = place.get(v)
                 if i is None:
@@ -135,6 +139,19 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
                 return None
             parts += (index[node], nr, "captured")
     return Fingerprint(tuple(parts), operands, index)
+
+
+def release(nodes: list[Any]) -> None:
+    """Let nodes go of what they have saved."""
+    for node in nodes:
+        if isinstance(node, OpNodeFields):
+            op: OpNodeFields = node
+            plan: PlanFields = op.plan
+            if type(op.saved) is tuple:
+                if plan.frees:
+                    op.saved = None
+                continue
+        node.release()  # type: ignore[attr-defined]
 
 
 def placed(print_: Fingerprint, roots: Sequence[Edge]) -> dict[Node, Any]:

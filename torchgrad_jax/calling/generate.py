@@ -9,8 +9,9 @@ from typing import Any
 from torchgrad_jax.calling.out import check_out, check_same_dtype, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.return_types import return_type
+from torchgrad_jax.core.called import binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import binary, fast_inplace, unary, write_plainly
+from torchgrad_jax.core.hot import write_plainly
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Operator
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import check_operation, note_node
+from torchgrad_jax.core.fields import OpNodeFields
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
@@ -20,7 +21,7 @@ from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
-_new = object.__new__
+_new = OpNodeFields.__new__
 NO_PLAN: Any = object()
 MISSING: Any = object()
 SAVED_INFERENCE = (

@@ -1,14 +1,16 @@
 """What most of a training step consists of, written out: here alone may speed cost beauty.
 
 Each function does for one or two operands, or for a plain case, what another does for all: `record1` and `record2` for
-`recorder.record`, `unary` and `binary` for `dispatch.apply`, `fast_inplace` and `write_plainly` for `writing.apply_inplace`,
-`affine` for `nn.functional.linear`. What the copies save, measured on an Intel Xeon with Python 3.11:
+`recorder.record`, `of_one` and `of_two` for `dispatch.apply`, `write_of_two` and `write_plainly` for `writing.apply_inplace`,
+`affine` for `nn.functional.linear`. What the copies save, measured on an Intel Xeon with Python 3.11, not compiled:
 
     record1, record2     0.4 and 0.45 us, where a record of any operands takes 0.9 and 0.65: no loop, no tuple of them
-    unary, binary        1.4 and 1.0 us against 1.7 and 1.5 for an operation without a graph, 1.6 against 3.4 with one: no list of
+    of_one, of_two       1.4 and 1.0 us against 1.7 and 1.5 for an operation without a graph, 1.6 against 3.4 with one: no list of
                          Values, no questions that plain Tensors answer in one line
-    fast_inplace         0.8 us against 2.7 for a write that nobody follows
+    write_of_two         0.8 us against 2.7 for a write that nobody follows
     affine               6.7 us against 10.7 for its operations one by one: no Tensor for what nobody sees
+
+This is compiled where there is a compiler (`torchgrad_jax/_typed`). The types are in `hot.pxd`; annotations inside of functions are for it, too.
 """
 
 from __future__ import annotations
@@ -17,20 +19,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
+from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, fit
+from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.operation import BoundOp
+from torchgrad_jax.runtime.operation import BoundOp, Signature
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, DeviceChange, Recorder, TracedInput, after, large_int, per_thread, record
+from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.value import Value
-
-_new = object.__new__
-MISSING: Any = object()
 
 # ---------------------------------------------------------------------- records of one and two operands
 #
@@ -50,7 +53,7 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
         if step is None:
             step = rec.extend(before, bop, key, (a,))
         before.last = step
-    value = _new(Value)
+    value = making.value(Value)
     value.aval = step.aval
     value.array = None
     value.slot = slot = step.slot
@@ -72,7 +75,8 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     slot_a = a.slot if a.epoch is epoch else rec.enter(a)
     kind = type(b)
     if kind is Value:
-        slot_b: Any = b.slot if b.epoch is epoch else rec.enter(b)
+        second: Value = b
+        slot_b: Any = second.slot if second.epoch is epoch else rec.enter(second)
     else:
         if kind is int and not LEAST_INT <= b <= MOST_INT:
             return record2(rec, bop, a, large_int(b, a.aval.dtype.kind))
@@ -85,7 +89,7 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
         if step is None:
             step = rec.extend(before, bop, key, (a, b))
         before.last = step
-    value = _new(Value)
+    value = making.value(Value)
     value.aval = step.aval
     value.array = None
     value.slot = slot = step.slot
@@ -106,169 +110,176 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 # ---------------------------------------------------------------------- operations of one and two operands
 
 
-def _reader(bound: Any) -> Callable[[Tensor], Value]:
-    """How the operands are read. An operation without gradients asks no view for its grad_fn: autograd may have lost it."""
-    return Tensor._read if bound.differentiable else Tensor._content
+def wrap(value: Value) -> Tensor:
+    """A new tensor without history that has `value` as its content."""
+    t = blank.tensor(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    return t
 
 
-def unary(bound: BoundOperator, name: str, otherwise: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The function of an operator of one tensor and no other arguments. `otherwise` is its general form."""
-    read, ordered = _reader(bound), bound.keeps_order
+def result(value: Value, node: Any) -> Tensor:
+    """A new tensor, the only result of `node`."""
+    t = blank.tensor(Tensor)
+    t._value = value
+    t._storage = t._view = t._extra = None
+    t._rg = True
+    t._node = node
+    t._nr = 0
+    return t
 
-    def call(self: Tensor = MISSING, *args: Any, **kwargs: Any) -> Tensor:
-        if (type(self) is not Tensor and type(self) is not Parameter) or args or kwargs:
-            return otherwise(*(() if self is MISSING else (self,)), *args, **kwargs)
-        rec = per_thread.recorder
-        if rec.rare:
-            return otherwise(self)
-        if self._storage is None:
-            a = self._value
-        elif ordered and (view := self._view) is not None and not view.plain and not plain(self):
-            return apply(bound, (self,))
+
+def edge_of(t: Tensor) -> tuple[Any, Any]:
+    """Where the gradient of a tensor that requires one goes."""
+    source = t._node
+    return (source, t._nr) if source is not None and t._view is None else t._edge()
+
+
+class Called:
+    """An operator as it is called. read: how the operands are read: an operation without gradients asks no view for its grad_fn, since autograd may
+    have lost it. real, whole: the classes of Python numbers that may be the second operand. otherwise: its general form."""
+
+    __slots__ = ("bound", "name", "otherwise", "read", "ordered", "real", "whole")
+
+    def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool) -> None:
+        self.bound, self.name, self.otherwise = bound, name, otherwise
+        self.read = Tensor._read if bound.differentiable else Tensor._content
+        self.ordered = bool(bound.keeps_order)
+        self.real, self.whole = (float, int) if numbers else (None, None)
+
+
+def of_one(called: Called, x: Tensor) -> Any:
+    """An operation of one Tensor."""
+    rec: Recorder = per_thread.recorder
+    if rec.rare:
+        return called.otherwise(x)
+    bound = called.bound
+    if x._storage is None:
+        a: Value = x._value
+    elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
+        return apply(bound, (x,))
+    else:
+        a = called.read(x)
+    try:
+        if not (x._rg and rec.grad_enabled):
+            return wrap(record1(rec, bound, a))
+        if rec.turned and turn(rec):
+            return apply(bound, (x,))
+        value: Value = record1(rec, bound, a)
+    except (TracedInput, DeviceChange):
+        return apply(bound, (x,))
+    sig: Signature = value.signature
+    p: Any = sig.plans.get(1) or plan_of(sig, 1)
+    if p is NO_PLAN:
+        return wrap(value)
+    plan: Plan = p
+    node: OpNode = blank.node(plan.node_class)
+    node.plan = plan
+    saves = plan.saves
+    node.saved = () if not saves else (a,) if saves == (0,) else (value,) if saves == (-1,) else (a, value)
+    node.next = (edge_of(x),)
+    node.seq = rec.sequence
+    rec.sequence += 1
+    node.hooks = None
+    return result(value, node)
+
+
+def of_two(called: Called, x: Tensor, other: Any) -> Any:
+    """An operation of a Tensor and anything."""
+    kind = type(other)
+    rec: Recorder = per_thread.recorder
+    if rec.rare:
+        return called.otherwise(x, other)
+    bound = called.bound
+    if x._storage is None:
+        a: Value = x._value
+    elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
+        return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else called.otherwise(x, other)
+    else:
+        a = called.read(x)
+    if kind is Tensor or kind is Parameter:
+        y: Tensor = other
+        if y._storage is None:
+            b: Any = y._value
+        elif called.ordered and (view := y._view) is not None and not view.plain and not plain(other):
+            return apply(bound, (x, other))
         else:
-            a = read(self)
-        try:
-            if not (self._rg and rec.grad_enabled):
-                value = record1(rec, bound, a)
-                return wrap(value)
-            if rec.turned and turn(rec):
-                return apply(bound, (self,))
-            value = record1(rec, bound, a)
-        except (TracedInput, DeviceChange):
-            return apply(bound, (self,))
-        sig = value.signature
-        p = sig.plans.get(1) or plan_of(sig, 1)
-        if p is NO_PLAN:
-            return wrap(value)
-        node = _new(p.node_class)
-        node.plan = p
-        saves = p.saves
-        node.saved = () if not saves else (a,) if saves == (0,) else (value,) if saves == (-1,) else (a, value)
-        source = self._node
-        node.next = ((source, self._nr),) if source is not None else (self._edge(),)
-        node.seq = rec.sequence
-        rec.sequence += 1
-        node.hooks = None
-        return result(value, node, 0)
-
-    call.__name__ = call.__qualname__ = name
-    return call
-
-
-def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool = True) -> Callable[..., Tensor]:
-    """The function of an operator of a tensor and a second one, or (`numbers`) a Python number. `otherwise` is its general form."""
-    read, ordered = _reader(bound), bound.keeps_order
-    real, whole = (float, int) if numbers else (None, None)
-
-    def call(self: Tensor = MISSING, other: Any = MISSING, *args: Any, **kwargs: Any) -> Tensor:
-        kind = type(other)
-        rec = per_thread.recorder
-        if args or kwargs or rec.rare or (type(self) is not Tensor and type(self) is not Parameter):
-            if self is MISSING and other is not MISSING:
-                return otherwise(other=other, **kwargs)
-            return otherwise(*[x for x in (self, other) if x is not MISSING], *args, **kwargs)
-        if self._storage is None:
-            a = self._value
-        elif ordered and (view := self._view) is not None and not view.plain and not plain(self):
-            return apply(bound, (self, other)) if kind is Tensor or kind is real or kind is whole else otherwise(self, other)
-        else:
-            a = read(self)
-        if kind is Tensor:
-            if other._storage is None:
-                b = other._value
-            elif ordered and (view := other._view) is not None and not view.plain and not plain(other):
-                return apply(bound, (self, other))
-            else:
-                b = read(other)
-            mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
-        elif kind is real or kind is whole:
-            b = other
-            mask = self._rg if rec.grad_enabled else 0
-        elif kind is Parameter:
-            b = other._value if other._storage is None else other._read()
-            mask = (self._rg + 2 * other._rg) if rec.grad_enabled else 0
-        elif other is MISSING:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "other"')
-        else:
-            return otherwise(self, other)
-        try:
-            if not mask:
-                value = record2(rec, bound, a, b)
-                return wrap(value)
-            if rec.turned and turn(rec):
-                return apply(bound, (self, other))
-            value = record2(rec, bound, a, b)
-        except (TracedInput, DeviceChange):
-            return apply(bound, (self, other))
-        sig = value.signature
-        p = sig.plans.get(mask) or plan_of(sig, mask)
-        if p is NO_PLAN:
-            return wrap(value)
-        node = _new(p.node_class)
-        node.plan = p
-        saves = p.saves
-        if not saves:
-            node.saved = ()
-        elif saves == (1,):
-            node.saved = (b,)
-        elif saves == (0,):
-            node.saved = (a,)
-        elif saves == (0, 1):
-            node.saved = (a, b)
-        else:
-            node.saved = tuple([a if i == 0 else b if i == 1 else value for i in saves])
-        inputs = p.inputs
-        if inputs == (0,):
-            source = self._node
-            node.next = ((source, self._nr),) if source is not None else (self._edge(),)
-        elif inputs == (1,):
-            node.next = (other._edge(),)
-        else:
-            node.next = (self._edge(), other._edge())
-        node.seq = rec.sequence
-        rec.sequence += 1
-        node.hooks = None
-        return result(value, node, 0)
-
-    call.__name__ = call.__qualname__ = name
-    return call
+            b = called.read(other)
+        mask = (x._rg + 2 * y._rg) if rec.grad_enabled else 0
+    elif kind is called.real or kind is called.whole:
+        y = x  # which nothing asks
+        b = other
+        mask = x._rg if rec.grad_enabled else 0
+    else:
+        return called.otherwise(x, other)
+    try:
+        if not mask:
+            return wrap(record2(rec, bound, a, b))
+        if rec.turned and turn(rec):
+            return apply(bound, (x, other))
+        value: Value = record2(rec, bound, a, b)
+    except (TracedInput, DeviceChange):
+        return apply(bound, (x, other))
+    sig: Signature = value.signature
+    p: Any = sig.plans.get(mask) or plan_of(sig, mask)
+    if p is NO_PLAN:
+        return wrap(value)
+    plan: Plan = p
+    node: OpNode = blank.node(plan.node_class)
+    node.plan = plan
+    saves = plan.saves
+    if not saves:
+        node.saved = ()
+    elif saves == (1,):
+        node.saved = (b,)
+    elif saves == (0,):
+        node.saved = (a,)
+    elif saves == (0, 1):
+        node.saved = (a, b)
+    else:
+        node.saved = tuple([a if i == 0 else b if i == 1 else value for i in saves])
+    inputs = plan.inputs
+    node.next = (edge_of(x), edge_of(y)) if len(inputs) == 2 else (edge_of(x),) if inputs[0] == 0 else (edge_of(y),)
+    node.seq = rec.sequence
+    rec.sequence += 1
+    node.hooks = None
+    return result(value, node)
 
 
 # ---------------------------------------------------------------------- writes
 
 
-def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any, other: Any) -> Any:
     """An in-place operation of a tensor and another one or a number, written out for the common case: no graph, same shape and dtype.
     `otherwise` is its general form."""
-
-    def call(self: Tensor, other: Any) -> Tensor:
-        rec = per_thread.recorder
-        if rec.rare or (type(self) is not Tensor and type(self) is not Parameter):
-            return otherwise(self, other)
-        view = self._view
-        if view is not None:
-            return apply_inplace(bound, (self, other))
-        # A view of the target, or one whose base has changed, wants a closer look.
-        if (self._rg and rec.grad_enabled) or (type(other) is Tensor and (other._view is not None or (other._rg and rec.grad_enabled))):
-            return apply_inplace(bound, (self, other))
-        storage = self._storage
-        if storage is not None and type(other) is Tensor and other._view is not None:  # it may be part of this tensor's memory
-            return apply_inplace(bound, (self, other))
-        a = self._value if storage is None else storage.value
-        b = other if type(other) is not Tensor else other._value if other._storage is None else other._read()
-        try:
-            value = record2(rec, bound, a, b)
-        except (TracedInput, DeviceChange):
-            return apply_inplace(bound, (self, other))
-        if value.aval is not a.aval:
-            value = fit(rec, value, a.aval)
-        if storage is None:
-            storage = self._shared()
-        storage.write(value)
-        self._value = value  # the first content is not held
-        return self
-
-    return call
+    rec: Recorder = per_thread.recorder
+    if rec.rare or (type(x) is not Tensor and type(x) is not Parameter):
+        return otherwise(x, other)
+    t: Tensor = x
+    if t._view is not None or (t._rg and rec.grad_enabled):
+        return apply_inplace(bound, (x, other))
+    storage = t._storage
+    b: Any = other
+    if type(other) is Tensor or type(other) is Parameter:
+        o: Tensor = other
+        # A view of the target, or one whose base has changed, wants a closer look; any view may be part of this tensor's memory.
+        if o._view is not None or (o._rg and rec.grad_enabled):
+            return apply_inplace(bound, (x, other))
+        b = o._value if o._storage is None else other._read()
+    a: Value = t._value if storage is None else storage.value
+    try:
+        value: Value = record2(rec, bound, a, b)
+    except (TracedInput, DeviceChange):
+        return apply_inplace(bound, (x, other))
+    if value.aval is not a.aval:
+        value = fit(rec, value, a.aval)
+    if storage is None:
+        storage = x._shared()
+    storage.write(value)
+    t._value = value  # the first content is not held
+    return x
 
 
 def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
@@ -341,7 +352,7 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
             node = None if node is None else _node(rec, value.signature, ((node, 0),), ())
     except (TracedInput, DeviceChange):
         return None
-    return result(value, node, 0)
+    return wrap(value) if node is None else result(value, node)
 
 
 def _viewed(*size: int) -> Any:
@@ -369,7 +380,7 @@ def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ..
     if not mask:
         return None
     plan = sig.plans.get(mask) or plan_of(sig, mask)
-    node = _new(plan.node_class)
+    node: OpNode = blank.node(plan.node_class)
     node.plan = plan
     node.saved = tuple([values[i] for i in plan.saves]) if plan.saves else ()
     node.next = tuple([edges[i] for i in plan.inputs])

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from torchgrad_jax.core.fields import NodeFields
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder
@@ -74,10 +75,10 @@ class WithSaved(tuple[Any, ...]):
     __slots__ = ()
 
 
-class Node:
+class Node(NodeFields):
     """One operation in the graph. `next` are its edges, one for each input that needs a gradient."""
 
-    __slots__ = ("next", "seq", "hooks", "__weakref__", "__dict__")
+    __slots__ = ("__weakref__", "__dict__")
     next: tuple[Edge, ...]
     seq: int
     hooks: Hooks | None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.fields import OpNodeFields
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.messages import DETACHED_MESSAGE, FREED_MESSAGE, MODIFIED_INDIRECTLY, modified_message, untracked
 from torchgrad_jax.core.node import Calculus, Edge, Node, Saved, WithSaved, shown
@@ -29,12 +30,12 @@ def _converted(calculus: Calculus, grad: Any, aval: Aval) -> Any:
     return calculus.call(cast_to(aval.dtype), (grad,))
 
 
-class OpNode(Node):
+class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and its references Node adds no fields
     """The node of a declared operator. Its class is made for each name, so that ``type(grad_fn).__name__`` is PyTorch's.
 
     saved: Values and numbers, or where somebody asked for it `Saved` objects and numbers; None once freed."""
 
-    __slots__ = ("plan", "saved")
+    __slots__ = ()
     plan: Plan
     saved: tuple[Any, ...] | None
     skips_unneeded = True

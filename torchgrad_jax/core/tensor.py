@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from torchgrad_jax.core.fields import TensorFields
 from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-_new = object.__new__
+_new = TensorFields.__new__
 
 
 class Size(tuple[int, ...]):
@@ -89,14 +90,14 @@ class Extra:
         self.nested: Tensor | None = None
 
 
-class Tensor(_Base):
+class Tensor(TensorFields, _Base):
     """A multi-dimensional array that autograd can follow.
 
     `_value` is its content while the tensor has its memory for itself (`_storage` is None); else `_read()` gives it.
     `_rg`: requires_grad. `_node`, `_nr`: the node that made it and which of the node's outputs it is.
     """
 
-    __slots__ = ("_value", "_storage", "_view", "_rg", "_node", "_nr", "_extra", "__weakref__", "__dict__")
+    __slots__ = ("__weakref__", "__dict__")
     _value: Value
     _storage: Storage | None
     _view: View | None

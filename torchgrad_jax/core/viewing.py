@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core.called import binary, unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import writer
-from torchgrad_jax.core.hot import binary, unary
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static

@@ -15,17 +15,19 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
+from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together, bound_ever
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature, operands_read, signature, traced
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature, traced
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 RESULT = -1
 
 
-class Plan:
+class Plan(PlanFields):
     """How one operation is differentiated.
 
     inputs: the operands that get a gradient, in order. places: where their edges stand among the `arity` entries of `next_functions`.
@@ -39,9 +41,8 @@ class Plan:
     """
 
     __slots__ = (
-        "name", "inputs", "places", "origins", "saves", "saved_names", "passes", "undefined", "zeros", "avals", "outputs", "arity", "single", "frees",
-        "_made", "_declared", "_vjps", "vjp", "jvp", "node_class", "lists", "once", "_sig", "_apart", "_unpacking", "constant",
-        "_others", "output_avals",
+        "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "lists", "once",
+        "_sig", "_apart", "_unpacking", "constant", "_others", "output_avals",
     )  # fmt: skip
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
@@ -82,6 +83,12 @@ class Plan:
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
         self._sig = sig
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+
+    def __copy__(self) -> Plan:
+        made = PlanFields.__new__(type(self))
+        for name in [name for cls in type(self).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(self, name)]:
+            setattr(made, name, getattr(self, name))
+        return made
 
     @property
     def input_avals(self) -> list[ArgSpec]:

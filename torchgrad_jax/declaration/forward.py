@@ -17,7 +17,8 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.derivative import Plan, Vjp, conj_of, of_inputs, single_of
 from torchgrad_jax.declaration.operator import BoundOperator
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 
 NO_FORWARD = (
     "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an issue to PyTorch at "

@@ -28,7 +28,8 @@ from torchgrad_jax.declaration.schema import NUMBERS, Parameter, Schema, plain_n
 from torchgrad_jax.runtime import keeping, recorder
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, ArgSpec, Signature
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).

@@ -13,8 +13,9 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.out import check_out, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.called import MISSING, binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import MISSING, binary, fast_inplace, unary, write_plainly
+from torchgrad_jax.core.hot import write_plainly
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
 from torchgrad_jax.core.parameter import Parameter

@@ -13,8 +13,8 @@ from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
+from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import unary
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.replacing import static_op
 from torchgrad_jax.core.tensor import Tensor, created, wrap_dim

@@ -25,7 +25,6 @@ from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.value import Aval, Value, constant, is_tracer
 
-_new = object.__new__
 # Constants of so few elements become part of the program; larger ones are given to it.
 SMALL = 16
 # That the tensors are not like those that were traced.
@@ -206,7 +205,7 @@ class Compiled:
 def _value(array: Any, aval: Aval | None = None) -> Value:
     if aval is None:
         return constant(array)
-    value = _new(Value)
+    value = Value()
     value.aval, value.array, value.slot, value.epoch, value.counter, value.version = aval, array, 0, None, None, 0
     return value
 

@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.calling.generate import function_of, inplace_of
 from torchgrad_jax.calling.overrides import announce, is_declined, is_tensor_of_pytorchs, overrides, publics
 from torchgrad_jax.calling.public import public, published
+from torchgrad_jax.core.called import operator_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import viewed
@@ -189,7 +190,7 @@ def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
             return NotImplemented if is_tracer(other) else function(self, other.item())
         return function(self, as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
 
-    return dunder
+    return operator_of(function, numbers, dunder, is_declined)
 
 
 _divided = _operator(lambda self, other: Tensor.reciprocal(self) * other)

@@ -17,16 +17,10 @@ from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_fo
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
+from torchgrad_jax.runtime.recording.fields import SignatureFields
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 from torchgrad_jax.runtime.vectors import as_vectors
-
-# A Python number is an argument by its value, which a program takes at run time; its type alone shapes the program.
-NUMBER_DTYPES: dict[type, np.dtype] = {
-    float: np.dtype(np.float64),
-    int: np.dtype(np.int64),
-    bool: np.dtype(np.int64),
-    complex: np.dtype(np.complex128),
-}
 
 ArgSpec = Aval | type
 Check = Callable[..., Exception]
@@ -83,7 +77,7 @@ def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str
     return (found | {_YNN: ""} if convolves and where.type == "cpu" else found) or None
 
 
-class Signature:
+class Signature(SignatureFields):
     """A BoundOp specialized to input avals: its output avals, and how it is run.
 
     half: whether half precision is among its inputs or outputs; convolves: whether it convolves; nbytes: of its outputs; numbered: whether Python
@@ -92,8 +86,8 @@ class Signature:
     """
 
     __slots__ = (
-        "bop", "specs", "avals", "single", "nbytes", "numbered", "check", "half", "convolves", "warm", "plans", "_raw", "_jaxpr", "_function",
-        "_in_programs", "_alone", "_traced", "_baseline", "used", "executable", "batched", "__weakref__",
+        "specs", "half", "convolves", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
+        "_alone", "_traced", "_baseline", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:

@@ -23,6 +23,7 @@ from torchgrad_jax.runtime.flags import Flags
 from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.operation import BoundOp, signature
+from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.user_code import user_line
@@ -42,8 +43,6 @@ ANOMALY, CHECK_NAN, CHECK_FORWARD = 1 << 28, 1 << 29, 1 << 30
 _ANOMALY_BITS = ANOMALY | CHECK_NAN | CHECK_FORWARD
 # The bit that autocast has, while `Flags.casting` is set.
 AUTOCAST = 1 << 27
-
-_new = object.__new__
 
 
 class TracedInput(Exception):
@@ -288,8 +287,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
         else:
             args = tuple([float if type(o) is float else o.slot if type(o) is Value and o.epoch is epoch else rec.operand(o) for o in operands])
     except LargeNumber:
-        kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
-        return record(rec, bop, tuple([o if type(o) is not int else large_int(o, kind) for o in operands]))
+        return record(rec, bop, _without_large(operands))
     before = epoch.step
     step = before.last
     if step is None or step.bop is not bop or step.args != args:
@@ -300,7 +298,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
         before.last = step
     if step.several:
         return _record_several(rec, epoch, before, step, bop, operands)
-    value = _new(Value)
+    value = making.value(Value)
     value.aval = step.aval
     value.array = None
     value.slot = slot = step.slot
@@ -325,7 +323,7 @@ def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: 
     slot, sig, avals = step.slot, step.signature, step.aval
     single = type(avals) is Aval
     for aval in (avals,) if single else avals:
-        value = _new(Value)
+        value = making.value(Value)
         value.aval = aval
         value.array = None
         value.slot = slot
@@ -370,6 +368,11 @@ def _note_check(epoch: Epoch, step: Step) -> None:
             raise epoch.first_failure.error()
 
 
+def _without_large(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    kind = next((o.aval.dtype.kind for o in operands if type(o) is Value), "f")
+    return tuple([o if type(o) is not int else large_int(o, kind) for o in operands])
+
+
 def large_int(number: int, kind: str) -> int | float:
     """A Python integer beyond int64 as an operand beside a tensor of NumPy's `kind`. Like PyTorch, which takes it for an unsigned one, it wraps.
     OverflowError beyond 64 bits."""
@@ -384,4 +387,4 @@ def large_int(number: int, kind: str) -> int | float:
 
 # How many references `getrefcount` sees of a Value that only a recorder's list holds. Measured, not assumed: newer
 # interpreters count borrowed references differently.
-UNHELD = next(iter(map(getrefcount, [_new(Value)])))
+UNHELD = next(iter(map(getrefcount, [making.value(Value)])))

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.operation import NUMBER_DTYPES, Signature
+from torchgrad_jax.runtime.recording.fields import SignatureFields
 
+# A Python number is an argument by its value, which a program takes at run time; its type alone shapes the program.
+NUMBER_DTYPES: dict[type, np.dtype] = {
+    float: np.dtype(np.float64),
+    int: np.dtype(np.int64),
+    bool: np.dtype(np.int64),
+    complex: np.dtype(np.complex128),
+}
 # More results than any program has, and fewer than where there is no limit.
 BEYOND = 1 << 40
 # Python numbers become arrays of these dtypes, by NumPy's kind.
@@ -33,7 +40,7 @@ class Step:
         "counts", "nbytes", "programs", "line", "last", "bop", "a", "b",
     )  # fmt: skip
 
-    def __init__(self, parent: Step | None, sig: Signature | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
+    def __init__(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
         self.next: dict[Any, Step] = {}
         self.last: Step | None = None
         self.bop: Any = None if sig is None else sig.bop
@@ -41,7 +48,7 @@ class Step:
         self.b: Any = args[1] if len(args) > 1 else None
         self.line = ""
         self.parent = parent
-        self.first: Signature | None = sig if parent is None or parent.first is None else parent.first
+        self.first: SignatureFields | None = sig if parent is None or parent.first is None else parent.first
         self.signature: Any = sig  # a Signature, but for inputs
         self.args = args
         self.aval = aval

@@ -1,0 +1,79 @@
+"""The typed core: the modules that each operation goes through, compiled by Cython where there was a C compiler at installation.
+
+There is one source. Next to a module ``x.py`` stands ``x.pxd``, which says which of its classes, fields, arguments and local variables have C types;
+Python does not read it. `build.py` makes extension modules of both in a folder of this package, named after the interpreter they are for; here
+they are found in place of the modules' sources, all of them or none: only while they are of these very sources, and unless
+``TORCHGRAD_JAX_TYPED=off`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+# What is compiled, as paths from ROOT without a suffix, and what its typed declarations refer to beside it.
+MODULES = (
+    "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder", "declaration/fields",
+    "core/fields", "core/hot", "autograd/tape",
+)  # fmt: skip
+DECLARATIONS = ("runtime/recording/making", "core/blank")
+DIGEST = "digest.txt"
+VARIABLE = "TORCHGRAD_JAX_TYPED"
+
+
+def wanted() -> bool:
+    """Whether the environment allows what is compiled. ValueError for a value that is neither on nor off."""
+    switch = os.environ.get(VARIABLE, "on")
+    if switch not in ("on", "off"):
+        raise ValueError(f"{VARIABLE} must be on or off, not {switch!r}")
+    return switch == "on"
+
+
+def folder() -> Path:
+    """Where what is compiled for this interpreter lies."""
+    return HERE / (sysconfig.get_config_var("SOABI") or EXTENSION_SUFFIXES[0].strip(".").removesuffix(".pyd"))
+
+
+def digest(root: Path = ROOT) -> str:
+    """What tells the present sources from others."""
+    found = hashlib.sha256()
+    for name in sorted([f"{m}.py" for m in MODULES] + [f"{m}.pxd" for m in (*MODULES, *DECLARATIONS)]):
+        found.update((root / name).read_bytes())
+    return found.hexdigest()
+
+
+class Finder:
+    """Finds extension modules by the names of the modules that they stand for."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+
+    def find_spec(self, name: str, path: Iterable[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        file = self.files.get(name)
+        return None if file is None else spec_from_file_location(name, file, loader=ExtensionFileLoader(name, file))
+
+
+def is_used() -> bool:
+    """Whether what each operation goes through is compiled here, and not Python."""
+    return any(isinstance(finder, Finder) for finder in sys.meta_path)
+
+
+def use() -> bool:
+    """Let the modules be found compiled, if they are of these sources. Whether they are."""
+    kept = folder() / DIGEST
+    if not wanted() or not kept.exists() or kept.read_text() != digest():
+        return False
+    package = __name__.partition(".")[0]
+    files = {f"{package}.{m.replace('/', '.')}": str(kept.parent / (m.replace("/", ".") + EXTENSION_SUFFIXES[0])) for m in MODULES}
+    sys.meta_path.insert(0, Finder(files))
+    return True

@@ -1,0 +1,110 @@
+"""Compiles the typed core: when a wheel is built (a hook of hatchling's), and by ``python torchgrad_jax/_typed/build.py`` in a clone.
+
+Where there is no C compiler, or no Cython, or ``TORCHGRAD_JAX_TYPED=off``, nothing is compiled, one line says so, and the package is pure Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+
+
+def _finder() -> Any:
+    """`torchgrad_jax._typed`, without the package around it, which needs JAX."""
+    spec = importlib.util.spec_from_file_location("torchgrad_jax_typed", _HERE / "__init__.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+typed = _finder()
+# Type checks of None are left in: what is compiled raises where Python would.
+DIRECTIVES = {"language_level": 3, "auto_pickle": False, "initializedcheck": False}
+# Debug information doubles the time that it takes.
+OPTIONS = [] if sys.platform == "win32" else ["-O2", "-g0"]
+
+
+def build() -> str:
+    """Compile, unless what is there is of these sources. Returns "" or why the package stays pure Python."""
+    if not typed.wanted():
+        return f"{typed.VARIABLE}=off"
+    kept = typed.folder()
+    if (kept / typed.DIGEST).exists() and (kept / typed.DIGEST).read_text() == typed.digest():
+        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                _compile(Path(scratch))
+        except (Exception, SystemExit) as error:  # whatever the compiler's absence looks like on this machine
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(Path(scratch) / "made", kept)
+    return ""
+
+
+def _compile(scratch: Path) -> None:
+    """Make the extension modules and their digest in a folder "made". Raises what setuptools, Cython and the compiler raise."""
+    from Cython.Build import cythonize
+    from setuptools import Distribution, Extension
+    from setuptools.command.build_ext import build_ext
+
+    names = [(m, ".py") for m in typed.MODULES] + [(m, ".pxd") for m in (*typed.MODULES, *typed.DECLARATIONS)]
+    for name, suffix in names:
+        target = scratch / "torchgrad_jax" / (name + suffix)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(typed.ROOT / (name + suffix), target)
+        for parent in target.parent.relative_to(scratch).parents:
+            (scratch / parent / "__init__.py").touch()
+        (target.parent / "__init__.py").touch()
+    before = os.getcwd()
+    os.chdir(scratch)  # so that tracebacks name files from the package on
+    try:
+        extensions = [Extension("torchgrad_jax." + m.replace("/", "."), [f"torchgrad_jax/{m}.py"], extra_compile_args=OPTIONS) for m in typed.MODULES]
+        workers = os.cpu_count() or 1
+        command: Any = build_ext(Distribution({"ext_modules": cythonize(extensions, compiler_directives=DIRECTIVES, quiet=True)}))
+        command.build_lib, command.build_temp, command.parallel = "built", "objects", workers
+        command.ensure_finalized()
+        command.run()
+        made = scratch / "made"
+        made.mkdir()
+        for extension in extensions:
+            shutil.copyfile(command.get_ext_fullpath(extension.name), made / (extension.name.partition(".")[2] + typed.EXTENSION_SUFFIXES[0]))
+        (made / typed.DIGEST).write_text(typed.digest())
+    finally:
+        os.chdir(before)
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
+except ImportError:  # compiled by hand
+    BuildHookInterface = object
+
+
+class TypedCore(BuildHookInterface):  # type: ignore[misc]
+    """hatchling's hook: what is compiled goes into the wheel, which is then for this platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """See `BuildHookInterface`."""
+        reason = build()
+        if reason:
+            self.app.display_warning(f"torchgrad_jax is installed as pure Python, which is slower where operations are small: {reason}")
+            return
+        build_data["pure_python"], build_data["infer_tag"] = False, True
+        build_data["artifacts"].append(f"/torchgrad_jax/_typed/{typed.folder().name}/*")
+
+
+if __name__ == "__main__":
+    told = build()
+    print(f"not compiled: {told}" if told else f"compiled, in {typed.folder()}")
+    sys.exit(bool(told))

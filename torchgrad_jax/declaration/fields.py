@@ -1,0 +1,20 @@
+"""The fields of a Plan that each operation reads: a class of nothing else, so that compiled code reads them without asking Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PlanFields:
+    """See Plan."""
+
+    __slots__ = ("saves", "inputs", "node_class", "vjp", "passes", "undefined", "single", "avals", "frees")
+    saves: tuple[int, ...]
+    inputs: tuple[int, ...]
+    node_class: Any
+    vjp: Any
+    passes: bool
+    undefined: bool
+    single: bool
+    avals: tuple[Any, ...]
+    frees: bool

@@ -1,0 +1,28 @@
+cimport cython
+
+from torchgrad_jax.runtime.recording cimport making
+from torchgrad_jax.runtime.recording.epoch cimport Epoch
+from torchgrad_jax.runtime.recording.step cimport Step
+from torchgrad_jax.runtime.value cimport Value
+
+
+cdef class Recorder:
+    cdef public Epoch epoch
+    cdef public object device, thread, level, flags, changing
+    cdef public Py_ssize_t turned, rare, sequence
+    cdef public bint grad_enabled, inference, rolling
+    cdef public tuple recent
+    cdef object __weakref__
+
+    @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch)
+    cpdef object enter(self, Value value)
+    cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
+    cpdef Step _add(self, Step before, object key, Step step)
+    cpdef object operand(self, object operand)
+
+
+@cython.locals(epoch=Epoch, before=Step, step=Step, value=Value, args=tuple)
+cpdef object record(Recorder rec, object bop, tuple operands)
+@cython.locals(sig=object, value=Value)
+cpdef object _record_several(Recorder rec, Epoch epoch, Step before, Step step, object bop, tuple operands)
+cpdef object after(Recorder rec, Epoch epoch, Step step)

@@ -1,0 +1,7 @@
+"""Empty objects, quickly: what compiled code makes without asking Python.
+
+Each makes an instance of the class that it is given, and nothing else: fields are set by whoever calls. Uncompiled, all of them are
+``object.__new__``; compiled (`making.pxd`), they are those of the classes whose fields are C's, whatever `__new__` a subclass has.
+"""
+
+value = object.__new__
