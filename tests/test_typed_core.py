@@ -39,9 +39,7 @@ print(torch.runtime.typed_core(), counters.recorded, counters.flushed, float(tot
 
 
 def run(program, switch):
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, _typed.VARIABLE: switch}, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, _typed.VARIABLE: switch}, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
