@@ -509,3 +509,22 @@ def debug_unwrap_shows_what_is_inside(m):
     m.vmap(m.func.grad(f))(x)
     m.func.grad(lambda x: m.vmap(f)(x).sum())(x)
     return found + [m.func.debug_unwrap(x) is x]
+
+
+@program
+def what_is_written_without_a_graph_keeps_the_graphs_of_all_levels(m):
+    x = m.tensor([0.5, 1e-8, 2.0], dtype=m.float64)
+
+    def f(v):
+        r = v.clone()
+        with m.no_grad():
+            r.clamp_(min=1e-6)
+        return (r * r * r).sum()
+
+    each, slope = m.func.vmap(f), m.func.grad(f)
+    return [
+        shown(m.func.grad(lambda v: slope(v).sum())(x)),
+        shown(m.func.grad(lambda v: each(v.reshape(3, 1)).sum())(x)),
+        shown(m.func.vmap(slope)(x.reshape(3, 1))),
+        shown(m.func.jacrev(slope)(x)),
+    ]

@@ -8,8 +8,7 @@ cdef class TensorFields:
 
 
 cdef class NodeFields:
-    cdef public tuple next
-    cdef public object seq, hooks
+    cdef public object next, seq, hooks # what is the user's own Function's may be anything
 
 
 cdef class OpNodeFields(NodeFields):

@@ -93,7 +93,7 @@ class BatchedPlan(Plan):
     __slots__ = ("one", "bound", "_jvp")
 
     def __init__(self, sig: Signature, bound: Batched, one: Plan) -> None:
-        for name in Plan.__slots__:
+        for name in Plan.FIELDS:
             if hasattr(one, name) and name != "jvp":
                 setattr(self, name, getattr(one, name))
         self.one, self.bound, self._sig, self._jvp = one, bound, sig, None

@@ -44,6 +44,7 @@ class Plan(PlanFields):
         "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "lists", "once",
         "_sig", "_apart", "_unpacking", "constant", "_others", "output_avals",
     )  # fmt: skip
+    FIELDS = (*PlanFields.__slots__, *__slots__)
 
     def __init__(self, sig: Signature, bound: Any, inputs: tuple[int, ...]) -> None:
         self.name: str = bound.node(sig.specs) if isinstance(bound, BoundOperator) else getattr(bound, "node_name", bound.name)
@@ -86,8 +87,9 @@ class Plan(PlanFields):
 
     def __copy__(self) -> Plan:
         made = PlanFields.__new__(type(self))
-        for name in [name for cls in type(self).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(self, name)]:
-            setattr(made, name, getattr(self, name))
+        for name in (*Plan.FIELDS, *type(self).__slots__):
+            if hasattr(self, name):
+                setattr(made, name, getattr(self, name))
         return made
 
     @property

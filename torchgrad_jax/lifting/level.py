@@ -30,7 +30,7 @@ CAPTURED = (
     "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (aten::{}) that would mutate a "
     "captured Tensor. This is not supported; please rewrite the function being transformed to explicitly accept the mutated Tensor(s) as inputs."
 )
-_COPY = registry["copy"].bind((ARRAY, ARRAY))
+_CLONE, _COPY = registry["clone"].bind((ARRAY,)), registry["copy"].bind((ARRAY, ARRAY))
 ESCAPED = (
     "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see "
     "https://pytorch.org/functorch/stable/ux_limitations.html), or it was made inside of a function that was being transformed and is used after "
@@ -318,9 +318,30 @@ class Level(Interpreter):
             return self.write_outside(bound, operands)
         if held(target).apart:
             raise RuntimeError(APART)
-        if all([self.owns(o) for o in operands if isinstance(o, Tensor)]):
+        if not all([self.owns(o) for o in operands if isinstance(o, Tensor)]):
+            return apply_inplace(bound, self._all_own(operands))
+        return NotImplemented if per_thread.recorder.grad_enabled else self._unnoticed(bound, operands)
+
+    def _unnoticed(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """An in-place operation without a graph: where the tensor outside has one it keeps it, with the new content."""
+        target = operands[0]
+        inner = self.content(target)
+        if not inner.requires_grad or target._view is not None:
             return NotImplemented
-        return apply_inplace(bound, self._all_own(operands))
+        computed = apply(bound, operands)
+        if computed._aval is not target._aval or self.content(computed)._aval is not inner._aval:
+            return NotImplemented
+        outside = self.outside
+        before, outside.records = outside.records, True
+        try:
+            with outside:
+                kept = apply(_CLONE, (inner,))
+        finally:
+            outside.records = before
+        with outside:
+            apply_inplace(_COPY, (kept, self.content(computed)))
+        overwrite(target, self.held_again(computed, kept)._value)
+        return target
 
     def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """An in-place operation on a tensor of a level outside. RuntimeError where it may not be."""

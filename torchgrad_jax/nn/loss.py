@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
@@ -179,7 +180,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
     raised = v.clone()
-    raised.detach().clamp_min_(eps)  # gradients pass to var as if it had not been raised to eps
+    with no_grad():
+        raised.clamp_min_(eps)  # gradients pass to var as if it had not been raised to eps
     loss = 0.5 * (raised.log() + (x - target) ** 2 / raised)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
