@@ -49,29 +49,6 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbe
 of_function: dict[Any, Called] = {}
 
 
-def operator_of(
-    function: Any, numbers: bool, otherwise: Callable[[Any, Any], Any], declined: Callable[[TypeError], bool]
-) -> Callable[[Any, Any], Any]:
-    """The operator, as in ``x + y``, of a function of two operands. `otherwise` is its general form. declined: whether an error says that a handler
-    leaves it to the other operand."""
-    called = of_function.get(function)
-    if called is None:
-        return otherwise
-
-    def dunder(self: Any, other: Any) -> Any:
-        kind = type(other)
-        if (type(self) is Tensor or type(self) is Parameter) and (kind is Tensor or ((kind is float or kind is int) and numbers)):
-            try:
-                return of_two(called, self, other)
-            except TypeError as error:
-                if declined(error):
-                    return NotImplemented
-                raise
-        return otherwise(self, other)
-
-    return dunder
-
-
 def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
     """An in-place operation of a tensor and another one or a number. `otherwise` is its general form."""
 

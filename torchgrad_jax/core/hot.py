@@ -248,6 +248,26 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     return result(value, node)
 
 
+def operator_of(
+    called: Called, numbers: bool, otherwise: Callable[[Any, Any], Any], declined: Callable[[TypeError], bool]
+) -> Callable[[Any, Any], Any]:
+    """The operator, as in ``x + y``, of a function of two operands. `otherwise` is its general form. declined: whether an error says that a handler
+    leaves it to the other operand."""
+
+    def dunder(self: Any, other: Any) -> Any:
+        kind = type(other)
+        if (type(self) is Tensor or type(self) is Parameter) and (kind is Tensor or ((kind is float or kind is int) and numbers)):
+            try:
+                return of_two(called, self, other)
+            except TypeError as error:
+                if declined(error):
+                    return NotImplemented
+                raise
+        return otherwise(self, other)
+
+    return dunder
+
+
 # ---------------------------------------------------------------------- writes
 
 

@@ -15,7 +15,8 @@ from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.called import MISSING, binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import write_plainly
+from torchgrad_jax.core.hot import Called, write_plainly
+from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
 from torchgrad_jax.core.parameter import Parameter
@@ -437,13 +438,13 @@ def _matmul(namespace: str) -> tuple[Any, Any]:
     """The function, and what it does with two operands."""
     public = Public(f"{namespace}.matmul")
     guarded = guard(_general_matmul, public)
-    of_matrices = binary(_MM, "matmul", guarded)
+    of_matrices = Called(_MM, "matmul", guarded, True)
 
     def of_two(input: Any, other: Any) -> Tensor:
         # `_value` may be outdated for memory that is shared, but its shape is not.
         plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
         if plain and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
-            return of_matrices(input, other)
+            return of_two_tensors(of_matrices, input, other)
         return guarded(input, other)
 
     def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:

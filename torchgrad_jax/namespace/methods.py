@@ -11,8 +11,9 @@ import numpy as np
 from torchgrad_jax.calling.generate import function_of, inplace_of
 from torchgrad_jax.calling.overrides import announce, is_declined, is_tensor_of_pytorchs, overrides, publics
 from torchgrad_jax.calling.public import public, published
-from torchgrad_jax.core.called import operator_of
+from torchgrad_jax.core.called import of_function
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.hot import operator_of
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.core.writing import apply_inplace, fill_
@@ -97,7 +98,7 @@ def _install_dunders() -> None:
         "add": Tensor.add, "sub": Tensor.sub, "mul": Tensor.mul, "truediv": Tensor.div, "matmul": overloads.matmul_of_two,
         "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
     }.items():  # fmt: skip
-        setattr(Tensor, f"__{name}__", _operator(function, name != "matmul"))
+        setattr(Tensor, f"__{name}__", _quick_operator(function, name != "matmul"))
     setattr(Tensor, "__mod__", _operator(lambda self, other: Tensor.remainder(self, other)))  # noqa: B010 - see above
     for name, target in {"eq": "eq", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.items():
         _install_operator(f"__{name}__", function_of(registry[target], f"torch.Tensor.__{name}__"))
@@ -107,7 +108,7 @@ def _install_dunders() -> None:
         setattr(Tensor, f"__{name}__", function)
     for name, function in {"add": Tensor.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
                            "xor": Tensor.bitwise_xor}.items():  # fmt: skip
-        setattr(Tensor, f"__r{name}__", _operator(function))
+        setattr(Tensor, f"__r{name}__", _quick_operator(function))
     setattr(Tensor, "__rsub__", _operator(function_of(registry["rsub"])))  # noqa: B010 - see above
     for name in ("and", "or", "xor"):
         setattr(Tensor, f"__i{name}__", _as_operator(f"bitwise_{name}_"))
@@ -172,6 +173,13 @@ def _install_invert() -> None:
     setattr(Tensor, "__invert__", __invert__)  # noqa: B010 - Tensor's own attributes are declared in its class
 
 
+def _quick_operator(function: Any, numbers: bool = True) -> Any:
+    """`_operator`, with a short way for a tensor and another one or a number. No handler is given it."""
+    general = _operator(function, numbers)
+    called = of_function.get(function)
+    return general if called is None else operator_of(called, numbers, general, is_declined)
+
+
 def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
     """A dunder: an operand that is no tensor (and no number or array, where one would do) is left to the other side, and so is one whose class
     declines."""
@@ -190,7 +198,7 @@ def _operator(function: Any, numbers: bool = True, arrays: bool = False) -> Any:
             return NotImplemented if is_tracer(other) else function(self, other.item())
         return function(self, as_tensor(other)) if arrays and isinstance(other, np.ndarray) else NotImplemented
 
-    return operator_of(function, numbers, dunder, is_declined)
+    return dunder
 
 
 _divided = _operator(lambda self, other: Tensor.reciprocal(self) * other)
