@@ -28,8 +28,8 @@ def _finder() -> Any:
 
 
 typed = _finder()
-# Type checks of None are left in: what is compiled raises where Python would.
-DIRECTIVES = {"language_level": 3, "auto_pickle": False, "initializedcheck": False}
+# Types are those of the .pxd files alone: annotations say more to a reader (a subclass of tuple is a tuple) than to Cython.
+DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
 # Debug information doubles the time that it takes.
 OPTIONS = [] if sys.platform == "win32" else ["-O2", "-g0"]
 
