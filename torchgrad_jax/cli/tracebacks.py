@@ -131,7 +131,7 @@ def _without_launcher(traceback: TracebackType | None) -> TracebackType | None:
 
 def _package_roots() -> dict[str, str]:
     """Map the directory of each package whose frames are folded to the package's name."""
-    roots = {}
+    roots = {_PACKAGES[0] + "/": _PACKAGES[0]}  # frames of the typed core name their files from the package on
     for name in _PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file:
