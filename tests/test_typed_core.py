@@ -61,12 +61,9 @@ def test_the_same_operations_are_recorded_and_the_same_bits_computed():
 
 
 def test_what_was_compiled_of_other_sources_is_not_used(monkeypatch, tmp_path):
-    for name in (*_typed.MODULES, *_typed.DECLARATIONS):
-        for suffix in (".py", ".pxd"):
-            source = _typed.ROOT / (name + suffix)
-            if source.exists():
-                (tmp_path / (name + suffix)).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / (name + suffix)).write_bytes(source.read_bytes())
+    for name in _typed.sources():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((_typed.ROOT / name).read_bytes())
     assert _typed.digest(tmp_path) == _typed.digest()
     changed = tmp_path / "core/hot.pxd"
     changed.write_text(changed.read_text() + "\n")
@@ -81,7 +78,7 @@ def test_what_was_compiled_of_other_sources_is_not_used(monkeypatch, tmp_path):
 
 def test_every_typed_declaration_is_of_a_module_that_is_compiled():
     written = {str(path.relative_to(_typed.ROOT).with_suffix("")) for path in _typed.ROOT.rglob("*.pxd")}
-    assert {name.replace("/", os.sep) for name in (*_typed.MODULES, *_typed.DECLARATIONS)} == written
+    assert written <= {name.replace("/", os.sep) for name in (*_typed.MODULES, *_typed.DECLARATIONS)}
 
 
 def test_the_hook_says_why_nothing_is_compiled(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
 from torchgrad_jax.calling.overrides import NEVER_ASKED, DisableTorchFunctionSubclass, enter_mode, leave_mode, nowrap, publics, state
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.runtime.recorder import FUNCTIONS as _FUNCTIONS
 
 __all__ = [
     "BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions", "get_ignored_functions",
@@ -147,7 +147,7 @@ def _minus_one(func: Any) -> Callable[..., int]:
     def override(*args: Any, **kwargs: Any) -> int:
         return -1
 
-    if isinstance(func, types.FunctionType):
+    if isinstance(func, _FUNCTIONS):
         override.__signature__ = inspect.signature(func)  # type: ignore[attr-defined] - what inspect looks for
     return override
 

@@ -130,9 +130,9 @@ def own_members(kind: type) -> Iterator[tuple[str, Any]]:
     for base in reversed([k for k in kind.__mro__ if k is kind or (is_ours(k) and k.__name__.startswith("_"))]):
         found |= vars(base)
     for name, value in found.items():
-        if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, (property, staticmethod, classmethod))):
+        if name.startswith("_") or not (inspect.isroutine(value) or isinstance(value, (property, staticmethod, classmethod))):
             continue
-        if not (inspect.getdoc(value) or "").startswith("See "):
+        if not (inspect.getdoc(getattr(value, "__func__", value)) or "").startswith("See "):
             yield name, value
 
 
@@ -140,7 +140,7 @@ def bullet(name: str, value: Any) -> str:
     """A method or property as an item of a list."""
     plain = value.fget if isinstance(value, property) else value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
     shown = name if isinstance(value, property) else signature(name, plain, 10**6)
-    text = described(value, fields(plain) if callable(plain) else ())
+    text = described(value if isinstance(value, property) else plain, fields(plain) if callable(plain) else ())
     return f"- `{shown}`\n\n" + "\n".join(f"    {line}".rstrip() for line in text.split("\n")) + "\n"
 
 

@@ -23,7 +23,8 @@ ROOT = HERE.parent
 # What is compiled, as paths from ROOT without a suffix, and what its typed declarations refer to beside it.
 MODULES = (
     "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder", "declaration/fields",
-    "core/fields", "core/hot", "autograd/tape",
+    "core/fields", "core/saved", "core/op_node", "core/dispatch", "core/history", "core/writing", "core/hot", "memory/storage", "autograd/tape",
+    "autograd/interrupted", "autograd/engine", "autograd/function",
 )  # fmt: skip
 DECLARATIONS = ("runtime/recording/making", "core/blank")
 DIGEST = "digest.txt"
@@ -43,10 +44,16 @@ def folder() -> Path:
     return HERE / (sysconfig.get_config_var("SOABI") or EXTENSION_SUFFIXES[0].strip(".").removesuffix(".pyd"))
 
 
+def sources(root: Path = ROOT) -> list[str]:
+    """What is compiled: modules, the types of those that have some, and declarations."""
+    typed = [f"{m}.pxd" for m in (*MODULES, *DECLARATIONS) if (root / f"{m}.pxd").exists()]
+    return sorted([f"{m}.py" for m in MODULES] + typed)
+
+
 def digest(root: Path = ROOT) -> str:
     """What tells the present sources from others."""
     found = hashlib.sha256()
-    for name in sorted([f"{m}.py" for m in MODULES] + [f"{m}.pxd" for m in (*MODULES, *DECLARATIONS)]):
+    for name in sources(root):
         found.update((root / name).read_bytes())
     return found.hexdigest()
 

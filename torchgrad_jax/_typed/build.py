@@ -31,7 +31,7 @@ typed = _finder()
 # Types are those of the .pxd files alone: annotations say more to a reader (a subclass of tuple is a tuple) than to Cython.
 DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
 # Debug information doubles the time that it takes.
-OPTIONS = [] if sys.platform == "win32" else ["-O2", "-g0"]
+OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
 
 
 def build() -> str:
@@ -59,11 +59,10 @@ def _compile(scratch: Path) -> None:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
-    names = [(m, ".py") for m in typed.MODULES] + [(m, ".pxd") for m in (*typed.MODULES, *typed.DECLARATIONS)]
-    for name, suffix in names:
-        target = scratch / "torchgrad_jax" / (name + suffix)
+    for name in typed.sources():
+        target = scratch / "torchgrad_jax" / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(typed.ROOT / (name + suffix), target)
+        shutil.copyfile(typed.ROOT / name, target)
         for parent in target.parent.relative_to(scratch).parents:
             (scratch / parent / "__init__.py").touch()
         (target.parent / "__init__.py").touch()

@@ -25,7 +25,7 @@ from torchgrad_jax.core.writing import refuse_part
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.autocast import name_of_function
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import FUNCTIONS, Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
 # Types that answer no calls. Lists and tuples are not among them: they may hold what does.
@@ -437,7 +437,7 @@ def announce(func: Any, public: Public) -> None:
         publics.pop(public.func, None)
     public.func = func
     publics[func] = public
-    if isinstance(func, types.FunctionType):
+    if isinstance(func, FUNCTIONS):
         namespace, _, name = public.name.rpartition(".")
         prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
         func.__name__ = prefix + name
@@ -539,7 +539,7 @@ def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
     """The functions of a namespace with guards around those that have none of this name; other objects as they are."""
     found = {}
     for name, function in functions.items():
-        if isinstance(function, types.FunctionType) and name not in NEVER_ASKED and _wants_guard(function, f"{namespace}.{name}"):
+        if isinstance(function, FUNCTIONS) and name not in NEVER_ASKED and _wants_guard(function, f"{namespace}.{name}"):
             in_python = _is_in_python(namespace, name)
             key = (function, in_python, namespace, name)
             if key not in _guards:
@@ -559,9 +559,10 @@ def guard_methods() -> None:
             continue
         if isinstance(attribute, property) and attribute.__get__ not in publics:
             setattr(Tensor, name, guard_attribute(name, attribute))
-        elif isinstance(attribute, types.FunctionType) and _wants_guard(attribute, f"torch.Tensor.{name}"):
+        elif isinstance(attribute, FUNCTIONS) and _wants_guard(attribute, f"torch.Tensor.{name}"):
             around = guard_item if name == "__getitem__" else guard
-            made = around(attribute, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
+            method: Any = attribute
+            made = around(method, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
             setattr(Tensor, name, _declining(made) if name in _DECLINING else made)
 
 

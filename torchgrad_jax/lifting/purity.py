@@ -19,6 +19,7 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.recorder import FUNCTIONS
 
 _BUILTINS = frozenset(
     map(
@@ -87,7 +88,7 @@ class Reached:
             self.key.append(kind)
             for part in (value.func, value.args, tuple(value.keywords.items())):
                 self.add(part)
-        elif kind in (types.FunctionType, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
+        elif kind in (*FUNCTIONS, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
             if "<locals>" in getattr(value, "__qualname__", "<locals>") or value.__name__ in _IMPURE_NAMES:
                 raise Impure  # what one call has made is another one at the next
             self.key.append(value)

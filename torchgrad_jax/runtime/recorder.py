@@ -8,6 +8,7 @@ is one dict lookup that also yields its output avals. This is what makes a loop 
 from __future__ import annotations
 
 import threading
+import types
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -238,6 +239,10 @@ per_thread = _PerThread()
 def recorder() -> Recorder:
     """The calling thread's recorder."""
     return per_thread.recorder
+
+
+# The classes of functions: Python's own, and that of compiled modules'.
+FUNCTIONS: Any = (types.FunctionType, type(recorder))
 
 
 def set_anomaly(bits: int) -> None:
