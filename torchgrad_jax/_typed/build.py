@@ -55,7 +55,7 @@ def build() -> str:
 
 def _compile(scratch: Path) -> None:
     """Make the extension modules and their digest in a folder "made". Raises what setuptools, Cython and the compiler raise."""
-    from Cython.Build import cythonize
+    from Cython.Build import cythonize  # type: ignore[import-not-found]
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
