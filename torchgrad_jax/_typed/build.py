@@ -48,8 +48,11 @@ def build() -> str:
                 _compile(Path(scratch))
         except (Exception, SystemExit) as error:  # whatever the compiler's absence looks like on this machine
             return f"{type(error).__name__}: {error}".splitlines()[0]
+        ready = kept.with_name(kept.name + ".new")  # an interrupt leaves nothing that looks whole
+        shutil.rmtree(ready, ignore_errors=True)
+        shutil.copytree(Path(scratch) / "made", ready)
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(Path(scratch) / "made", kept)
+        ready.rename(kept)
     return ""
 
 
