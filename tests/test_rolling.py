@@ -9,6 +9,7 @@ import pytest
 import torchgrad_jax as torch
 from torchgrad_jax.operators.indexing import unpack_outside
 from torchgrad_jax.runtime import execution_mode
+from torchgrad_jax.runtime.compiling import compiled
 from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import recorder
@@ -267,6 +268,16 @@ def test_layers_of_one_size_within_the_body_are_told_apart():
     for length in (8, 21):
         assert_rolls(program, length, compiled=compiled)
     assert compiled.traced == 1
+
+
+def test_an_option_that_this_xla_has_not_is_left_out(monkeypatch):
+    monkeypatch.setitem(compiled._QUICKLY, "xla_cpu_an_option_of_tomorrow", True)
+    compiled._quickly.cache_clear()
+    try:
+        assert "xla_cpu_an_option_of_tomorrow" not in compiled._quickly()
+        assert compiled._quickly()["xla_backend_optimization_level"] == 1
+    finally:
+        compiled._quickly.cache_clear()
 
 
 def test_work_that_is_the_same_in_all_iterations_is_done_once():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import jax
 from jax import numpy as jnp
 
+from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
@@ -30,8 +33,25 @@ def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate
     """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options. quickly: to be compiled with less effort."""
     options = compiler_options([c.signature for c in calls], where)
     if quickly and where.type == "cpu":
-        options = {**(options or {}), **_QUICKLY}
+        options = {**(options or {}), **_quickly()}
     return jax.jit(function, donate_argnums=donate, compiler_options=options, **placed(where))
+
+
+@cache
+def _quickly() -> dict[str, Any]:
+    """Those of `_QUICKLY` that this XLA has: JAX 0.11's has no `xla_cpu_use_fusion_emitters`."""
+    return {name: value for name, value in _QUICKLY.items() if _has_option(name, value)}
+
+
+def _has_option(name: str, value: Any) -> bool:
+    """Asked by compiling next to nothing, 10 ms: there is no other way."""
+    try:
+        call_x64(jax.jit(operator.neg, compiler_options={name: value}).lower(0).compile)
+    except Exception as error:
+        if "No such compile option" not in str(error):
+            raise
+        return False
+    return True
 
 
 def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
