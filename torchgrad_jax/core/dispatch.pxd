@@ -1,6 +1,6 @@
 cimport cython
 
-from torchgrad_jax.core.fields cimport OpNodeFields
+from torchgrad_jax.core.fields cimport OpNodeFields, edge_of
 from torchgrad_jax.declaration.fields cimport PlanFields
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording.fields cimport SignatureFields

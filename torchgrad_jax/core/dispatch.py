@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import check_operation, note_node
-from torchgrad_jax.core.fields import OpNodeFields
+from torchgrad_jax.core.fields import OpNodeFields, edge_of
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
@@ -135,7 +135,7 @@ def make_node(rec: Recorder, sig: Signature, mask: int, operands: Sequence[Any],
         node.saved = tuple([values[i] if i >= 0 else results[-1 - i] for i in p.saves])
     else:
         node.saved = ()
-    node.next = tuple([operands[i]._edge() for i in p.inputs])
+    node.next = tuple([edge_of(operands[i]) for i in p.inputs])
     node.seq = rec.sequence
     rec.sequence += 1
     node.hooks = None

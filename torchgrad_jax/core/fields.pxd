@@ -1,9 +1,14 @@
+cimport cython
+
+from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.memory.storage cimport read_through
 from torchgrad_jax.runtime.value cimport Value
 
 
 cdef class TensorFields:
     cdef public Value _value
-    cdef public object _storage, _view, _node, _extra, _nr
+    cdef public ViewFields _view
+    cdef public object _storage, _node, _extra, _nr
     cdef public bint _rg
 
 
@@ -13,3 +18,20 @@ cdef class NodeFields:
 
 cdef class OpNodeFields(NodeFields):
     cdef public object plan, saved
+
+
+cdef class CopySlicesFields(NodeFields):
+    cdef public object inner, aval, refusal
+    cdef public tuple links
+    cdef public bint through_self, has_base, repeats, freed
+
+
+@cython.locals(view=ViewFields, value=Value)
+cpdef Value content_of(TensorFields t)
+@cython.locals(view=ViewFields, base=TensorFields)
+cpdef Value read(TensorFields t)
+@cython.locals(view=ViewFields, base=TensorFields)
+cpdef bint needs_grad(TensorFields t)
+@cython.locals(view=ViewFields)
+cpdef object present_node(TensorFields t)
+cpdef tuple edge_of(TensorFields t)

@@ -1,11 +1,13 @@
-"""The fields of what there are most of, tensors and nodes: classes of nothing else, so that compiled code reads them without asking Python."""
+"""The fields of what there are most of, tensors and nodes: classes of nothing else, so that compiled code reads them without asking Python. And what
+is asked of a tensor most."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.memory.storage import read_through
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Value
 
 
 class TensorFields:
@@ -36,3 +38,80 @@ class OpNodeFields(NodeFields):
     __slots__ = ("plan", "saved")
     plan: Any
     saved: tuple[Any, ...] | None
+
+
+class CopySlicesFields(NodeFields):
+    """See CopySlices."""
+
+    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed", "refusal")
+    inner: Any
+    links: tuple[Any, ...]
+    aval: Any
+    through_self: bool
+    has_base: bool
+    repeats: bool
+    freed: bool
+    refusal: str | None
+
+
+# ---------------------------------------------------------------------- asked of a tensor
+
+
+def content_of(t: Any) -> Value:
+    """The tensor's present Value, whatever has become of its grad_fn."""
+    storage = t._storage
+    if storage is None:
+        return t._value
+    view = t._view
+    if view is None:
+        return storage.value
+    if view.seen != storage.writes:
+        value: Value = read_through(per_thread.recorder, view.links, storage.value)
+        if value.counter is None:
+            value.counter, value.version = storage.counter, storage.counter.version
+        t._value = value
+        view.seen = storage.writes
+    return t._value
+
+
+def read(t: Any) -> Value:
+    """The tensor's present Value; for a view whose base was written to, the grad_fn is brought up to date too."""
+    storage = t._storage
+    if storage is None:
+        return t._value
+    view = t._view
+    if view is None:
+        return storage.value
+    if view.seen != storage.writes:
+        content_of(t)
+    base = view.base
+    if base is not None:
+        if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled:
+            view.regenerate(t, storage)
+        if t._node is None:
+            t._rg = base._rg or view.asked
+    return t._value
+
+
+def needs_grad(t: Any) -> bool:
+    """Whether gradients with respect to the tensor are recorded."""
+    view = t._view
+    if view is not None and t._node is None:
+        base = view.base
+        if base is not None:
+            t._rg = base._rg or view.asked
+    return t._rg
+
+
+def present_node(t: Any) -> Any:
+    """The tensor's grad_fn, made anew for a view whose base was written to."""
+    view = t._view
+    if view is not None and view.base is not None and view.node_seen != t._storage.counter.version:
+        view.regenerate(t, t._storage)
+    return t._node
+
+
+def edge_of(t: Any) -> tuple[Any, int]:
+    """Where the gradient of a tensor goes that requires one."""
+    node = t._node if t._view is None else present_node(t)
+    return t._end_of_graph() if node is None else (node, t._nr)

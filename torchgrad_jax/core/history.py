@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
+from torchgrad_jax.core.fields import CopySlicesFields, edge_of
 from torchgrad_jax.core.messages import FREED_MESSAGE
-from torchgrad_jax.core.node import Calculus, Edge, Node, shown
+from torchgrad_jax.core.node import Calculus, Node, shown
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import keep_retaining
@@ -21,6 +22,7 @@ from torchgrad_jax.runtime.value import Aval
 
 ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
 _writers = Memo()
+_new = CopySlicesFields.__new__
 REPEATED = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
     "Please clone() the tensor before performing the operation."
@@ -29,9 +31,9 @@ REPEATED = (
 
 def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     """The tensor's content is now the `nr`-th output of `node`; if it is a view, its base's does in part."""
-    view = t._view
-    assert t._storage is not None
-    counter = t._storage.counter
+    view, storage = t._view, t._storage
+    assert storage is not None
+    counter = storage.counter
     if view is None or view.base is None:
         keep_retaining(t, node, nr)
         if not t._rg:
@@ -41,7 +43,7 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
         return
     base: Tensor = view.base
     rec = per_thread.recorder
-    copy = CopySlices(rec, base, view, t._storage, t._value.aval, node)
+    copy = copy_slices(rec, base, view, storage, t._value.aval, node)
     keep_retaining(base, copy)
     if not base._rg:
         counter.tracked = counter.version
@@ -50,7 +52,29 @@ def rebase(t: Tensor, node: Node, nr: int = 0) -> None:
     t._rg = True
     view.node_seen = -1  # regenerated when it is asked for
     if t._extra is not None and t._extra.retains_grad:
-        view.regenerate(t, t._storage)
+        view.regenerate(t, storage)
+
+
+def copy_slices(rec: Recorder, base: Tensor, view: View, storage: Storage, aval: Aval, inner: Node) -> CopySlices:
+    """The node of `base` after a write to `view`, a tensor of this aval, by the operation of `inner`."""
+    made = _new(CopySlices)
+    made.inner, made.aval = inner, base._aval
+    made.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base.storage_offset(), base._view)
+    edges = inner.next
+    places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
+    made.through_self = bool(places) and places[0] == 0
+    rest = edges[1:] if made.through_self else edges
+    made.has_base = base._rg
+    made.repeats = repeats(view, aval)
+    made.freed = False
+    made.refusal = _beyond_base(base, view, aval) if made.links and made.links[0].read.operator.name == "in_memory" else None
+    made.next = (edge_of(base), *rest) if base._rg else rest
+    made.seq = rec.sequence
+    rec.sequence += 1
+    made.hooks = None
+    if rec.rare:
+        note_node(rec, made)
+    return made
 
 
 def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int, base: View | None = None) -> tuple[Link, ...]:
@@ -59,9 +83,9 @@ def links_to_write(view: View, links: tuple[Link, ...], aval: Aval, offset: int,
     if len(links) == 1:
         return links
     operators = [link.read.operator for link in links]
-    if not any(operator.repeats and _repeats(link) for operator, link in zip(operators[:-1], links, strict=False)):
+    if not any([operator.repeats and _repeats(link) for operator, link in zip(operators[:-1], links, strict=False)]):
         return links
-    if not all(operator.by_strides for operator in operators):
+    if not all([operator.by_strides for operator in operators]):
         raise RuntimeError("torchgrad_jax cannot write to a part of an expanded tensor that is seen conjugated or as another dtype; clone() it first")
     if operators[0].name == "in_memory":
         return (links[0], by_strides(aval.shape, view.strides, view.offset))
@@ -97,30 +121,12 @@ def beyond_memory(size: tuple[int, ...], stride: tuple[int, ...], offset: int, i
     )
 
 
-class CopySlices(Node):
+class CopySlices(Node, CopySlicesFields):  # type: ignore[misc] # see OpNode
     """The grad_fn of a tensor after a write to a view of it: the written part's gradient goes through `inner`, the rest
     straight on."""
 
-    __slots__ = ("inner", "links", "aval", "through_self", "has_base", "repeats", "freed", "refusal")
+    __slots__ = ()
     skips_unneeded = True
-
-    def __init__(self, rec: Recorder, base: Tensor, view: View, storage: Storage, aval: Aval, inner: Node) -> None:
-        self.inner, self.aval = inner, base._aval
-        self.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base.storage_offset(), base._view)
-        edges = inner.next
-        places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
-        self.through_self = bool(places) and places[0] == 0
-        rest = edges[1:] if self.through_self else edges
-        self.has_base = base._rg
-        self.repeats = repeats(view, aval)
-        self.freed = False
-        self.refusal = _beyond_base(base, view, aval) if self.links and self.links[0].read.operator.name == "in_memory" else None
-        self.next: tuple[Edge, ...] = ((base._edge(), *rest)) if base._rg else rest
-        self.seq = rec.sequence
-        rec.sequence += 1
-        self.hooks = None
-        if rec.rare:
-            note_node(rec, self)
 
     def name(self) -> str:
         """See Node."""
@@ -206,7 +212,7 @@ def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
 
 def repeats(view: View, aval: Aval) -> bool:
     """Whether several elements of a view are one place in memory by a stride of 0."""
-    return 0 in view.strides and aval.size > 0 and any(s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True))
+    return 0 in view.strides and aval.size > 0 and any([s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True)])
 
 
 def writer(bound: Any) -> Any:

@@ -1,8 +1,10 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields
+from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, read
 from torchgrad_jax.declaration.fields cimport PlanFields
+from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.memory.storage cimport put_content
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording cimport making
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
@@ -20,17 +22,16 @@ cpdef Value record2(Recorder rec, object bop, Value a, object b)
 cpdef TensorFields wrap(Value value)
 @cython.locals(t=TensorFields)
 cpdef TensorFields result(Value value, object node)
-cpdef tuple edge_of(TensorFields t)
 
 
 cdef class Called:
-    cdef object bound, name, otherwise, read, real, whole
-    cdef bint ordered
+    cdef object bound, name, otherwise, real, whole
+    cdef bint follows, ordered
 
 
-@cython.locals(rec=Recorder, a=Value, value=Value, sig=SignatureFields, plan=PlanFields, node=OpNodeFields)
+@cython.locals(rec=Recorder, a=Value, value=Value, view=ViewFields, sig=SignatureFields, plan=PlanFields, node=OpNodeFields)
 cpdef object of_one(Called called, TensorFields x)
-@cython.locals(rec=Recorder, a=Value, y=TensorFields, value=Value, sig=SignatureFields, plan=PlanFields, node=OpNodeFields, mask=int)
+@cython.locals(rec=Recorder, a=Value, y=TensorFields, value=Value, view=ViewFields, sig=SignatureFields, plan=PlanFields, node=OpNodeFields, mask=int)
 cpdef object of_two(Called called, TensorFields x, object other)
 @cython.locals(rec=Recorder, t=TensorFields, o=TensorFields, a=Value, value=Value)
 cpdef object write_of_two(object bound, object otherwise, object x, object other)

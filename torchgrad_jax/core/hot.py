@@ -21,6 +21,7 @@ from typing import Any
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
+from torchgrad_jax.core.fields import content_of, edge_of, read
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
@@ -28,6 +29,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, fit
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
+from torchgrad_jax.memory.storage import Storage, put_content
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.operation import BoundOp, Signature
@@ -131,21 +133,15 @@ def result(value: Value, node: Any) -> Tensor:
     return t
 
 
-def edge_of(t: Tensor) -> tuple[Any, Any]:
-    """Where the gradient of a tensor that requires one goes."""
-    source = t._node
-    return (source, t._nr) if source is not None and t._view is None else t._edge()
-
-
 class Called:
-    """An operator as it is called. read: how the operands are read: an operation without gradients asks no view for its grad_fn, since autograd may
-    have lost it. real, whole: the classes of Python numbers that may be the second operand. otherwise: its general form."""
+    """An operator as it is called. follows: how the operands are read: an operation without gradients asks no view for its grad_fn, since autograd
+    may have lost it. real, whole: the classes of Python numbers that may be the second operand. otherwise: its general form."""
 
-    __slots__ = ("bound", "name", "otherwise", "read", "ordered", "real", "whole")
+    __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "real", "whole")
 
     def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool) -> None:
         self.bound, self.name, self.otherwise = bound, name, otherwise
-        self.read = Tensor._read if bound.differentiable else Tensor._content
+        self.follows = bool(bound.differentiable)
         self.ordered = bool(bound.keeps_order)
         self.real, self.whole = (float, int) if numbers else (None, None)
 
@@ -161,7 +157,7 @@ def of_one(called: Called, x: Tensor) -> Any:
     elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
         return apply(bound, (x,))
     else:
-        a = called.read(x)
+        a = read(x) if called.follows else content_of(x)
     try:
         if not (x._rg and rec.grad_enabled):
             return wrap(record1(rec, bound, a))
@@ -198,7 +194,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
         return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else called.otherwise(x, other)
     else:
-        a = called.read(x)
+        a = read(x) if called.follows else content_of(x)
     if kind is Tensor or kind is Parameter:
         y: Tensor = other
         if y._storage is None:
@@ -206,7 +202,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         elif called.ordered and (view := y._view) is not None and not view.plain and not plain(other):
             return apply(bound, (x, other))
         else:
-            b = called.read(other)
+            b = read(y) if called.follows else content_of(y)
         mask = (x._rg + 2 * y._rg) if rec.grad_enabled else 0
     elif kind is called.real or kind is called.whole:
         y = x  # which nothing asks
@@ -297,7 +293,10 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
         value = fit(rec, value, a.aval)
     if storage is None:
         storage = x._shared()
-    storage.write(value)
+    if type(storage) is Storage:
+        put_content(storage, value)
+    else:
+        storage.write(value)
     t._value = value  # the first content is not held
     return x
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from torchgrad_jax.core.fields import TensorFields
+from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
 from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.memory.formats import lies_in
-from torchgrad_jax.memory.storage import InferenceStorage, Storage, View, read_through
+from torchgrad_jax.memory.storage import InferenceStorage, Storage, View
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -108,38 +108,8 @@ class Tensor(TensorFields, _Base):
 
     # ------------------------------------------------------------------ content
 
-    def _read(self) -> Value:
-        """The tensor's present Value; for a view whose base was written to, the grad_fn is brought up to date too."""
-        storage = self._storage
-        if storage is None:
-            return self._value
-        view = self._view
-        if view is None:
-            return storage.value
-        if view.seen != storage.writes:
-            self._content()
-        base = view.base
-        if base is not None:
-            if view.node_seen != storage.counter.version and per_thread.recorder.grad_enabled:
-                view.regenerate(self, storage)
-            if self._node is None:
-                self._rg = base._rg or view.asked
-        return self._value
-
-    def _content(self) -> Value:
-        """The tensor's present Value, whatever has become of its grad_fn."""
-        storage, view = self._storage, self._view
-        if storage is None:
-            return self._value
-        if view is None:
-            return storage.value
-        if view.seen != storage.writes:
-            value = read_through(per_thread.recorder, view.links, storage.value)
-            if value.counter is None:
-                value.counter, value.version = storage.counter, storage.counter.version
-            self._value = value
-            view.seen = storage.writes
-        return self._value
+    _read = read
+    _content = content_of
 
     def _shared(self) -> Storage:
         """The tensor's storage, made when somebody begins to share it."""
@@ -285,10 +255,7 @@ class Tensor(TensorFields, _Base):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients with respect to this tensor are recorded."""
-        view = self._view
-        if view is not None and view.base is not None and self._node is None:
-            self._rg = view.base._rg or view.asked
-        return self._rg
+        return needs_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -347,14 +314,7 @@ class Tensor(TensorFields, _Base):
         view = self._view
         return self._node is not None if view is None or view.node_seen != -1 else self._present_node() is not None
 
-    def _present_node(self) -> Node | None:
-        """`grad_fn`, made anew for a view whose base was written to."""
-        view, storage = self._view, self._storage
-        if view is not None and view.base is not None:
-            assert storage is not None
-            if view.node_seen != storage.counter.version:
-                view.regenerate(self, storage)
-        return self._node
+    _present_node = present_node
 
     @property
     def output_nr(self) -> int:
@@ -386,12 +346,11 @@ class Tensor(TensorFields, _Base):
             extra = self._extra = Extra()
         return extra
 
-    def _edge(self) -> Edge:
-        """Where this tensor's gradient goes. Only for tensors that require one."""
+    _edge = edge_of
+
+    def _end_of_graph(self) -> Edge:
+        """Where the gradient of a tensor goes that requires one and has no grad_fn."""
         view = self._view
-        node = self._node if view is None else self._present_node()
-        if node is not None:
-            return node, self._nr
         if view is not None and view.base is not None and not view.asked:
             return Nowhere(view.made_in), 0
         extra = self._extra or self._own_extra()

@@ -59,6 +59,11 @@ def mode_without_history() -> str:
 
 def viewed(name: str, t: Tensor, *arguments: Any) -> Tensor:
     """The view `name` of `t` with canonical arguments in the schema's order."""
+    return viewed_as(name, t, arguments)
+
+
+def viewed_as(name: str, t: Tensor, arguments: tuple[Any, ...]) -> Tensor:
+    """`viewed`, by a tuple of the arguments."""
     known = _known_view(name, t, arguments)
     return _made(t, known, known.call(t), (known.link,), known.offset)
 
@@ -94,12 +99,12 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
     if parent is not None:
         offset += parent.offset
     made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
-    made = make_view(t, out, links, known.strides, offset, made_in)
-    view: Any = made._view
+    make_view(t, out, links, known.strides, offset, made_in)
+    view: Any = out._view
     if known.plain is None:
-        known.plain = is_standard(made._aval.shape, known.strides)
+        known.plain = is_standard(out._aval.shape, known.strides)
     view.plain = known.plain
-    return made
+    return out
 
 
 def asked_for(made: Tensor, of: Tensor, again: Callable[[Tensor, Any], Tensor]) -> None:

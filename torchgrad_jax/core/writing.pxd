@@ -1,9 +1,25 @@
 cimport cython
 
-from torchgrad_jax.core.fields cimport TensorFields
-from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.core.before_write cimport before_write
+from torchgrad_jax.core.dispatch cimport make_node
+from torchgrad_jax.core.fields cimport NodeFields, TensorFields, content_of, needs_grad, read
+from torchgrad_jax.core.history cimport links_to_write, rebase, repeats
+from torchgrad_jax.memory.fields cimport CounterFields, StorageFields, ViewFields
+from torchgrad_jax.memory.storage cimport begin_view, put_content, write_through
+from torchgrad_jax.runtime.recorder cimport Recorder, record
 from torchgrad_jax.runtime.value cimport Value
 
 
-@cython.locals(storage=object, view=object, rec=Recorder)
+@cython.locals(storage=object, view=ViewFields, rec=Recorder, content=Value, counter=object, base=TensorFields)
 cpdef object overwrite(TensorFields t, Value value)
+@cython.locals(view=ViewFields, base=TensorFields)
+cpdef object check_differentiable(TensorFields t)
+@cython.locals(t=TensorFields, view=ViewFields)
+cpdef bint check_memory(object name, tuple operands)
+cpdef object _followed(tuple operands)
+@cython.locals(rec=Recorder, target=TensorFields, old=Value, out=Value, expanded=bint, values=tuple)
+cpdef object apply_inplace(object bound, tuple operands)
+@cython.locals(rec=Recorder, parent=ViewFields, base=TensorFields, skip=int, view=ViewFields)
+cpdef object make_view(TensorFields base_of, TensorFields out, tuple links, object strides, object offset, object made_in)
+@cython.locals(value=Value)
+cpdef object place_view(TensorFields out, ViewFields view, object storage)

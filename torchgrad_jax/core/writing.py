@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torchgrad_jax.core.before_write import before_write, unwrite
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, turn
+from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.op_node import pack_operands, pack_results
@@ -15,15 +17,17 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
-from torchgrad_jax.memory.storage import Link, Storage, View, write_through
+from torchgrad_jax.memory.fields import ViewFields
+from torchgrad_jax.memory.storage import Link, Storage, View, begin_view, put_content, write_through
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.call import run
-from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread
+from torchgrad_jax.runtime.recorder import LOOK, DeviceChange, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval, Value
 
 _CLONE = registry["clone"].bind((ARRAY,))
+_new = ViewFields.__new__
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -31,28 +35,34 @@ VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an
 
 def overwrite(t: Tensor, value: Value) -> None:
     """Put a new content into a tensor's memory; its views and its base see it."""
-    meet(t)
+    rec = per_thread.recorder
+    if rec.level is not None:
+        meet(t)
     storage = t._storage
     if storage is None:
         storage = t._shared()
     if value.counter is not None:
-        value = per_thread.recorder.alias(value)
+        value = rec.alias(value)
     view = t._view
     if view is None:
         storage.write(value)
         t._value = value  # so that the first content is not held
         return
-    rec = per_thread.recorder
     if value.aval.size:
         content = write_through(rec, links_to_write(view, view.links, t._value.aval, view.offset), storage.value, value)
     else:  # nothing is written, and what it is no part of may be
         content = rec.alias(storage.value)
-    storage.write(content)
-    value.counter, value.version = storage.counter, storage.counter.version
-    if view.base is not None:
+    if type(storage) is Storage:
+        put_content(storage, content)
+    else:
+        storage.write(content)
+    counter = storage.counter
+    value.counter, value.version = counter, counter.version
+    base = view.base
+    if base is not None:
         value.part = True
-        if view.base._view is None:
-            view.base._value = content
+        if base._view is None:
+            base._value = content
     t._value = value
     view.seen = storage.writes
 
@@ -89,13 +99,13 @@ def holding(t: Tensor, value: Value) -> Iterator[None]:
 def check_differentiable(t: Tensor) -> None:
     """PyTorch's refusals of in-place writes that extend the graph. RuntimeError."""
     view = t._view
-    if view is not None and view.base is not None:
+    if view is not None and (base := view.base) is not None:
         if view.made_in != "default":
             raise_by_origin(t, view, "is being modified inplace")
-        if t.requires_grad and view.base._node is None:
+        if base._node is None and needs_grad(t):
             raise RuntimeError(VIEW_OF_LEAF)
     # A view that requires a gradient since its base was written to is a leaf to PyTorch until its grad_fn is asked for.
-    if t.requires_grad and t._node is None and not (view is not None and view.node_seen == -1):
+    if t._node is None and needs_grad(t) and not (view is not None and view.node_seen == -1):
         raise RuntimeError(LEAF)
 
 
@@ -201,40 +211,43 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.rare and rec.level is not None and (found := rec.level.apply_inplace(bound, operands)) is not NotImplemented:
         return found
     operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
-    mask = 0
-    written = bound.operator.written
-    if rec.grad_enabled and (bound.differentiable or written):  # logical_and_ and the like go unnoticed
-        for i, o in enumerate(operands):
-            if isinstance(o, Tensor) and (o._rg if o._view is None else o.requires_grad):
-                mask |= 1 << i
-        if mask and written:
-            layout = tuple(ARRAY for _ in range(len(operands) + 1))
-            return apply_inplace(registry[written].bind(layout), (*operands, apply(bound, operands)))
-        storage = target._storage
-        if mask and storage is not None and storage.inference and for_inference(bound, operands):
+    operator, storage = bound.operator, target._storage
+    # logical_and_ and the like go unnoticed
+    mask = _followed(operands) if rec.grad_enabled and (bound.differentiable or operator.written) else 0
+    if mask:
+        if operator.written:
+            layout = (ARRAY,) * (len(operands) + 1)
+            return apply_inplace(registry[operator.written].bind(layout), (*operands, apply(bound, operands)))
+        inference = None if type(storage) is Storage or storage is None or not storage.inference else storage
+        if inference is not None and for_inference(bound, operands):
             mask = 0
-        if mask:
+        else:
             check_differentiable(target)
             if rec.turned:
                 turn(rec)
-            if storage is not None and storage.inference and not storage.counted and not rec.inference:
+            if inference is not None and not inference.counted and not rec.inference:
                 mask = 0  # it is refused as soon as it has been written to
     # That the target may not be written to is told before what is out of date.
-    values = (target._content(), *[o if not isinstance(o, Tensor) else o._content() if o is target else o._read() for o in operands[1:]])
-    expanded = target._storage is not None and check_memory(bound.operator.name, operands)
-    out, sig = run(rec, bound, values)
-    if out.aval is not values[0].aval:
-        out = fit(rec, out, values[0].aval, bound.operator.name)
+    old = content_of(target)
+    values = (old, *[o if not isinstance(o, Tensor) else content_of(o) if o is target else read(o) for o in operands[1:]])
+    expanded = storage is not None and check_memory(operator.name, operands)
+    try:
+        out = record(rec, bound, values)
+        sig = out.signature
+    except (TracedInput, DeviceChange):
+        out, sig = run(rec, bound, values)
+    if out.aval is not old.aval:
+        out = fit(rec, out, old.aval, operator.name)
     if expanded:
-        out = _expanded_alike(rec, target, bound, values[0], out)
+        out = _expanded_alike(rec, target, bound, old, out)
     node = None
     if mask:
         # What is saved of the target is its old content, which nobody can write to any more: a copy, be the target an inference tensor.
         if rec.turned & LOOK and _all_ordinary(operands[1:]):
             rec.turned &= ~LOOK
-        node = make_node(rec, sig, mask, operands, (rec.alias(values[0]), *values[1:]), out)
+        node = make_node(rec, sig, mask, operands, (rec.alias(old), *values[1:]), out)
         if rec.rare and node is not None:
-            pack_operands(rec, node, operands, lambda: apply(_CLONE, (target,)))
+            pack_operands(rec, node, operands, partial(apply, _CLONE, (target,)))
     if rec.rare:
         noticed(rec, bound, values, out, node)
         if node is None and rec.level is not None:
@@ -252,6 +265,16 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.rare:
         pack_results(rec, node, target)
     return target
+
+
+def _followed(operands: Sequence[Any]) -> int:
+    """Which operands need gradients, as bits."""
+    mask, bit = 0, 1
+    for o in operands:
+        if isinstance(o, Tensor) and needs_grad(o):
+            mask |= bit
+        bit <<= 1
+    return mask
 
 
 def _all_ordinary(operands: Sequence[Any]) -> bool:
@@ -308,7 +331,8 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             base, skip = parent.base, parent.skip
             if made_in == "default" or parent.made_in == "inference":
                 made_in = parent.made_in
-    view: View = TrackedView(base, links, skip, storage, strides, offset, made_in)
+    view: View = _new(TrackedView)
+    begin_view(view, base, links, skip, storage, strides, offset, made_in)
     if type(parent) is PrimalView:
         view = PrimalView(base, links, skip, storage, strides, offset, made_in)
         view.source = base_of if parent.source is None else parent.source
@@ -317,7 +341,7 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
 
 def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:
     """Make `out`, just computed, the part of a storage that `view` describes."""
-    if storage.inference:  # its views have no base and no history
+    if type(storage) is not Storage and storage.inference:  # its views have no base and no history
         view.base, view.skip = None, 0
         out._node, out._nr, out._rg = None, 0, False
         if storage.counted:

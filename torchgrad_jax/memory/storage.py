@@ -6,23 +6,23 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.memory.fields import CounterFields, LinkFields, StorageFields, ViewFields
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 
-class VersionCounter:
+class VersionCounter(CounterFields):
     """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
     where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
     `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only.
     `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was."""
 
-    __slots__ = ("version", "writer", "tracked", "relaid", "cut")
+    __slots__ = ("tracked", "relaid", "cut")
 
     def __init__(self) -> None:
         self.version = 0
@@ -96,7 +96,7 @@ def outdated(value: Value) -> bool:
 _addresses = itertools.count(1)
 
 
-class Storage:
+class Storage(StorageFields):
     """The current Value of the base tensor, and its version counter.
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
@@ -105,8 +105,7 @@ class Storage:
     none was. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("value", "counter", "writes", "siblings", "twinned", "parts", "pending", "_address", "__weakref__")
-    value: Value
+    __slots__ = ("twinned", "parts", "pending", "__weakref__")
     counter: VersionCounter
     writes: int
     siblings: list[weakref.ref[Storage]] | None
@@ -131,17 +130,7 @@ class Storage:
 
     def write(self, value: Value) -> None:
         """Put a new content in."""
-        if value.counter is not None:
-            raise AssertionError("a Value belongs to one storage")
-        counter = self.counter
-        version = counter.version + 1
-        epoch = value.epoch if value.array is None else per_thread.recorder.epoch
-        if epoch is not None and epoch.lines:
-            epoch.note_write(self, self.peek(), version - 1)
-        value.version, value.counter = version, counter
-        counter.version, self.writes, self.value = version, self.writes + 1, value
-        if self.siblings is not None:
-            self._spread(value)
+        put_content(self, value)
 
     def restore(self, value: Value, version: int) -> None:
         """Put a former content back, as if it had never been written over."""
@@ -190,6 +179,26 @@ class Storage:
                 storage.writes += 1
                 for part, old in zip(parts, former, strict=True):
                     old.counter = Superseded(part._content())
+
+
+def put_content(storage: Storage, value: Value) -> None:
+    """`Storage.write` of those whose class adds nothing to it."""
+    if value.counter is not None:
+        raise AssertionError("a Value belongs to one storage")
+    counter = storage.counter
+    version = counter.version + 1
+    epoch = value.epoch if value.array is None else per_thread.recorder.epoch
+    if epoch is not None and epoch.lines:
+        epoch.note_write(storage, storage.peek(), version - 1)
+    value.version, value.counter = version, counter
+    counter.version = version
+    if type(storage) is Storage:
+        storage.writes, storage.value = storage.writes + 1, value
+    else:  # fields that are told of it, which typed code would not tell
+        told: Any = storage
+        told.writes, told.value = told.writes + 1, value
+    if storage.siblings is not None:
+        storage._spread(value)
 
 
 class CountedTogether(Storage):
@@ -289,7 +298,7 @@ def links_between(base: Any, view: View, storage: Storage | None) -> tuple[Link,
     if laid is None or len(laid.links) == view.skip:
         return links
     since = laid.links[view.skip :]
-    if all(isinstance(link, Relayout) for link in since):
+    if all([isinstance(link, Relayout) for link in since]):
         return (*[Link(*link.undo, ()) for link in reversed(since) if isinstance(link, Relayout)], *links)
     if storage is None or base._storage is not storage or base._aval.dtype != storage.value.aval.dtype:
         raise RuntimeError("torchgrad_jax: a view of a tensor that was given other memory since has no gradient")
@@ -304,10 +313,10 @@ def in_memory(t: Any, storage: Storage) -> Link:
     return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 
-class Link:
+class Link(LinkFields):
     """One view operation: how to read the view from its parent, and how to write it back."""
 
-    __slots__ = ("read", "write", "numbers")
+    __slots__ = ()
 
     def __init__(self, read: Any, write: Any, numbers: tuple[Any, ...]) -> None:
         self.read, self.write, self.numbers = read, write, numbers
@@ -336,7 +345,7 @@ class Asked(Link):
         self.again, self.count = again, count
 
 
-class View:
+class View(ViewFields):
     """Which part of a storage a tensor is: `links` are the operations from the storage's content to it.
 
     base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
@@ -349,17 +358,25 @@ class View:
     # Whether any thread has ever asked for `replay`: others need not ask.
     replayed_somewhere = False
 
-    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay", "plain")
+    __slots__ = ()
 
     def __init__(self, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str) -> None:
-        self.base, self.links, self.skip, self.strides, self.offset, self.made_in = base, links, skip, strides, offset, made_in
-        self.seen, self.node_seen = storage.writes, storage.counter.version
-        self.asked = self.replay = False
-        self.plain: bool | None = None
+        begin_view(self, base, links, skip, storage, strides, offset, made_in)
 
     def regenerate(self, t: Any, storage: Storage) -> None:
         """Give the tensor, a view whose base was written to, a grad_fn that leads to the base's present one. See `core/tracked_view.py`."""
         raise NotImplementedError
+
+
+def begin_view(
+    view: View, base: Any, links: tuple[Link, ...], skip: int, storage: Storage, strides: tuple[int, ...], offset: int, made_in: str
+) -> None:
+    """Fill the fields of a new View."""
+    told: Any = storage
+    view.base, view.links, view.skip, view.strides, view.offset, view.made_in = base, links, skip, strides, offset, made_in
+    view.seen, view.node_seen = told.writes, storage.counter.version
+    view.asked = view.replay = False
+    view.plain = None
 
 
 def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link, ...]:
@@ -370,9 +387,9 @@ def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link,
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:
     """The view's content, given the base's."""
-    call = call or partial(_recorded, rec)
     for link in links:
-        value = call(link.read, (value, *link.numbers))
+        operands = (value, *link.numbers)
+        value = _recorded(rec, link.read, operands) if call is None else call(link.read, operands)
     return value
 
 
@@ -387,10 +404,12 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
     """The base's content after `new` was written to the view."""
     if not links:  # a tensor that was given other memory, all of which it is
         return new
-    call = call or partial(_recorded, rec)
     parents = [base]
     for link in links[:-1]:
-        parents.append(call(link.read, (parents[-1], *link.numbers)))
-    for link, parent in zip(reversed(links), reversed(parents), strict=True):
-        new = call(link.write, (parent, new, *link.numbers))
+        operands = (parents[-1], *link.numbers)
+        parents.append(_recorded(rec, link.read, operands) if call is None else call(link.read, operands))
+    while parents:
+        link = links[len(parents) - 1]
+        operands = (parents.pop(), new, *link.numbers)
+        new = _recorded(rec, link.write, operands) if call is None else call(link.write, operands)
     return new

@@ -1,0 +1,19 @@
+cimport cython
+
+from torchgrad_jax.core.fields cimport TensorFields
+from torchgrad_jax.core.writing cimport make_view
+from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.runtime.recorder cimport Recorder
+
+
+cdef class _Known:
+    cdef object call, bound, write, link, strides, offset, step, plain
+
+
+cpdef object viewed_as(object name, TensorFields t, tuple arguments)
+@cython.locals(known=_Known)
+cpdef object part_of(object name, TensorFields t, object begin, tuple arguments)
+@cython.locals(parent=ViewFields)
+cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
+@cython.locals(parent=ViewFields, view=ViewFields, rec=Recorder)
+cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset)
