@@ -13,7 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 from test_baseline_agreement import agree, assert_close, assert_same, both, values
 
-from torchgrad_jax.runtime.baseline import plan_of, same_plan
+from torchgrad_jax.runtime.baseline import plan_of, quietly, same_plan
 from torchgrad_jax.runtime.baseline.inlining import KERNEL
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
@@ -274,3 +274,24 @@ def test_a_random_plan_without_shapes_serves_other_shapes(expression, rows, colu
         found = plan(*others)
     for one, other in zip(found, function(*others), strict=True):
         assert_close(np.asarray(one), np.asarray(other), 64, least=64.0)
+
+
+# ---------------------------------------------------------------------- what holds meanwhile
+
+
+def test_numpy_warns_of_nothing_inside_and_as_before_outside():
+    zero = np.zeros(2)
+    with np.errstate(all="raise"):
+        assert np.isnan(quietly(False, np.divide, zero, zero)).all()
+        assert np.isnan(quietly(True, quietly, False, np.divide, zero, zero)).all()  # as by a finalizer in the midst of another
+        with pytest.raises(KeyError):
+            quietly(True, {}.__getitem__, 0)
+        assert np.isnan(quietly(True, np.divide, zero, zero)).all()
+        with pytest.raises(FloatingPointError):
+            np.divide(zero, zero)
+
+
+def test_products_are_told_from_what_needs_no_blas():
+    matrix = np.ones((3, 3), np.float32)
+    assert plan_of(jax.make_jaxpr(lambda a: jnp.dot(a, a) + 1)(matrix)).multiplies
+    assert not plan_of(jax.make_jaxpr(lambda a: jnp.exp(a) + a.sum())(matrix)).multiplies

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline import Merged, Part, carrying_out
+from torchgrad_jax.runtime.baseline import Merged, Part, quietly
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.structure import last_uses, operands, store
@@ -20,26 +20,27 @@ KEEP_BYTES = 1 << 19
 class Interpreted:
     """A program's calls with their plans (None: run by XLA), ready to be run."""
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "_runs", "_dying", "_merged", "_numbers", "_checks")
+    __slots__ = ("calls", "plans", "inputs", "outputs", "_runs", "_dying", "_merged", "_numbers", "_checks", "_multiplies")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
         self._runs = 0
         self._dying: Any = None
         self._merged: Merged | None = None
+        self._multiplies = any([plan is None or plan.multiplies for plan in plans])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         """The outputs, and the outcome of the checks if there are any. `arrays`: the inputs', emptied, so that each can be dropped in time."""
+        if self._merged is not None:
+            return quietly(self._multiplies, self._at_once, numbers, arrays)
         self._runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        with carrying_out():
-            if self._runs == 1:
-                return self._one_by_one(numbers, arrays, np.asarray, _own)
-            if self._merged is None:
-                with timed(TRACING):
-                    self._merge()
-            return self._at_once(numbers, arrays)
+        if self._runs == 1:
+            return quietly(self._multiplies, self._one_by_one, numbers, arrays, np.asarray, _own)
+        with timed(TRACING):
+            self._merge()
+        return quietly(self._multiplies, self._at_once, numbers, arrays)
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
         if self._dying is None:
@@ -105,11 +106,13 @@ def alone(sig: Any, given: Any) -> Any:
 
 def _own(array: Any) -> np.ndarray:
     """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
-    array = np.asarray(array)
-    base = array.base
-    if not array.flags.c_contiguous or (isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
+    if type(array) is not np.ndarray:
+        array = np.asarray(array)
+    base, flags = array.base, array.flags
+    if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
         array = np.array(array, order="C")
-    array.flags.writeable = False
+        flags = array.flags
+    flags.writeable = False
     return array
 
 

@@ -99,14 +99,15 @@ class Program:
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""
-        by_number = {a.dtype.kind: a for a in numbers}
-        if (modes.execution == "eager" and not modes.without_xla) or not any(self.estimate.plans):
+        by_number = {a.dtype.kind: a for a in numbers} if numbers else {}
+        estimate = self.estimate
+        if (modes.execution == "eager" and not modes.without_xla) or not estimate.planned:
             if self._stepped is None:
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
-        if self._interpreted is None or (modes.without_xla and self._interpreted.plans is not self.estimate.plans):
-            self._interpreted = Interpreted(self.calls, self.estimate.plans, self.inputs, self.outputs)
+        if self._interpreted is None or (modes.without_xla and self._interpreted.plans is not estimate.plans):
+            self._interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
         counters.interpreted += 1
         return self._interpreted(by_number, arrays)
 

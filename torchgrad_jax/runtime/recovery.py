@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.baseline import carrying_out
+from torchgrad_jax.runtime.baseline import quietly
 from torchgrad_jax.runtime.interpreted import alone
 from torchgrad_jax.runtime.recorder import UNHELD
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
@@ -113,8 +113,7 @@ def _carried_out(call: Any, given: list[Any], lines: dict[int, str]) -> tuple[An
         if plan is None:
             outs = alone(sig, given)
         else:
-            with carrying_out():
-                outs = [np.array(o) for o in plan(*[np.asarray(g) for g in given])]
+            outs = [np.array(o) for o in quietly(True, plan, *[np.asarray(g) for g in given])]
             for o in outs:
                 o.flags.writeable = False
         if sig.check is None:

@@ -60,10 +60,11 @@ class Form:
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself.
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. small: whether all have, and calling what is
+    compiled would cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "interpreting", "calling", "compiling")
+    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "compiling")
 
     def __init__(self, calls: list[Any], outputs: int) -> None:
         self.plans: list[Any] = []
@@ -80,13 +81,15 @@ class Estimate:
             saved += 0.0 if plan is None else FUSED * plan.cost
         self.calling = CALL + OUTPUT * outputs + saved
         self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
+        self.planned = any(self.plans)
+        self.small = all(self.plans) and self.interpreting <= self.calling
 
 
 def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
     if modes.without_xla:
         return INTERPRETED
-    if modes.same_tier_blocks and modes.execution != "eager" and any(program.estimate.plans):
+    if modes.same_tier_blocks and modes.execution != "eager" and program.estimate.planned:
         return INTERPRETED
     if not (modes.deterministic and program.seen):
         program.tier = _chosen(program)
@@ -102,8 +105,10 @@ def _chosen(program: Any) -> str:
     if modes.execution == "eager" or not program.calls:
         return INTERPRETED
     form, estimate = program.form, program.estimate
+    if estimate.small and common is None and not form.spent:
+        return INTERPRETED
     cold = {c.signature for c, plan in zip(program.calls, estimate.plans, strict=True) if plan is None and not c.signature.warm}
-    if not any(estimate.plans):
+    if not estimate.planned:
         return _by_xla_alone(program, len(cold))
     cost = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
     form.spent += cost
@@ -122,7 +127,7 @@ def reason(program: Any) -> str:
         return modes.without_xla
     if modes.execution == "eager":
         return "eager execution: XLA runs each operation by itself"
-    if modes.same_tier_blocks and any(program.estimate.plans):
+    if modes.same_tier_blocks and program.estimate.planned:
         return "inside gradcheck what can be interpreted is, so that the same operation gives the same bits"
     if program.tier == COMPILED:
         return "what interpreting it cost, or its coming back, was worth compiling it"
@@ -131,7 +136,7 @@ def reason(program: Any) -> str:
     if not program.calls:
         return "there is nothing to compute: its results are its inputs"
     form, estimate = program.form, program.estimate
-    if not any(estimate.plans):
+    if not estimate.planned:
         why = _why_by_xla(program, program.calls[0].signature)
         return f"none of its operations can be interpreted ({why}): XLA runs each by itself until it is clear that the program comes back"
     if modes.deterministic:

@@ -32,9 +32,10 @@ class Forms(NamedTuple):
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    moved: how many bytes it copies.
+    moved: how many bytes it copies. multiplies: see Plan.
     """
 
+    multiplies = False
     __slots__ = ("cost", "size", "compiling", "function", "single", "fresh", "overwriting")
 
     def __init__(self, forms: Forms, single: bool, moved: int) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _FAMILIES = ("elementwise", "converting", "special", "shaping", "reducing", "products", "indexing", "control", "linear_algebra", "fourier")
+_BY_BLAS = (".products", ".linear_algebra", ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
 _FOLDED_COST, _FOLDED_BYTES = 50_000.0, 1 << 16
 # From so many elements on a result is written over an operand that is not needed any more, if there is one.
@@ -37,6 +38,7 @@ class Plan:
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
     cost: estimated nanoseconds of a call. size: how many functions it calls. compiling: what compiling it costs, in fused primitives.
+    multiplies: whether NumPy's BLAS or LAPACK may be called.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
     seen here: see `same_plan`.) everywhere: made for vectors, it gives one vector, each element of the elements at that place: so it serves
@@ -45,14 +47,14 @@ class Plan:
     """
 
     __slots__ = (
-        "cost", "size", "compiling", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
+        "cost", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
         "_calls", "_template", "_inputs", "_outputs", "_broadcasting",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         build = _Build(closed)
         self.cost, self.size = sum([s.cost for s in build.steps]), len(build.steps)
-        self.compiling = compiling_weight(closed.jaxpr)
+        self.compiling, self.multiplies = compiling_weight(closed.jaxpr), build.multiplies
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
         self.any_sizes = scalars and all([s.any_sizes for s in build.steps])
@@ -128,6 +130,7 @@ class _Build:
         self.sized: set[int] = set()  # constants that tell of a shape, such as a sum of ones
         self.whole: dict[tuple[int, Shape], int] = {}
         self.placed = False  # whether dimensions were put to places of their own
+        self.multiplies = False
         jaxpr = closed.jaxpr
         if jaxpr.effects:
             raise Unknown("effects")
@@ -178,6 +181,7 @@ class _Build:
         """Add what carries out one equation. Returns the slots of its results."""
         _check(eqn.outvars)
         rule = find(eqn.primitive.name)
+        self.multiplies = self.multiplies or rule.make.__module__.endswith(_BY_BLAS)
         made = rule.make(eqn)
         if type(made) is Same:
             return [operands[i] for i in made.operands]
