@@ -19,7 +19,7 @@ FUNCTIONS = {
     "powers": lambda m, x: m.pow(x, m.tensor([0.0, 1.0, 2.0, 0.5, 0.0, 0.0, 0.0, -1.0, INF, NAN], dtype=m.float64)),
     "exponents": lambda m, x: m.pow(m.tensor([0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 0.0, 0.0, -2.0, NAN], dtype=m.float64), x),
     "logit": lambda m, x: x.logit(),
-    "logit within": lambda m, x: x.logit(1e-6),
+    "logit within": lambda m, x: x.nan_to_num(0.25).logit(1e-6),
     "entr": lambda m, x: m.special.entr(x),
     "xlogy": lambda m, x: m.xlogy(x, m.zeros_like(x)),
     "norm": lambda m, x: x.norm(),
@@ -46,6 +46,19 @@ def test_gradients_at_the_ends(name, way):
     with WAYS[way]():
         for grad in (1.0, NAN, INF):
             like_pytorch(lambda m: program(m, grad))()  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_number_is_within_no_bounds(way):
+    # One element: in a vector of them PyTorch's gradient is 0 with the instructions of some processors.
+    def program(m):
+        x = m.tensor([NAN], dtype=m.float64, requires_grad=True)
+        y = x.logit(1e-6)
+        y.backward(m.ones(1, dtype=m.float64))
+        return y, x.grad
+
+    with WAYS[way]():
+        like_pytorch(program)()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -191,12 +191,12 @@ def put_content(storage: Storage, value: Value) -> None:
     if epoch is not None and epoch.lines:
         epoch.note_write(storage, storage.peek(), version - 1)
     value.version, value.counter = version, counter
-    counter.version = version
+    # An interrupt finds all of it or nothing: it comes between two lines.
     if type(storage) is Storage:
-        storage.writes, storage.value = storage.writes + 1, value
+        counter.version, storage.writes, storage.value = version, storage.writes + 1, value
     else:  # fields that are told of it, which typed code would not tell
         told: Any = storage
-        told.writes, told.value = told.writes + 1, value
+        counter.version, told.writes, told.value = version, told.writes + 1, value
     if storage.siblings is not None:
         storage._spread(value)
 
