@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode
-from torchgrad_jax.runtime.baseline import places
+from torchgrad_jax.runtime.baseline import carry_out, places
 
 
 class Step(NamedTuple):
@@ -64,7 +64,7 @@ def run(inputs, steps, outputs, arrays):
     calls, template, where = places.assigned(steps, range(inputs), {}, outputs)
     values = template.copy()
     values[:inputs] = arrays
-    places.carry_out(calls, values)
+    carry_out(calls, values)
     return [values[i] for i in where], calls
 
 
@@ -75,7 +75,7 @@ def test_what_is_dropped_at_once_was_needed_no_more(program):
     calls, template, where = places.assigned(steps, range(inputs), {}, outputs, drops=True)
     values = template.copy()
     values[:inputs] = arrays_of(inputs)
-    places.carry_out(calls, values)
+    carry_out(calls, values)
     for a, b in zip([values[i] for i in where], kept, strict=True):
         np.testing.assert_array_equal(a, b)
     read = {slot for step in steps for slot in step.operands}

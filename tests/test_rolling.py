@@ -11,7 +11,6 @@ from torchgrad_jax.operators.indexing import unpack_outside
 from torchgrad_jax.runtime import execution_mode
 from torchgrad_jax.runtime.compiling import compiled
 from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
-from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.rolling.repeats import flat, stretches
 from torchgrad_jax.runtime.rolling.roll import roll
@@ -46,7 +45,7 @@ def pending(tensors):
     slots = [v.slot if v.epoch is rec.epoch else rec.enter(v) for v in values]
     calls, outputs = calls_to(rec.epoch.step, slots)
     inputs = inputs_of(calls, outputs)
-    return calls, outputs, inputs, [*numbers_of(rec.epoch), *[rec.epoch.leaves[i].concrete() for i in inputs]]
+    return calls, outputs, inputs, [*rec.epoch.arrays_of_numbers(), *[rec.epoch.leaves[i].concrete() for i in inputs]]
 
 
 class Compiled:

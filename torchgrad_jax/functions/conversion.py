@@ -47,7 +47,7 @@ def _content(self: Tensor, name: str) -> Any:
     if isinstance(value.array, Lifted):
         return value.array.concrete(name)
     array = value.concrete()
-    if is_tracer(array):
+    if type(array) is not np.ndarray and is_tracer(array):
         raise RuntimeError(
             f"{_ASKED.get(name, name)} needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch.where or "
             "jax.lax.cond in place of `if`, and return what is to be looked at. (A Tensor from outside that was written to in there has none either.)"

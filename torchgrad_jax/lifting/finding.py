@@ -13,7 +13,6 @@ from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Aval, Value
@@ -91,7 +90,7 @@ class Lifted:
         self.memories = len({rec.mets[t].storage for t in finding.met})
         self.wanted: list[int] = list(finding.results)
         self.step: Step = epoch.step
-        self.numbers: list[np.ndarray] = numbers_of(epoch)
+        self.numbers: list[np.ndarray] = epoch.arrays_of_numbers()
         self.lines: dict[int, str] = dict(epoch.lines)
         self.device: device = rec.device
         self.epoch: Epoch | None = epoch

@@ -19,7 +19,6 @@ from torchgrad_jax.lifting.derivatives import Derivatives, carried_out
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
 from torchgrad_jax.lifting.tracing import TraceRecorder, TracingError, abandon
 from torchgrad_jax.runtime.device import for_user
-from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import AUTOCAST, other_modes, per_thread
 from torchgrad_jax.runtime.structure import calls_to
 from torchgrad_jax.runtime.value import Aval, Value, watches
@@ -129,7 +128,7 @@ class Pure:
         if self._pull is not None:
             self._pull = len(self._pull[0]), [None if s is None else renamed[s] for s in self._pull[1]], self._pull[2]
         self._derivatives = Derivatives(rec.plans, rec.refused)
-        self._numbers = {a.dtype.kind: a for a in numbers_of(rec.epoch)}
+        self._numbers = {a.dtype.kind: a for a in rec.epoch.arrays_of_numbers()}
 
     def _pulled(self, rec: TraceRecorder, given: list[Value], nodes: list[Any], outs: list[Tensor]) -> Any:
         """The gradients that arrive at the arguments, as slots, for gradients of the outputs that stand for any; and which outputs have one."""

@@ -25,7 +25,6 @@ from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.execution import execution_mode
 from torchgrad_jax.runtime.interpreted import alone
-from torchgrad_jax.runtime.program import numbers_of
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.recording.epoch import running
 from torchgrad_jax.runtime.structure import calls_to, operands
@@ -174,7 +173,7 @@ class Watch:
         begun, self.compiling = self.begin("xla::compile"), True
         try:
             with suppress(Exception):  # which the run that counts raises as well, where it belongs
-                numbers = {a.dtype.kind: a for a in numbers_of(epoch)}
+                numbers = {a.dtype.kind: a for a in epoch.arrays_of_numbers()}
                 env = {-1 - place: leaf.concrete() for place, leaf in epoch.leaves.items()}
                 for out in alone(step.signature, operands(env, numbers, step)):
                     out.block_until_ready()

@@ -18,29 +18,34 @@ KEEP_BYTES = 1 << 19
 
 
 class Interpreted:
-    """A program's calls with their plans (None: run by XLA), ready to be run."""
+    """A program's calls with their plans (None: run by XLA), ready to be run.
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "_runs", "_dying", "_merged", "_numbers", "_checks", "_multiplies")
+    merged: from the second run on, all of them as one list; numbers: the places of the Python numbers that it is given after the inputs. multiplies:
+    see `quietly`.
+    """
+
+    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "_runs", "_dying", "_checks")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
         self._runs = 0
         self._dying: Any = None
-        self._merged: Merged | None = None
-        self._multiplies = any([plan is None or plan.multiplies for plan in plans])
+        self.merged: Merged | None = None
+        self.numbers: list[Any] = []
+        self.multiplies = any([plan is None or plan.multiplies for plan in plans])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         """The outputs, and the outcome of the checks if there are any. `arrays`: the inputs', emptied, so that each can be dropped in time."""
-        if self._merged is not None:
-            return quietly(self._multiplies, self._at_once, numbers, arrays)
+        if self.merged is not None:
+            return quietly(self.multiplies, self._at_once, numbers, arrays)
         self._runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
         if self._runs == 1:
-            return quietly(self._multiplies, self._one_by_one, numbers, arrays, np.asarray, _own)
+            return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()
-        return quietly(self._multiplies, self._at_once, numbers, arrays)
+        return quietly(self.multiplies, self._at_once, numbers, arrays)
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
         if self._dying is None:
@@ -74,16 +79,16 @@ class Interpreted:
                 made.append(checks[-1])
             numbers += call.numbers
             parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
-        self._numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
-        self._merged = Merged(parts, [*[-1 - index for index in self.inputs], *self._numbers], [*self.outputs, *checks], self._is_big())
+        self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
+        self.merged = Merged(parts, [*[-1 - index for index in self.inputs], *self.numbers], [*self.outputs, *checks], self._is_big())
 
     def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
-        assert self._merged is not None
+        assert self.merged is not None
         given = [np.asarray(a) for a in arrays]
         arrays.clear()
-        given += [numbers[kind][place] for kind, place in self._numbers]
-        found = self._merged(given)
-        results = [_own(a) for a in found[: len(self.outputs)]]
+        given += [numbers[kind][place] for kind, place in self.numbers]
+        found = self.merged(given)
+        results = [own(a) for a in found[: len(self.outputs)]]
         return [*results, _first_failure(found[len(self.outputs) :])] if self._checks else results
 
 
@@ -104,7 +109,7 @@ def alone(sig: Any, given: Any) -> Any:
     return call_x64(function, *given)
 
 
-def _own(array: Any) -> np.ndarray:
+def own(array: Any) -> np.ndarray:
     """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
     if type(array) is not np.ndarray:
         array = np.asarray(array)

@@ -20,22 +20,19 @@ from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNING, TRACING, timed
 from torchgrad_jax.runtime.pruning import prune
-from torchgrad_jax.runtime.recorder import TURNED, UNHELD, Recorder, roots
+from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
-from torchgrad_jax.runtime.recording.step import KINDS, Step, places_of
+from torchgrad_jax.runtime.recording.holding import UNHELD, held
+from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
+from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, run_settled, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 
-# XLA's CPU compiler orders nothing by itself and so copies what it was given and still reads: giving away small inputs
-# costs more (6 % of a step with 1 MiB weights) than the memory is worth.
-DONATE_BYTES = 1 << 22
 # From so many operations on a program is searched for what repeats in it.
 LEAST_ROLLED = 40
-# A loop may take so many programs more for one turn.
-LOOP_PROGRAMS = 3
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
 
@@ -52,7 +49,7 @@ class Program:
 
     __slots__ = (
         "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "tier", "form", "rolled", "common",
-        "_estimates", "_interpreted", "_stepped", "_numbers",
+        "interpreted", "_estimates", "_stepped", "_numbers",
     )  # fmt: skip
 
     def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: dict[int, Value]) -> None:
@@ -64,7 +61,7 @@ class Program:
         self.donated = self._donatable(donated, leaves) if any(donated) else set()
         self.seen, self.repeats, self.tier = 0, 0, INTERPRETED
         self._estimates: dict[Any, Estimate] = {}  # with the baseline tier and without, where XLA runs what is large and where it must not
-        self._interpreted: Interpreted | None = None
+        self.interpreted: Interpreted | None = None
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
         self.form = Form()
@@ -106,10 +103,10 @@ class Program:
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
-        if self._interpreted is None or (modes.without_xla and self._interpreted.plans is not estimate.plans):
-            self._interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
+        if self.interpreted is None or (modes.without_xla and self.interpreted.plans is not estimate.plans):
+            self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
         counters.interpreted += 1
-        return self._interpreted(by_number, arrays)
+        return self.interpreted(by_number, arrays)
 
     def is_long(self) -> bool:
         """Whether a call of what is compiled of it takes so long that the other thread had better make it."""
@@ -196,7 +193,12 @@ def run_pending(rec: Recorder, reason: str) -> None:
     new, epoch = rec.new_epoch(), rec.epoch
     try:
         rec.epoch = new
-        _run_epoch(rec, epoch, reason)
+        rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
+        outs = run_settled(rec, epoch, reason)
+        if outs is None:
+            _run_epoch(rec, epoch, reason)
+        else:
+            keep(epoch, outs)
     except CheckFailed:
         _recover(epoch)
     except Exception:
@@ -207,22 +209,20 @@ def run_pending(rec: Recorder, reason: str) -> None:
     except BaseException:
         if epoch.results:
             with suppress(CheckFailed):  # told at the next look
-                _keep(epoch, epoch.results[0])
+                keep(epoch, epoch.results[0])
         raise
     finally:
         epoch.ended = rec.epoch is not epoch
 
 
 def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
-    rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
     step, values, leaves = epoch.step, epoch.values, epoch.leaves
     if len(values) > step.end:  # what an operation that was interrupted has left
         values = epoch.values = {slot: value for slot, value in values.items() if slot < step.end}
     # A Value that only our dict holds is out of everybody's reach: its operation need not have a result.
-    held = bytearray(map(_above_unheld, map(getrefcount, values.values())))
+    alive = held(values)
     if epoch.aliases:
-        _hold_aliased(held, epoch.aliases)
-    alive = bytes(held)
+        alive = _with_aliased(alive, epoch.aliases)
     counters.recorded += len(values)
     counters.flushed += 1
     counters.reasons[reason] += 1
@@ -250,10 +250,11 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
         for one in observer.active:
             one.program(step, alive, program, new)
         with timed(RUNNING, program):
-            _run(program, numbers_of(epoch), epoch, reason != "look")
+            _run(program, epoch.arrays_of_numbers(), epoch, reason != "look")
     else:
-        _run(program, numbers_of(epoch), epoch, reason != "look")
+        _run(program, epoch.arrays_of_numbers(), epoch, reason != "look")
     rec.rolling = program.tier == ROLLED
+    step.settled = settled(program, alive)
 
 
 def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bool) -> None:
@@ -283,19 +284,7 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         (outs,) = epoch.results
     else:
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
-    _keep(epoch, outs)
-
-
-def _keep(epoch: Epoch, outs: Any) -> None:
-    """Give a program's results to the Values that wait for them. CheckFailed if the one after them says so."""
-    values, wanted = epoch.values, epoch.wanted or ()
-    if len(outs) > len(wanted) and np.asarray(outs[-1])[0]:
-        raise CheckFailed
-    for slot, out in zip(wanted, outs, strict=False):
-        values[slot].array = out
-    for twin in epoch.aliases:
-        twin.array = values[twin.slot].array
-    epoch.finish()
+    keep(epoch, outs)
 
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
@@ -339,38 +328,26 @@ def _recover(epoch: Epoch) -> None:
 # ---------------------------------------------------------------------- what is wanted, what may be given away
 
 
-def _hold_aliased(held: bytearray, aliases: list[Value]) -> None:
-    """Mark as held what has an alias that is, and forget the others."""
+def _with_aliased(alive: bytes, aliases: list[Value]) -> bytes:
+    """`alive` with what has an alias that is held. The other aliases are forgotten."""
     flags = bytes(map(_above_unheld, map(getrefcount, aliases)))  # before anything else refers to them
     aliases[:] = compress(aliases, flags)
+    found = bytearray(alive)
     for twin in aliases:
-        held[twin.slot] = 1
+        found[twin.slot] = 1
+    return bytes(found)
 
 
 def _only_ours(leaves: dict[int, Value]) -> bytes:
     """Which inputs nobody but the pending program holds: their buffers may become outputs."""
-    held = bytearray(map(_above_unheld, map(getrefcount, leaves.values())))
-    for i, flag in enumerate(held):
+    ours = bytearray(held(leaves))
+    for i, flag in enumerate(ours):
         aval = leaves[i].aval
         if flag or type(leaves[i].array) is np.ndarray or (aval.nbytes < DONATE_BYTES and aval.device is CPU):
-            held[i] = 0
+            ours[i] = 0
         else:  # 2: the Value's slot and the argument of getrefcount.
-            held[i] = getrefcount(leaves[i].array) <= 2
-    return bytes(held)
-
-
-def numbers_of(epoch: Epoch) -> list[np.ndarray]:
-    """A program's Python numbers, one array for each of their dtypes."""
-    counts, numbers = epoch.step.counts, epoch.numbers
-    if not counts:
-        return []
-    if len(counts) == 1:
-        ((kind, count),) = counts.items()
-        if len(numbers) == count:  # else an operation that was interrupted has left some
-            return [np.fromiter(numbers.values(), KINDS[kind], count)]
-    return [
-        np.fromiter(map(numbers.__getitem__, places_of(kind, counts[kind])), dtype, counts[kind]) for kind, dtype in KINDS.items() if kind in counts
-    ]
+            ours[i] = getrefcount(leaves[i].array) <= 2
+    return bytes(ours)
 
 
 running.run_pending = run_pending

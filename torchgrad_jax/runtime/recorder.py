@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import types
 from functools import cache
-from sys import getrefcount
 from typing import Any
 from weakref import ref
 
@@ -388,8 +387,3 @@ def large_int(number: int, kind: str) -> int | float:
     if number < 0:
         raise OverflowError("can't convert negative int to unsigned")
     return number - MOST_UNSIGNED - 1 if kind in "biu" else float(number)
-
-
-# How many references `getrefcount` sees of a Value that only a recorder's list holds. Measured, not assumed: newer
-# interpreters count borrowed references differently.
-UNHELD = next(iter(map(getrefcount, [making.value(Value)])))

@@ -13,8 +13,8 @@ import numpy as np
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.baseline import quietly
 from torchgrad_jax.runtime.interpreted import alone
-from torchgrad_jax.runtime.recorder import UNHELD
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.holding import held
 from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.structure import calls_to, inputs_of, operands
 from torchgrad_jax.runtime.value import Value, constant
@@ -82,10 +82,8 @@ def _by_kind(numbers: dict[tuple[str, int], Any]) -> dict[str, Any]:
 
 
 def _held(epoch: Epoch) -> list[int]:
-    from sys import getrefcount
-
-    counts = zip(epoch.values, map(getrefcount, epoch.values.values()), strict=True)
-    return [slot for slot, count in counts if count > UNHELD and slot < epoch.step.end] + [twin.slot for twin in epoch.aliases]
+    flags = zip(epoch.values, held(epoch.values), strict=True)
+    return [slot for slot, flag in flags if flag and slot < epoch.step.end] + [twin.slot for twin in epoch.aliases]
 
 
 def _written(epoch: Epoch) -> list[int]:

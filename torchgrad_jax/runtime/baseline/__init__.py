@@ -4,6 +4,7 @@ It gives XLA's results: in every bit where IEEE 754 says what they are, else wit
 does not on a CPU: numbers below the smallest normal one are no zeros.
 """
 
+from torchgrad_jax.runtime.baseline.carrying import carry_out
 from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
 from torchgrad_jax.runtime.baseline.inlining import contains, jaxprs_in
 from torchgrad_jax.runtime.baseline.likeness import same_plan
@@ -11,4 +12,4 @@ from torchgrad_jax.runtime.baseline.merging import Merged, Part
 from torchgrad_jax.runtime.baseline.plan import Plan, load_families, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import quietly
 
-__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "contains", "jaxprs_in", "load_families", "plan_of", "quietly", "same_plan"]
+__all__ = ["Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "jaxprs_in", "load_families", "plan_of", "quietly", "same_plan"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from torchgrad_jax.runtime.baseline.carrying import carry_out
 from torchgrad_jax.runtime.baseline.form import NumPyForm
-from torchgrad_jax.runtime.baseline.places import assigned, carry_out
+from torchgrad_jax.runtime.baseline.places import assigned
 from torchgrad_jax.runtime.baseline.plan import Plan
 
 
@@ -30,10 +31,12 @@ class _Call(NamedTuple):
 class Merged:
     """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
+    calls, template, outputs: what that makes of them; the inputs come first in the template.
+
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "_calls", "_template", "_outputs")
+    __slots__ = ("_inputs", "calls", "template", "outputs")
 
     def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
@@ -54,15 +57,15 @@ class Merged:
             slots.update(zip(part.results, made, strict=True))
         self._inputs = len(inputs)
         places = assigned(steps, range(len(inputs)), constants, [slots[name] for name in outputs], drops)
-        self._calls, self._template, self._outputs = places
+        self.calls, self.template, self.outputs = places
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
         """Empties `arrays`, so that each can be dropped after its last use."""
-        values = self._template.copy()
+        values = self.template.copy()
         values[: self._inputs] = arrays
         arrays.clear()
-        carry_out(self._calls, values)
-        return [values[i] for i in self._outputs]
+        carry_out(self.calls, values)
+        return [values[i] for i in self.outputs]
 
 
 def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[_Call], constants: dict[int, Any], free: int) -> int:

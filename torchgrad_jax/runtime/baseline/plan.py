@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
+from torchgrad_jax.runtime.baseline.carrying import carry_out
 from torchgrad_jax.runtime.baseline.cost import STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
-from torchgrad_jax.runtime.baseline.places import assigned, carry_out, into
+from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
 
 if TYPE_CHECKING:

@@ -14,6 +14,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from torchgrad_jax.runtime.recording.step import KINDS, places_of
+
 # Where a program under way in another thread is waited for, this often, in seconds.
 _POLL = 1e-4
 
@@ -90,6 +94,17 @@ class Epoch:
         self.results: list[Any] = []
         self.ended = False
         self.lock = threading.RLock()
+
+    def arrays_of_numbers(self) -> list[np.ndarray]:
+        """The Python numbers, one array for each of their dtypes."""
+        counts, numbers = self.step.counts, self.numbers
+        if not counts:
+            return []
+        if len(counts) == 1:
+            ((kind, count),) = counts.items()
+            if len(numbers) == count:  # else an operation that was interrupted has left some
+                return [np.fromiter(numbers.values(), KINDS[kind], count)]
+        return [np.fromiter(map(numbers.__getitem__, places_of(kind, counts[kind])), KINDS[kind], counts[kind]) for kind in KINDS if kind in counts]
 
     def force(self, value: Any) -> None:
         """Set the array of one of this epoch's Values, whichever thread asks. Raises what became of it if its computation failed."""

@@ -1,7 +1,7 @@
 cdef class Step:
     cdef public dict next
     cdef public Step parent, last
-    cdef public object first, signature, aval, slot, bop, a, b, numbered, line
+    cdef public object first, signature, aval, slot, bop, a, b, numbered, line, settled
     cdef public tuple args, numbers
     cdef public dict counts, programs
     cdef public Py_ssize_t end, due, inputs, nbytes

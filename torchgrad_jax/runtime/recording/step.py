@@ -29,7 +29,8 @@ class Step:
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
     the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
     outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a
-    number beyond every limit. line: the user's that it was first recorded from, where somebody watched (`observing`).
+    number beyond every limit. programs: what was run that ends here, by which results were held and which inputs given away; settled: see `Settled`.
+    line: the user's that it was first recorded from, where somebody watched (`observing`).
 
     What comes next is `next`, by what tells it; last: of these, what came last, which most often comes again. It is told by bop and args, of
     which `a` and `b` are the first two.
@@ -37,7 +38,7 @@ class Step:
 
     __slots__ = (
         "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
-        "counts", "nbytes", "programs", "line", "last", "bop", "a", "b",
+        "counts", "nbytes", "programs", "settled", "line", "last", "bop", "a", "b",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
@@ -56,6 +57,7 @@ class Step:
         self.end = end
         self.due = end if sig is None or sig.check is None else BEYOND + end
         self.programs: dict[Any, Any] | None = None
+        self.settled: Any = None
         self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
         self.numbers: tuple[tuple[str, int], ...] = ()
         self.counts: dict[str, int] = {} if parent is None else parent.counts

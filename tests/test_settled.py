@@ -1,0 +1,190 @@
+"""The short way of programs about which nothing is left to be decided gives what the long one gives, and is left where something is unusual."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, program
+from torchgrad_jax.runtime.observing import observer
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    with execution_mode("fused"), baseline_tier(True):
+        yield
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """How often the short way was taken."""
+    taken: list[object] = []
+    real = program.run_settled
+
+    def counting(*arguments):
+        outs = real(*arguments)
+        if outs is not None:
+            taken.append(outs)
+        return outs
+
+    monkeypatch.setattr(program, "run_settled", counting)
+    return taken
+
+
+def small(x, k):
+    return ((x * x + k).sin() - x).sum()
+
+
+def hot():
+    """A function of one tensor that is soon compiled, and compiled."""
+    x = tj.linspace(0, 1, 64).reshape(8, 8)
+
+    def function(x):
+        for _ in range(30):
+            x = (x @ x).tanh() + 0.5
+        return x
+
+    for _ in range(400):
+        before = counters.ran
+        function(x).sum().item()
+        if counters.ran > before:
+            break
+    else:
+        raise AssertionError("it was never compiled")
+    return lambda: function(x).sum().item()
+
+
+def test_small_programs_are_run_the_short_way_from_the_third_time_on(short):
+    x = tj.arange(6.0)
+    found = [small(x, k).item() for k in (0.5, 1.5, -2.5, 1e300)]
+    assert len(short) == 2
+    a = np.arange(6, dtype=np.float32)
+    for number, k in zip(found[:3], (0.5, 1.5, -2.5), strict=False):
+        assert number == pytest.approx(float((np.sin(a * a + np.float32(k)) - a).sum()), rel=1e-5)
+    assert np.isnan(found[3])
+
+
+def test_compiled_programs_are_run_the_short_way_too(short):
+    again = hot()
+    expected = again()
+    del short[:]
+    assert again() == again() == expected and len(short) == 2
+
+
+@pytest.mark.parametrize("kind", ["small", "compiled"])
+def test_other_results_that_are_held_are_computed(short, kind):
+    x = tj.arange(6.0)
+    for turn in range(4):
+        y = x * 3
+        z = y + turn
+        if kind == "compiled":
+            for _ in range(20):
+                z = z * 1.5
+        del short[:]
+        if turn < 3:
+            del y
+        assert z.sum().item() == pytest.approx(float((np.arange(6) * 3.0 + turn).sum()) * (1.5**20 if kind == "compiled" else 1))
+    assert y.tolist() == [0, 3, 6, 9, 12, 15] and z[0].item() == pytest.approx(3 * (1.5**20 if kind == "compiled" else 1))
+
+
+def test_somebody_who_watches_is_told_of_every_run(short):
+    x = tj.arange(6.0)
+    for _ in range(3):
+        small(x, 0.5).item()
+    assert short
+
+    class Watcher(observer.Observer):
+        seen = 0
+
+        def program(self, step, alive, program, new):
+            self.seen += 1
+
+    watcher = Watcher()
+    observer.watch(watcher)
+    try:
+        del short[:]
+        small(x, 0.5).item()
+    finally:
+        observer.leave(watcher)
+    assert watcher.seen == 1 and not short
+
+
+def test_modes_decide_anew(short):
+    x = tj.arange(6.0)
+    for _ in range(3):
+        small(x, 0.5).item()
+    del short[:]
+    before = counters.interpreted
+    with baseline_tier(False):
+        small(x, 0.5).item()
+    with execution_mode("eager"):
+        small(x, 0.5).item()
+    assert not short and counters.interpreted == before
+    small(x, 0.5).item()
+    small(x, 0.5).item()
+    assert short
+
+
+def test_what_was_let_go_is_made_again(short):
+    again = hot()
+    expected = again()
+    for owner in keeping.executables():
+        owner.let_go()
+    del short[:]
+    assert again() == pytest.approx(expected, rel=1e-5)
+    assert not short
+
+
+@pytest.mark.failing_programs
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_nothing_is_lost_where_it_is_interrupted(short, monkeypatch, error):
+    x = tj.arange(6.0)
+    for _ in range(3):
+        expected = small(x, 0.5).item()
+    y = small(x, 0.5)
+    real = program.run_settled
+
+    def broken(rec, epoch, reason):
+        settled = epoch.step.settled
+        calls = list(settled.calls)
+
+        def raising(*given):
+            raise error
+
+        settled.calls = [(raising, *call[1:]) for call in calls]
+        try:
+            return real(rec, epoch, reason)
+        finally:
+            settled.calls = calls
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "run_settled", broken)
+        if error is KeyboardInterrupt:
+            with pytest.raises(KeyboardInterrupt):
+                y.item()
+        else:
+            assert y.item() == expected
+    assert y.item() == expected == small(x, 0.5).item()
+
+
+def test_numbers_of_each_kind(short):
+    x = tj.arange(3)
+    for turn in range(5):
+        assert (x + turn).tolist() == [turn, 1 + turn, 2 + turn]
+        assert (x * True).tolist() == [0, 1, 2]
+        assert (x + 2j * turn)[0].item() == 2j * turn
+        assert (x + 2**62).tolist() == [2**62, 2**62 + 1, 2**62 + 2]
+    assert len(short) >= 6
+
+
+def test_inputs_that_another_program_still_computes(short):
+    again = hot()
+    x = tj.rand(300, 300)
+    for _ in range(40):  # long enough to be handed over where a loop cuts it
+        y = x
+        for _ in range(12):
+            y = (y @ x).tanh()
+        z = (y[0, :4] * 2).sum()
+        assert z.item() == pytest.approx(2 * float(y.numpy()[0, :4].sum()), rel=1e-4)
+    assert again()

@@ -1,0 +1,23 @@
+cimport cython
+
+from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.runtime.recording.epoch cimport Epoch
+from torchgrad_jax.runtime.recording cimport holding
+from torchgrad_jax.runtime.recording.step cimport Step
+from torchgrad_jax.runtime.value cimport Value
+
+
+cdef class Settled:
+    cdef public object program
+    cdef public bytes alive
+    cdef public list slots, inputs, calls, template, places, numbers
+    cdef public bint compiled, long, multiplies
+
+
+@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list)
+cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
+@cython.locals(step=Step, leaves=dict, arrays=list, i=Py_ssize_t, leaf=Value)
+cdef list _arrays(Settled found, Epoch epoch)
+cdef bint _is_usual()
+@cython.locals(values=dict, value=Value, i=Py_ssize_t)
+cpdef keep(Epoch epoch, object outs)

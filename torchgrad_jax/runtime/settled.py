@@ -1,0 +1,157 @@
+"""The short way of a program about which nothing is left to be decided: it is small and interpreted, or it is compiled.
+
+Most runs are of such programs. `program.run_pending` asks here first; where anything is out of the ordinary (somebody watches, a mode is on, an input
+may be given away, a result is still on its way) nothing is done, and the long way is taken. This is compiled where there is a compiler
+(`torchgrad_jax/_typed`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime import keeping, modes
+from torchgrad_jax.runtime._jax_compat import call_x64
+from torchgrad_jax.runtime.baseline import carry_out, quietly
+from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.interpreted import own
+from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.recorder import Recorder
+from torchgrad_jax.runtime.recording import holding
+from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.step import KINDS
+from torchgrad_jax.runtime.recovery import CheckFailed
+from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED
+from torchgrad_jax.runtime.worker import Promised
+
+# XLA's CPU compiler orders nothing by itself and so copies what it was given and still reads: giving away small inputs
+# costs more (6 % of a step with 1 MiB weights) than the memory is worth.
+DONATE_BYTES = 1 << 22
+# A loop may take so many programs more for one turn.
+LOOP_PROGRAMS = 3
+
+
+class Settled:
+    """A program that is run the same way for as long as the modes are the usual ones, and what that takes.
+
+    alive: which of the results that were recorded are held, a byte for each; slots: those of the program's outputs. inputs: which of its epoch's it
+    reads. compiled: whether it is, and then whether it takes `long`. Else what the interpreter carries out (`baseline.places`): calls, template and
+    the outputs' places, each number that is read by its place among the epoch's and its NumPy class, and whether any of it `multiplies` matrices.
+    """
+
+    __slots__ = ("program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "numbers", "multiplies")
+
+    def __init__(self, program: Any, alive: bytes) -> None:
+        self.program, self.alive = program, alive
+        self.slots, self.inputs = list(program.slots), list(program.inputs)
+        self.compiled = self.long = self.multiplies = False
+        self.calls: list[Any] = []
+        self.template: list[Any] = []
+        self.places: list[int] = []
+        self.numbers: list[Any] = []
+
+
+def settled(program: Any, alive: bytes) -> Settled | None:
+    """How a program that has just been run will be run from now on, if that is decided."""
+    form = program.form
+    if program.device is not CPU or program.donated or not _is_usual():
+        return None
+    found = Settled(program, alive)
+    if program.tier == COMPILED:
+        found.compiled, found.long = True, program.is_long()
+        return found if form.ahead else None
+    interpreted = program.interpreted
+    if program.tier != INTERPRETED or program.common is not None or form.spent or interpreted is None or not program.estimate.small:
+        return None
+    merged = interpreted.merged
+    if merged is None or program.checked:
+        return None
+    found.calls, found.template, found.places, found.multiplies = merged.calls, merged.template, merged.outputs, interpreted.multiplies
+    found.numbers = [(place, KINDS[place[0]]) for place in interpreted.numbers]
+    return found
+
+
+def _is_usual() -> bool:
+    return (
+        not observer.active
+        and modes.execution == "fused"
+        and modes.baseline
+        and not modes.same_tier_blocks
+        and not modes.without_xla
+    )  # fmt: skip
+
+
+def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
+    """Run what was recorded if it is settled: the outputs. None where the long way has to be taken, and then nothing has happened."""
+    step, values = epoch.step, epoch.values
+    found: Any = step.settled
+    if found is None or epoch.aliases or epoch.bytes >= DONATE_BYTES or len(values) != step.end or not _is_usual():
+        return None
+    alive = holding.held(values)
+    if alive != found.alive:
+        return None
+    form = found.program.form
+    function = form.function  # which another thread may let go of
+    if found.compiled and (not form.ahead or epoch.on_host or (found.long and reason != "look")):
+        return None
+    arrays = _arrays(found, epoch)
+    if arrays is None:
+        return None
+    counters.recorded += len(values)
+    counters.flushed += 1
+    counters.reasons[reason] += 1
+    rec.changing.repeated()
+    rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
+    rec.rolling = False
+    epoch.wanted = found.slots
+    form.used = keeping.now
+    if not found.compiled:
+        counters.interpreted += 1
+        quietly(found.multiplies, carry_out, found.calls, arrays)
+        return [own(arrays[place]) for place in found.places]
+    counters.ran += 1
+    if np.ndarray in set(map(type, arrays)):
+        return call_x64(function, *arrays)
+    return function(*arrays)
+
+
+def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:
+    """What a settled program is run of. None where some of that is still to be computed."""
+    step, leaves = epoch.step, epoch.leaves
+    if not found.compiled:
+        arrays = list(found.template)
+        i = 0
+        for index in found.inputs:
+            leaf = leaves[index]
+            array = leaf.array
+            if type(array) is Promised:
+                return None
+            arrays[i] = np.asarray(array) if type(array) is not np.ndarray else array
+            i += 1
+        for place, kind in found.numbers:
+            arrays[i] = kind(epoch.numbers[place])
+            i += 1
+        return arrays
+    arrays = [*found.program.kept(epoch.arrays_of_numbers())] if step.counts else []
+    for index in found.inputs:
+        leaf = leaves[index]
+        array = leaf.array
+        if type(array) is Promised:
+            return None
+        arrays.append(array)
+    return arrays
+
+
+def keep(epoch: Epoch, outs: Any) -> None:
+    """Give a program's results to the Values that wait for them. CheckFailed if the one after them says so."""
+    values, wanted = epoch.values, epoch.wanted or ()
+    if len(outs) > len(wanted) and np.asarray(outs[-1])[0]:
+        raise CheckFailed
+    for i, slot in enumerate(wanted):
+        value = values[slot]
+        value.array = outs[i]
+    for twin in epoch.aliases:
+        twin.array = values[twin.slot].array
+    epoch.finish()
