@@ -186,21 +186,21 @@ def test_convolutions_have_options_of_their_own():
 
 
 def test_small_matrix_products_have_options_of_their_own():
-    """A pool of threads gains nothing there."""
+    """A pool of threads gains nothing there, and neither does all that LLVM can do."""
 
     def both(a, b):
         return jax.lax.fori_loop(0, 3, lambda _, x: x @ a, b) + jax.vmap(jnp.dot)(a, b).sum()
 
     sizes = list(multiplications(jax.make_jaxpr(both)(jnp.ones((4, 4)), jnp.ones((4, 4))).jaxpr))
     assert sorted(sizes) == [16, 64]
-    assert options_of_products(sizes) == {"xla_cpu_multi_thread_eigen": False}
+    assert options_of_products(sizes) == {"xla_cpu_multi_thread_eigen": False, "xla_backend_optimization_level": 1}
     assert options_of_products([64, 64, 10_000_000]) is options_of_products([]) is None
 
 
 @pytest.mark.parametrize("option", ["xla_cpu_multi_thread_eigen", "xla_that_is_no_more"])
 @pytest.mark.parametrize("width", [3, 20, 45, 70])
 def test_products_of_all_sizes_are_right(width, option, monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.compiling.compiled._BY_ONE_THREAD", {option: False})
+    monkeypatch.setattr("torchgrad_jax.runtime.compiling.compiled._FOR_SMALL_PRODUCTS", {option: False})
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)

@@ -183,7 +183,6 @@ class Signature(SignatureFields):
         if found is None:
             with timed(TRACING):
                 found = self._baseline = self._plan() or False
-            self._jaxpr = None
         return found or None
 
     def _plan(self) -> Plan | None:
