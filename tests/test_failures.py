@@ -48,7 +48,7 @@ def test_a_number_that_an_interrupted_operation_left_is_not_taken():
 
 
 def test_an_interrupt_right_after_a_program_whose_check_fails_keeps_nothing_of_it(monkeypatch):
-    def interrupted(epoch, outs, keep=program._keep):
+    def interrupted(epoch, outs, keep=program.keep):
         if not epoch.results:
             epoch.results.append(outs)
             raise KeyboardInterrupt
@@ -58,7 +58,7 @@ def test_an_interrupt_right_after_a_program_whose_check_fails_keeps_nothing_of_i
         return tj.tensor([1.0, 2.0, 3.0])[tj.tensor([1, 2]) * 3]
 
     bad = start()
-    monkeypatch.setattr(program, "_keep", interrupted)
+    monkeypatch.setattr(program, "keep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bad.tolist()
     monkeypatch.undo()

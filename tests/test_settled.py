@@ -188,3 +188,36 @@ def test_inputs_that_another_program_still_computes(short):
         z = (y[0, :4] * 2).sum()
         assert z.item() == pytest.approx(2 * float(y.numpy()[0, :4].sum()), rel=1e-4)
     assert again()
+
+
+# ---------------------------------------------------------------------- large inputs that nobody else holds
+
+
+def test_what_numpy_computed_is_given_away_as_what_xla_did():
+    """Else a training step with large weights would be two programs in turn: one of NumPy's arrays, one of XLA's."""
+    x, w, m = tj.linspace(0, 1, 1 << 20), tj.zeros(1 << 20), tj.zeros(1 << 20)
+    expected = [np.zeros(1 << 20, np.float32) for _ in range(2)]
+    before = counters.compiled
+    for _ in range(40):
+        m.mul_(0.5).add_(x)
+        for _ in range(4):
+            w.add_(m, alpha=0.25)
+        w[7].item()
+        expected[1] = expected[1] * np.float32(0.5) + x.numpy()
+        expected[0] = expected[0] + expected[1]
+    assert counters.compiled == before + 1
+    np.testing.assert_allclose(w.numpy(), expected[0], rtol=1e-4)
+
+
+def test_memory_that_a_view_of_numpys_shares_is_not_given_away():
+    x = tj.linspace(0, 1, 1 << 20) + 1
+    part = x.view(1024, 1024)
+    assert part.sum().item() > 0  # interpreted: NumPy's views share memory
+    before = x.numpy()
+    for _ in range(40):
+        y = part
+        for _ in range(6):
+            y = y * 1.01 + 0.5
+        part = y
+        part[0, 0].item()
+    np.testing.assert_array_equal(x.numpy(), before)

@@ -367,7 +367,7 @@ class TraceRecorder(Recorder, Watch):
             twin.array, twin.epoch, twin.slot = leaves[-1 - twin.slot].concrete(), None, 0
         for leaf in leaves.values():
             leaf.concrete()
-        self.epoch.on_host.extend(leaves.values())
+        self.epoch.on_host.extend(leaves)
         self.epoch.lines = dict(self.epoch.lines)
         running.run_pending(self, reason)
 

@@ -13,6 +13,7 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
+from torchgrad_jax.runtime.compiling.memory import give_back
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.interpreted import Interpreted
@@ -263,7 +264,8 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     program.seen += 1
     leaves = epoch.leaves
     if epoch.on_host and tier != INTERPRETED:
-        for value in epoch.on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
+        for index in epoch.on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
+            value = leaves[index]
             if type(value.array) is np.ndarray:
                 value.array = put(value.array, value.aval.device)
     arrays = [leaves[i].array for i in program.inputs]
@@ -283,8 +285,11 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
             call_x64(epoch.results.extend, results)
         (outs,) = epoch.results
     else:
+        function = None
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
     keep(epoch, outs)
+    if function is _first_call:
+        give_back()
 
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
@@ -343,8 +348,8 @@ def _only_ours(leaves: dict[int, Value]) -> bytes:
     ours = bytearray(held(leaves))
     for i, flag in enumerate(ours):
         aval = leaves[i].aval
-        if flag or type(leaves[i].array) is np.ndarray or (aval.nbytes < DONATE_BYTES and aval.device is CPU):
-            ours[i] = 0
+        if flag or (aval.nbytes < DONATE_BYTES and aval.device is CPU) or getattr(leaves[i].array, "base", None) is not None:
+            ours[i] = 0  # a view of NumPy's, too, is somebody's memory
         else:  # 2: the Value's slot and the argument of getrefcount.
             ours[i] = getrefcount(leaves[i].array) <= 2
     return bytes(ours)

@@ -120,10 +120,8 @@ class Recorder:
             array = value.concrete()
         aval = value.aval
         kind = type(array)
-        if kind is np.ndarray:
-            if value.epoch is not None:
-                epoch.on_host.append(value)
-        elif kind is not _array_class() and is_tracer(array):
+        used_on_host = kind is np.ndarray and value.epoch is not None
+        if kind is not np.ndarray and kind is not _array_class() and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
@@ -138,6 +136,8 @@ class Recorder:
         if epoch.step is not before or self.epoch is not epoch:  # code that ran in between has recorded
             return self.enter(value)
         epoch.leaves[-1 - slot] = value
+        if used_on_host:
+            epoch.on_host.append(-1 - slot)
         epoch.step = step
         if epoch.bytes > SOFT_BYTES:
             epoch.limit = min(epoch.limit, before.end + 1)

@@ -63,7 +63,7 @@ class Epoch:
 
     begun, step: where the program begins and ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number.
     numbers: Python's, by their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another.
-    on_host: inputs that are host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held
+    on_host: which inputs are host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held
     before they were written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
     wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
     did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
@@ -84,7 +84,7 @@ class Epoch:
         self.numbers: dict[tuple[str, int], Any] = {}
         self.foreign: dict[Any, int] = {}
         self.aliases: list[Any] = []
-        self.on_host: list[Any] = []
+        self.on_host: list[int] = []
         self.lines: dict[int, str] = {}
         self.writes: list[tuple[int, Any, Any, int]] = []
         self.bytes = 0
