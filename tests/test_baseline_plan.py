@@ -13,7 +13,9 @@ from jax import lax
 from jax import numpy as jnp
 from test_baseline_agreement import agree, assert_close, assert_same, both, values
 
-from torchgrad_jax.runtime.baseline import plan_of, quietly, same_plan
+import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier, execution_mode
+from torchgrad_jax.runtime.baseline import plan_of, quietly, same_plan, surroundings
 from torchgrad_jax.runtime.baseline.inlining import KERNEL
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
@@ -295,3 +297,19 @@ def test_products_are_told_from_what_needs_no_blas():
     matrix = np.ones((3, 3), np.float32)
     assert plan_of(jax.make_jaxpr(lambda a: jnp.dot(a, a) + 1)(matrix)).multiplies
     assert not plan_of(jax.make_jaxpr(lambda a: jnp.exp(a) + a.sum())(matrix)).multiplies
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [((32, 32), (32, 32), False), ((64, 64), (64, 64), True), ((4, 2048), (2048, 1), True), ((90, 90), (90,), False), ((91, 91), (91,), True)],
+)
+def test_blas_is_told_of_its_threads_where_it_would_use_several(monkeypatch, left, right, told):
+    """It takes two numbers to be set, 1 us each."""
+    asked = []
+    monkeypatch.setattr(surroundings, "_limit", lambda: lambda threads: asked.append(threads) or 0)
+    a, b = tj.ones(left), tj.ones(right)
+    with execution_mode("fused"), baseline_tier(True):
+        for _ in range(4):  # at first operation by operation, then as one list, then the short way
+            asked.clear()
+            assert (a @ b).flatten()[0].item() == left[1]
+            assert bool(asked) is told

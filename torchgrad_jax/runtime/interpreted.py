@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from torchgrad_jax.runtime.structure import last_uses, operands, store
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
+# What is smaller NumPy's BLAS does by one thread without being told.
+_ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 
 
 class Interpreted:
@@ -32,7 +35,7 @@ class Interpreted:
         self._dying: Any = None
         self.merged: Merged | None = None
         self.numbers: list[Any] = []
-        self.multiplies = any([plan is None or plan.multiplies for plan in plans])
+        self.multiplies = any([plan is None or (plan.multiplies and _may_be_shared(call.signature)) for call, plan in zip(calls, plans, strict=True)])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         """The outputs, and the outcome of the checks if there are any. `arrays`: the inputs', emptied, so that each can be dropped in time."""
@@ -90,6 +93,13 @@ class Interpreted:
         found = self.merged(given)
         results = [own(a) for a in found[: len(self.outputs)]]
         return [*results, _first_failure(found[len(self.outputs) :])] if self._checks else results
+
+
+def _may_be_shared(sig: Any) -> bool:
+    """Whether BLAS may hand some of an operation to further threads. It does from 8,192 elements of one array on, or 262,144 multiply-adds, which
+    of the sizes of three matrices are the root of the product."""
+    sizes = sorted([a.size for a in (*sig.specs, *sig.avals) if not isinstance(a, type)])[-3:]
+    return max(sizes, default=0) >= _ONE_THREAD_ELEMENTS or math.prod(sizes) >= _ONE_THREAD_PRODUCT**2
 
 
 def _by_xla(sig: Any) -> Any:

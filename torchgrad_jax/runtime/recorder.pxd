@@ -8,7 +8,7 @@ from torchgrad_jax.runtime.value cimport Value
 
 cdef class Recorder:
     cdef public Epoch epoch
-    cdef public object device, thread, level, flags, changing
+    cdef public object device, thread, level, flags, changing, context
     cdef public Py_ssize_t turned, rare, sequence
     cdef public bint grad_enabled, inference, rolling
     cdef public tuple recent

@@ -76,11 +76,12 @@ class Recorder:
     tensor was read, perhaps to be saved for backward.
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
+    context: in which NumPy warns of nothing; None while it is in use, and until there is one.
     """
 
     __slots__ = (
         "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "rolling",
-        "__weakref__",
+        "context", "__weakref__",
     )  # fmt: skip
     # Whether nobody is told of a backward pass that fails: it is only tried.
     quiet = False
@@ -90,6 +91,7 @@ class Recorder:
         self.thread = threading.get_ident()
         self.turned = 0
         self.rolling = False
+        self.context: Any = None
         self.grad_enabled = True
         self.inference = False
         self.rare = modes.anomaly

@@ -18,6 +18,8 @@ cdef class Settled:
 cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
 @cython.locals(step=Step, leaves=dict, arrays=list, i=Py_ssize_t, leaf=Value)
 cdef list _arrays(Settled found, Epoch epoch)
+cdef _interpret(Recorder rec, Settled found, list arrays)
+cdef _owned(object array)
 cdef bint _is_usual()
 @cython.locals(values=dict, value=Value, i=Py_ssize_t)
 cpdef keep(Epoch epoch, object outs)

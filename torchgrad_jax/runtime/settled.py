@@ -13,7 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline import carry_out, quietly
+from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.interpreted import own
@@ -109,12 +109,36 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     form.used = keeping.now
     if not found.compiled:
         counters.interpreted += 1
-        quietly(found.multiplies, carry_out, found.calls, arrays)
-        return [own(arrays[place]) for place in found.places]
+        _interpret(rec, found, arrays)
+        return [_owned(arrays[place]) for place in found.places]
     counters.ran += 1
     if np.ndarray in set(map(type, arrays)):
         return call_x64(function, *arrays)
     return function(*arrays)
+
+
+def _interpret(rec: Recorder, found: Settled, arrays: list[Any]) -> None:
+    """`quietly`, but for the context, which is the recorder's."""
+    context = rec.context
+    if context is None or found.multiplies:
+        quietly(found.multiplies, carry_out, found.calls, arrays)
+        rec.context = context or quiet_context()
+        return
+    rec.context = None
+    try:
+        context.run(carry_out, found.calls, arrays)
+    finally:
+        rec.context = context
+
+
+def _owned(array: Any) -> Any:
+    """`own`, which most results need not be asked all of."""
+    if type(array) is np.ndarray and array.base is None:
+        flags = array.flags
+        if flags.c_contiguous:
+            flags.writeable = False
+            return array
+    return own(array)
 
 
 def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:

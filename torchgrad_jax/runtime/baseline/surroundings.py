@@ -35,8 +35,7 @@ def quietly(multiplies: bool, function: Callable[..., Any], *arguments: Any) -> 
     """
     context, _quiet.context = _quiet.context, None
     if context is None:  # the first in this thread, or a finalizer's within another
-        context = Context()
-        context.run(np.errstate(all="ignore").__enter__)
+        context = quiet_context()
     limit = _limit() if multiplies else None
     threads = 0 if limit is None else limit(1)
     try:
@@ -45,6 +44,13 @@ def quietly(multiplies: bool, function: Callable[..., Any], *arguments: Any) -> 
         if limit is not None:
             limit(threads)
         _quiet.context = context
+
+
+def quiet_context() -> Context:
+    """A context in which NumPy warns of nothing."""
+    context = Context()
+    context.run(np.errstate(all="ignore").__enter__)
+    return context
 
 
 @cache
