@@ -136,3 +136,23 @@ def test_what_is_public_is_public_in_pytorch_too():
     }  # fmt: skip
     for ours, theirs in ((tj, torch), (tj.Tensor, torch.Tensor), (tj.linalg, torch.linalg), (tj.special, torch.special), (tj.fft, torch.fft)):
         assert {name for name in dir(ours) if not name.startswith("_") and not hasattr(theirs, name)} <= own
+
+
+def test_where_of_tensors_and_numbers_that_are_alike_and_of_others():
+    def program(m):
+        c = m.tensor([[True, False], [False, True]])
+        f = m.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        numbers = (0.0, 1, -1, True, 2.5, float("nan"), -math.inf, 300, 6e4, 1e9)
+        found = []
+        for x in (f, f.half(), f.bfloat16(), f.double(), f.long(), f.to(m.uint8), m.tensor(1.0), c, f.t(), f[0]):
+            for n in (*numbers, f, f.double(), f.detach()[:, :1]):
+                for pair in ((x, n), (n, x)):
+                    if x.dtype == m.uint8 and n == 300:
+                        continue  # an error, which names the dtype otherwise
+                    made = m.where(c, *pair)
+                    found += [str(made.dtype), made.detach().double().numpy(), made.requires_grad]
+                    if made.requires_grad:
+                        found.append(m.autograd.grad(made.double().sum(), f)[0].numpy())
+        return found
+
+    like_pytorch(program)

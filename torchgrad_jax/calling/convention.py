@@ -173,7 +173,8 @@ def _receiver(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _is_value(signature: Signature, name: str, value: Any) -> bool:
     """Whether a tensor stands for a number, which only one without dimensions may."""
-    if signature.by_name[name].kind in ("Tensor", "Tensor|Scalar", "Tensor[]", "any"):
+    kind = signature.by_name[name].kind
+    if kind in ("Tensor", "Tensor|Scalar", "Tensor[]", "any") or kind[0] == ".":
         return False
     return isinstance(value, Tensor) or (isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value))
 

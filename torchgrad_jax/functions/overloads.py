@@ -255,9 +255,40 @@ public("torch.Tensor")(_pow("torch.Tensor"))
 # ---------------------------------------------------------------------- choosing
 
 
+_WHERE = registry["where_self"].bind((ARRAY,) * 3)
+
+
+# The largest number of each floating dtype, by its bytes: of larger ones another error is told.
+_LARGEST = {dtype().itemsize: float(np.finfo(dtype).max) for dtype in (np.float16, np.float32, np.float64)}
+
+
+def _where_of_alike(condition: Any, input: Any, other: Any) -> Any:
+    """The operator of `where` where nothing has to be made alike, as most often: for tensors of one shape and dtype, or for one and a number that its
+    dtype has. None for others."""
+    if not isinstance(condition, Tensor) or condition._aval.dtype != np.bool_:
+        return None
+    aval, shape = None, condition._aval.shape
+    for x in (input, other):
+        if isinstance(x, Tensor):
+            if x._aval.shape != shape or (aval is not None and x._aval.dtype != aval.dtype):
+                return None
+            aval = x._aval
+    if aval is None:
+        return None
+    if isinstance(input, Tensor) and isinstance(other, Tensor):
+        return _WHERE
+    number = other if isinstance(input, Tensor) else input
+    if aval.dtype.kind != "f" or type(number) not in (float, int) or _LARGEST[aval.dtype.itemsize] < abs(number) < math.inf:
+        return None
+    return registry["where_converted"].bind((*(ARRAY,) * 3, Static(aval.dtype)))
+
+
 @public("torch")
 def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out: Any = None) -> Any:
     """input where `condition` holds, else other; with the condition alone, the indices where it does."""
+    bound = _where_of_alike(condition, input, other) if out is None else None
+    if bound is not None:
+        return apply(bound, (condition, input, other))
     operands = [plain_number(x) for x in (input, other)]
     if isinstance(condition, Tensor) and input is MISSING and other is MISSING:
         return _columns(condition, "where")
@@ -279,7 +310,7 @@ def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out:
     # What requires a gradient is converted without a node of its own.
     full = [x if isinstance(x, Tensor) and x._rg and dtypes.is_float(x._aval.dtype) else y for x, y in zip(operands, full, strict=True)]
     alike = all(x._aval.dtype == target for x in full)
-    bound = registry["where_self"].bind((ARRAY,) * 3) if alike else registry["where_converted"].bind((*(ARRAY,) * 3, Static(target)))
+    bound = _WHERE if alike else registry["where_converted"].bind((*(ARRAY,) * 3, Static(target)))
     made = apply(bound, (condition, *full))
     if out is not None and out._aval.dtype != target:
         raise RuntimeError(f"Expected out type to be {dtypes.of(target).title} but got {out.dtype.title}")

@@ -157,13 +157,14 @@ def _pair_type(name: str) -> Any:
 def _overloaded(name: str, binary_name: str | None, whole_name: str) -> Callable[..., Any]:
     pair = _pair_type(name)
     whole = static_op(whole_name)
+    of_two = None if binary_name is None else function_of(registry[binary_name])
 
     def general(input: Tensor, dim: Any = None, keepdim: Any = False, *, out: Any = None, other: Any = None, axis: Any = None) -> Any:
         expect_tensor(name, input)
         dim = dim if axis is None else axis
         other = dim if isinstance(dim, Tensor) else other
-        if other is not None and binary_name is not None:
-            made = function_of(registry[binary_name])(input, other)
+        if other is not None and of_two is not None:
+            made = of_two(input, other)
         elif dim is None:
             made = apply(whole, (input,))
         else:

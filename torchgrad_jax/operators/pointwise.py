@@ -461,8 +461,8 @@ def where_self(condition: Any, x: Any, y: Any) -> Any:
     return jnp.where(condition, x, y)
 
 
-@op("where_converted(Tensor condition, Tensor self, Tensor other, any dtype)", promote=None, elementwise=True, method=False, toplevel=False,
-    node="WhereBackward0", grads=where_self.grads)  # fmt: skip
+@op("where_converted(Tensor condition, Tensor|Scalar self, Tensor|Scalar other, any dtype)", promote=None, elementwise=True, method=False,
+    toplevel=False, node="WhereBackward0", grads=where_self.grads)  # fmt: skip
 def where_converted(condition: Any, x: Any, y: Any, dtype: Any) -> Any:
     """The same of tensors of several dtypes."""
     return jnp.where(condition, convert(x, dtype), convert(y, dtype))
