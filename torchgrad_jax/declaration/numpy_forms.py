@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ def applied(form: Form, change: Callable[[Callable[..., Any]], Callable[..., Any
 
 # Up to this many elements a filled array costs less than `np.broadcast_to`, which takes 6 us.
 _FILLED = 1 << 14
+# Triangles of up to so many elements are kept: making one takes as long as all the rest.
+_KEPT_ELEMENTS = 1 << 12
 _ALL = slice(None)
 
 
@@ -77,10 +80,19 @@ def converted(x: Array, target: np.dtype) -> Array:
 
 
 def _to_integer(x: Array, target: np.dtype) -> Array:
-    whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
     x = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
-    lowest = x.dtype.type(np.iinfo(whole).min)
-    return np.where((x >= lowest) & (x < -lowest), x, lowest).astype(whole).astype(target)
+    whole, lowest = _range(x.dtype, target)
+    fits = np.logical_and(np.greater_equal(x, lowest), np.less(x, -lowest))
+    if np.count_nonzero(fits) != fits.size:
+        x = np.where(fits, x, lowest)
+    return x.astype(whole).astype(target, copy=False)
+
+
+@cache
+def _range(source: np.dtype, target: np.dtype) -> tuple[np.dtype, Any]:
+    """The integers that numbers of `source` are converted to at first, and the smallest of them, as such a number."""
+    whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
+    return whole, source.type(np.iinfo(whole).min)
 
 
 def _as_dtype(x: Array, dtype: np.dtype) -> Array | None:
@@ -450,11 +462,23 @@ roll_vjp = Forms(lambda grad, aval, shifts, dims: rolled(grad, tuple([-s for s i
 
 
 def _tril(x: Array, diagonal: int) -> Array:
-    return np.where(np.tri(*x.shape[-2:], k=diagonal, dtype=bool), x, np.zeros((), x.dtype))
+    return np.where(_triangle(*x.shape[-2:], diagonal), x, np.zeros((), x.dtype))
 
 
 def _triu(x: Array, diagonal: int) -> Array:
-    return np.where(np.tri(*x.shape[-2:], k=diagonal - 1, dtype=bool), np.zeros((), x.dtype), x)
+    return np.where(_triangle(*x.shape[-2:], diagonal - 1), np.zeros((), x.dtype), x)
+
+
+def _triangle(rows: int, columns: int, diagonal: int) -> Array:
+    """Whether elements are on a diagonal or below it. Nobody writes to it."""
+    return (_small_triangle if rows * columns <= _KEPT_ELEMENTS else _new_triangle)(rows, columns, diagonal)
+
+
+def _new_triangle(rows: int, columns: int, diagonal: int) -> Array:
+    return np.tri(rows, columns, diagonal, bool)
+
+
+_small_triangle = lru_cache(64)(_new_triangle)
 
 
 tril, triu = Forms(_tril, like), Forms(_triu, like)

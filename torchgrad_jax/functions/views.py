@@ -23,6 +23,7 @@ from torchgrad_jax.memory.formats import contiguous_format, preserve_format
 from torchgrad_jax.memory.storage import Link, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules, view_strides
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
 
 
@@ -417,18 +418,27 @@ def _several(name: str, node: str, t: Tensor, dim: int, parts: list[tuple[int, i
     operator = registry[name]
     bound = operator.bind((ARRAY, Static(dim), Static(tuple(parts))))
     outs = apply(bound, (t,))
-    shape, strides, offset = t._aval.shape, t._strides(), t.storage_offset()
-    made = []
-    for out, (start, length) in zip(outs, parts, strict=True):
-        if drop:
-            arguments: tuple[Any, ...] = (dim, start)
-            part = "select"
-        else:
-            arguments, part = (dim, start, length, 1), "slice"
-        one_strides, one_offset = stride_rules[part](shape, strides, offset, *arguments)
-        link = _link(part, arguments)
-        made.append(make_view(t, out, (link,), one_strides, one_offset, node if per_thread.recorder.grad_enabled else mode_without_history()))
-    return tuple(made)
+    layouts = _layouts(t._aval.shape, t._strides(), t.storage_offset(), dim, tuple(parts), drop)
+    how = node if per_thread.recorder.grad_enabled else mode_without_history()
+    return tuple([make_view(t, out, links, strides, offset, how) for out, (links, strides, offset) in zip(outs, layouts, strict=True)])
+
+
+_known_layouts = Memo()
+
+
+def _layouts(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dim: int, parts: tuple[tuple[int, int], ...], drop: bool
+) -> list[tuple[tuple[Link], tuple[int, ...], int]]:
+    """How each of `_several` lies in its base: its Link, strides and offset."""
+    key = (shape, strides, offset, dim, parts, drop)
+    found = _known_layouts.get(key)
+    if found is None:
+        found = []
+        for start, length in parts:
+            part, arguments = ("select", (dim, start)) if drop else ("slice", (dim, start, length, 1))
+            found.append(((_link(part, arguments),), *stride_rules[part](shape, strides, offset, *arguments)))
+        _known_layouts.keep(key, found)
+    return found
 
 
 def _link(name: str, arguments: tuple[Any, ...]) -> Link:

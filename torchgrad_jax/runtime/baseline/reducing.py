@@ -76,7 +76,7 @@ def _with_signs(extreme: Any, any_of: Any, largest: bool) -> Any:
 
     def run(x: Any) -> Any:
         found = extreme(x)
-        if found.all():
+        if np.count_nonzero(found) == found.size:
             return found
         zero = np.equal(x, 0)
         positive, negative = any_of(zero & ~np.signbit(x)), any_of(zero & np.signbit(x))
