@@ -107,6 +107,7 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     rec.rolling = False
     epoch.wanted = found.slots
     form.used = keeping.now
+    found.program.seen += 1
     if not found.compiled:
         counters.interpreted += 1
         _interpret(rec, found, arrays)
