@@ -456,15 +456,16 @@ roll_vjp = Forms(lambda grad, aval, shifts, dims: rolled(grad, tuple([-s for s i
 
 
 def _tril(x: Array, diagonal: int) -> Array:
-    return np.where(_triangle(*x.shape[-2:], diagonal), x, np.zeros((), x.dtype))
+    return np.where(_triangle(x.shape, diagonal), x, np.zeros((), x.dtype))
 
 
 def _triu(x: Array, diagonal: int) -> Array:
-    return np.where(_triangle(*x.shape[-2:], diagonal - 1), np.zeros((), x.dtype), x)
+    return np.where(_triangle(x.shape, diagonal - 1), np.zeros((), x.dtype), x)
 
 
-def _triangle(rows: int, columns: int, diagonal: int) -> Array:
-    """Whether elements are on a diagonal or below it. Nobody writes to it."""
+def _triangle(shape: Shape, diagonal: int) -> Array:
+    """Whether elements of matrices are on a diagonal or below it. Nobody writes to it."""
+    rows, columns = shape[-2:]
     return (_kept_triangle if rows * columns <= _KEPT_ELEMENTS else np.tri)(rows, columns, diagonal, bool)
 
 
