@@ -75,6 +75,19 @@ def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Ten
     return _made(t, known, known.call(t, begin), (link,), known.offset + begin * known.step)
 
 
+def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tuple[int, int]], drop: bool, node: str) -> tuple[Tensor, ...]:
+    """`outs`, which one operation has made, as views of the ``(begin, length)`` of a dimension. drop: without that dimension, of length 1 each. node:
+    the operation's name in graphs."""
+    made = []
+    known, last = None, 0
+    for out, (begin, length) in zip(outs, parts, strict=True):
+        if known is None or length != last:
+            known = _known_view("select", t, (dim,)) if drop else _known_view("slice", t, (dim, length, 1))
+            last = length
+        made.append(_made(t, known, out, (Link(known.bound, known.write, (begin,)),), known.offset + begin * known.step, node))
+    return tuple(made)
+
+
 def view_by_name(name: str, t: Tensor, *arguments: Any) -> Tensor:
     """Any view of `t` with canonical arguments in the schema's order."""
     if not begins_somewhere(name):
@@ -94,11 +107,11 @@ def _known_view(name: str, t: Tensor, arguments: tuple[Any, ...]) -> _Known:
     return known
 
 
-def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int) -> Tensor:
+def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int, node: str = "default") -> Tensor:
     parent = t._view
     if parent is not None:
         offset += parent.offset
-    made_in = "default" if per_thread.recorder.grad_enabled else mode_without_history()
+    made_in = node if per_thread.recorder.grad_enabled else mode_without_history()
     make_view(t, out, links, known.strides, offset, made_in)
     view: Any = out._view
     if known.plain is None:

@@ -29,7 +29,7 @@ from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.views import contiguous, expand, reshape, squeeze, t, transpose, unsqueeze
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, per_thread
 from torchgrad_jax.runtime.user_code import warn_once
 
 
@@ -279,6 +279,8 @@ def _where_of_alike(condition: Any, input: Any, other: Any) -> Any:
         return _WHERE
     number = other if isinstance(input, Tensor) else input
     if aval.dtype.kind != "f" or type(number) not in (float, int) or _LARGEST[aval.dtype.itemsize] < abs(number) < math.inf:
+        return None
+    if type(number) is int and not LEAST_INT <= number <= MOST_INT:
         return None
     return registry["where_converted"].bind((*(ARRAY,) * 3, Static(aval.dtype)))
 

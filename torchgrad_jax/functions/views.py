@@ -9,22 +9,18 @@ import numpy as np
 
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.order import lay_out_as
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, mode_without_history, part_of, refuse_lost, viewed
-from torchgrad_jax.core.writing import make_view
+from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, made_together, part_of, refuse_lost, viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32
 from torchgrad_jax.memory.formats import contiguous_format, preserve_format
-from torchgrad_jax.memory.storage import Link, View
+from torchgrad_jax.memory.storage import View
 from torchgrad_jax.operators import registry
-from torchgrad_jax.operators.views import stride_rules, view_strides
-from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.operators.views import view_strides
 
 
 def as_dims(dims: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
@@ -415,36 +411,8 @@ def _at(t: Tensor, offset: int) -> Tensor:
 
 def _several(name: str, node: str, t: Tensor, dim: int, parts: list[tuple[int, int]], drop: bool) -> tuple[Tensor, ...]:
     """Parts ``(start, length)`` of `dim` as views that one node makes."""
-    operator = registry[name]
-    bound = operator.bind((ARRAY, Static(dim), Static(tuple(parts))))
-    outs = apply(bound, (t,))
-    layouts = _layouts(t._aval.shape, t._strides(), t.storage_offset(), dim, tuple(parts), drop)
-    how = node if per_thread.recorder.grad_enabled else mode_without_history()
-    return tuple([make_view(t, out, links, strides, offset, how) for out, (links, strides, offset) in zip(outs, layouts, strict=True)])
-
-
-_known_layouts = Memo()
-
-
-def _layouts(
-    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dim: int, parts: tuple[tuple[int, int], ...], drop: bool
-) -> list[tuple[tuple[Link], tuple[int, ...], int]]:
-    """How each of `_several` lies in its base: its Link, strides and offset."""
-    key = (shape, strides, offset, dim, parts, drop)
-    found = _known_layouts.get(key)
-    if found is None:
-        found = []
-        for start, length in parts:
-            part, arguments = ("select", (dim, start)) if drop else ("slice", (dim, start, length, 1))
-            found.append(((_link(part, arguments),), *stride_rules[part](shape, strides, offset, *arguments)))
-        _known_layouts.keep(key, found)
-    return found
-
-
-def _link(name: str, arguments: tuple[Any, ...]) -> Link:
-    layout = [ARRAY if i == 1 else Static(a) for i, a in enumerate(arguments)]
-    bound = registry[name].bind((ARRAY, *layout))
-    return Link(bound, writer(bound), (arguments[1],))
+    outs = apply(registry[name].bind((ARRAY, Static(dim), Static(tuple(parts)))), (t,))
+    return made_together(t, outs, dim, parts, drop, node)
 
 
 @public("torch", "torch.Tensor")

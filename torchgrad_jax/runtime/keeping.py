@@ -1,8 +1,8 @@
 """What is kept of programs, and how much of it: what was not used for long is let go, and made again when it is met again.
 
-Three things pile up where structures never come back: Steps, under a kilobyte each with their programs; Signatures, 4 KB each with their
-derivatives; and executables, a megabyte and more. Each has a bound of its own. Time is counted in programs met for the first time, so that a loop
-which makes nothing new lets nothing go, and no clock takes part: the same script lets go of the same.
+Three things pile up where structures never come back: Steps, under a kilobyte each with their programs; Signatures, 4 to 10 KB each with their
+traces and derivatives; and executables, a megabyte and more. Each has a bound of its own. Time is counted in programs met for the first time, so
+that a loop which makes nothing new lets nothing go, and no clock takes part: the same script lets go of the same.
 """
 
 from __future__ import annotations
