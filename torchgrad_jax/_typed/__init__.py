@@ -26,8 +26,9 @@ MODULES = (
     "runtime/baseline/carrying", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage", "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
+    "operators/kernels/box_muller",
 )  # fmt: skip
-DECLARATIONS = ("runtime/recording/making", "runtime/recording/holding", "core/blank")
+DECLARATIONS = ("runtime/recording/making", "runtime/recording/holding", "core/blank", "operators/kernels/rounded")
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

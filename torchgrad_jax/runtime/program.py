@@ -264,10 +264,8 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     program.seen += 1
     leaves = epoch.leaves
     if epoch.on_host and tier != INTERPRETED:
-        for index in epoch.on_host:  # used before, or a result: where XLA reads it, it stays on the device from then on
-            value = leaves[index]
-            if type(value.array) is np.ndarray:
-                value.array = put(value.array, value.aval.device)
+        for index in epoch.on_host:
+            leaves[index].for_xla()
     arrays = [leaves[i].array for i in program.inputs]
     if tier == COMPILED and may_wait and program.is_long():
         _promise(program, numbers, arrays, epoch)

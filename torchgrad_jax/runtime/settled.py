@@ -94,7 +94,7 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
         return None
     form = found.program.form
     function = form.function  # which another thread may let go of
-    if found.compiled and (not form.ahead or epoch.on_host or (found.long and reason != "look")):
+    if found.compiled and (not form.ahead or (found.long and reason != "look")):
         return None
     arrays = _arrays(found, epoch)
     if arrays is None:
@@ -159,6 +159,9 @@ def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:
             arrays[i] = kind(epoch.numbers[place])
             i += 1
         return arrays
+    for index in epoch.on_host:
+        leaf = leaves[index]
+        leaf.for_xla()
     arrays = [*found.program.kept(epoch.arrays_of_numbers())] if step.counts else []
     for index in found.inputs:
         leaf = leaves[index]

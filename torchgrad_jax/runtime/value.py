@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from torchgrad_jax.runtime.device import CPU, at_home, device, device_of
+from torchgrad_jax.runtime.device import CPU, at_home, device, device_of, put
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.observing.observer import tell_waiting
 from torchgrad_jax.runtime.recording.epoch import Epoch
@@ -85,6 +85,9 @@ class Lifted:
 
 
 _STANDING = (Tracer, Lifted)
+# To read an array from the host takes XLA 2 us, and as long again for so many bytes where they are copied. To put it on the device takes so many
+# times as long: 75 us, which are Python's.
+BYTES_CARRIED, OFTEN_CARRIED = 50_000, 32
 
 
 class Watch:
@@ -123,10 +126,11 @@ class Value:
     leaf: a weak reference to the only tensor that it was the content of when that was asked to require a gradient.
     part: that it was written into a view, and is a part of a storage's content.
     signature: of the operation that was recorded to make it; constants have none.
+    carried: what it has cost so far that its array is on the host and XLA reads it; see `for_xla`.
     Of these, and of `bounds`, those that a Value has not are unset, or None where this is compiled.
     """
 
-    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part", "made_in", "leaf")
+    __slots__ = ("aval", "array", "slot", "epoch", "counter", "version", "bounds", "signature", "part", "made_in", "leaf", "carried")
     aval: Aval
     array: Any
     slot: int
@@ -138,6 +142,7 @@ class Value:
     part: bool
     made_in: str
     leaf: weakref.ref[Any]
+    carried: int
 
     def at_hand(self) -> np.ndarray | None:
         """The content as a NumPy array where it can be had without computing or waiting: host data, or computed on the CPU."""
@@ -149,6 +154,20 @@ class Value:
         if self.aval.device is not CPU or type(array) is Promised or is_tracer(array):
             return None
         return np.asarray(array)
+
+    def for_xla(self) -> Any:
+        """The array, which XLA is about to read. What is on the host is put on the device once it has been read from there so often that it would
+        have paid: what an interpreted program hands to a compiled one is read once or twice."""
+        array = self.array
+        if type(array) is not np.ndarray:
+            return array
+        copied = array.nbytes // BYTES_CARRIED
+        carried = (getattr(self, "carried", None) or 0) + 1 + copied
+        if self.aval.device is CPU and carried <= OFTEN_CARRIED + copied:
+            self.carried = carried
+        else:
+            array = self.array = put(array, self.aval.device)
+        return array
 
     def known_bounds(self) -> tuple[int, int] | None:
         """The smallest and largest element of integers that are at hand; None for others."""

@@ -20,6 +20,7 @@ from torchgrad_jax.operators.kernels.distributions import (
     acc_dtype,
     exponential,
     finish,
+    hits,
     name_of,
     number,
     ordered,
@@ -56,7 +57,7 @@ def bernoulli(g: Draws, p: float, shape: Shape, dtype: np.dtype, method: str) ->
         return np.empty(shape, dtype)
     if dtype in REAL_OF or dtype in WIDE_UNSIGNED:
         raise unsupported("bernoulli_scalar_cpu_", dtype)
-    hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if method == "mkl" else unit64(g, n) < p
+    hit = mcg31(int(g.random32(1)[0]), n) < p * _MCG31_MODULUS if method == "mkl" else hits(g, n, p)
     return hit.astype(dtype, copy=False).reshape(shape)
 
 

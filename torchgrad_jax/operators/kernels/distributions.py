@@ -5,6 +5,7 @@ Every function takes the source of draws first; `Generator` documents arguments,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -140,12 +141,25 @@ def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
 
 def _unit32(g: Draws, n: int) -> np.ndarray:
     """float32 uniforms of [0, 1): the low 24 bits of a draw."""
-    return (g.random32(n) & np.uint32(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)
+    found = (g.random32(n) & np.uint32(0xFFFFFF)).view(np.int32).astype(np.float32)  # of signed integers quicker
+    found *= np.float32(2**-24)
+    return found
 
 
 def unit64(g: Draws, n: int) -> np.ndarray:
     """float64 uniforms of [0, 1): the low 53 bits of a pair of draws."""
-    return (g.random64(n) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
+    draws = g.random64(n)
+    draws &= np.uint64(2**53 - 1)
+    return draws.view(np.int64).astype(np.float64) * 2.0**-53
+
+
+def hits(g: Draws, n: int, p: float) -> np.ndarray:
+    """Which of `unit64` are less than p <= 1: as integers, as which they are drawn."""
+    draws = g.random64(n)
+    if p == 1:
+        return np.ones(n, np.bool_)
+    draws <<= np.uint64(11)
+    return draws < np.uint64(math.ceil(p * 2.0**53) << 11)
 
 
 def unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
@@ -172,7 +186,8 @@ def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) ->
     if dtype not in FLOATING:
         raise unsupported("check_uniform_bounds", dtype)
     low, high = float(low), float(high)
-    _check_uniform_bounds(dtype, low, high)
+    if (low, high) != (0.0, 1.0):
+        _check_uniform_bounds(dtype, low, high)
     acc = acc_dtype(dtype)
     u = unit(g, math.prod(shape), acc)
     lo, hi = acc.type(low), acc.type(high)
@@ -307,6 +322,7 @@ def log_normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float)
 # ---- integers -------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def _int_limits(dtype: np.dtype) -> tuple[int, int]:
     if dtype == np.bool_:
         return 0, 1

@@ -26,6 +26,8 @@ __all__ = ["Generator"]
 DEFAULT_SEED = 67280421310721
 
 _MT_WORDS = 624
+# Up to so many 64-bit draws two of 32 bits each, put together here, take less time than `randint`, which asks much before it draws.
+_FEW = 512
 # Seed, draws left in the block, seeded flag, index of the next word.
 _STATE_HEAD = struct.Struct("<QiiQ")
 # Box-Muller scratch (x, cached normal, rho), its validity, cached float normal and its validity.
@@ -69,7 +71,8 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self.device = device
         self.bernoulli_method: str | None = None
-        self._engine = np.random.RandomState(0)
+        self._bits = np.random.MT19937(0)
+        self._engine = np.random.RandomState(self._bits)
         self.manual_seed(DEFAULT_SEED)
 
     # ---- seed and state ---------------------------------------------------------------------------------------------
@@ -158,13 +161,16 @@ class Generator:
         """The next `n` 32-bit draws, uint32 of shape (n,)."""
         if n:
             self._fresh, self.position = False, next(_positions)
-        return self._engine.randint(0, 2**32, n, dtype=np.uint32)
+        return self._bits.random_raw(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray:
         """The next `n` pairs of draws, first draw in the high word, uint64 of shape (n,)."""
         if n:
             self._fresh, self.position = False, next(_positions)
-        return self._engine.randint(0, 2**64, n, dtype=np.uint64)
+        if n > _FEW:
+            return self._engine.randint(0, 2**64, n, dtype=np.uint64)
+        words = self._bits.random_raw(2 * n)
+        return words[0::2] << np.uint64(32) | words[1::2]
 
     @contextmanager
     def lookahead(self) -> Iterator[Iterator[float]]:
@@ -303,7 +309,7 @@ class Generator:
             return np.zeros(dims, dt)
         kept = self.bernoulli(1 - p, dims, np.bool_)
         acc = _d.acc_dtype(dt)
-        return np.where(kept, (acc.type(1) / acc.type(1 - p)).astype(dt), dt.type(0))
+        return kept.astype(dt) * (acc.type(1) / acc.type(1 - p)).astype(dt)
 
     # ---- other distributions ----------------------------------------------------------------------------------------
 
