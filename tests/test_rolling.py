@@ -10,7 +10,7 @@ import torchgrad_jax as torch
 from torchgrad_jax.operators.indexing import unpack_outside
 from torchgrad_jax.runtime import execution_mode
 from torchgrad_jax.runtime.compiling import compiled
-from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
+from torchgrad_jax.runtime.compiling.kept import slots_to_keep
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.rolling.repeats import flat, stretches
 from torchgrad_jax.runtime.rolling.roll import roll
@@ -495,11 +495,20 @@ def test_sums_that_many_read_at_the_end_of_long_chains_are_kept_in_memory():
         begin()
         calls, outputs, _, _ = pending(recurrence(length))
         recorder().begin()
-        found = shared_sum_slots(calls, outputs)
+        found = slots_to_keep(calls, outputs)
         assert {c.signature.bop.name for c in calls if c.slot in found} <= {"add"}
         kept[length] = len(found)
     assert kept[1] == 0
     assert 10 <= kept[20] - kept[10] <= 20, "one or two a step"
+
+
+def test_gradients_of_windows_are_kept_in_memory():
+    begin()
+    x, scale = leaf(2, 3, 8, 8), leaf(3, 1, 1)
+    torch.nn.functional.max_pool2d((x * scale).relu(), 2).square().sum().backward()
+    calls, outputs, _, _ = pending([x.grad, scale.grad])
+    recorder().begin()
+    assert [c.signature.bop.name for c in calls if c.slot in slots_to_keep(calls, outputs)] == ["MaxPool2DWithIndicesBackward0"]
 
 
 def test_chains_without_a_sum_that_many_read_stay_one():
@@ -514,4 +523,4 @@ def test_chains_without_a_sum_that_many_read_stay_one():
     begin()
     calls, outputs, _, _ = pending(chain())
     recorder().begin()
-    assert not shared_sum_slots(calls, outputs)
+    assert not slots_to_keep(calls, outputs)

@@ -299,13 +299,14 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 
 class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again: see `op`, by operand.
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again, windows: see `op`.
     results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
     setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
 
     __slots__ = (
         "setting",
         "again",
+        "windows",
         "results",
         "name",
         "signatures",
@@ -328,6 +329,7 @@ class Vjp:
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
         self.setting = getattr(sig.bop, "setting", None)
+        self.windows = isinstance(sig.bop, BoundOperator) and sig.bop.operator.windows
         names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
         self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}

@@ -78,6 +78,7 @@ class Operator:
     shows: tuple[str, ...] = ()
     transpose: Callable[..., Any] | None = None
     trivial: Callable[[Any], bool] | None = None
+    windows: bool = False
     skips: Callable[..., bool] | None = None
     again: tuple[str, ...] = ()
     real: str | None = None
@@ -418,6 +419,8 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
+    windows: each element of the gradient is found by comparing several elements of the input: compiled programs keep it in memory, as each
+        operation that reads it would look for it again.
     trivial: of an operand, whether it is so small that its gradient is the result's: then nothing saved matters to it.
     skips: of an operand, whether the function leaves it out: its gradient is zeros that no graph leads to.
     again: what was saved, by name, that the node of the gradient saves again though the gradient's own derivative may do without.

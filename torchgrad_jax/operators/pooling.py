@@ -221,7 +221,7 @@ def _declare_max_pools() -> None:
     for dims in (2, 3):
         node = f"MaxPool{dims}DWithIndicesBackward0"
         common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=refusing(f"max_pool{dims}d", "bc"))
-        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, **common)(_max_pool)
+        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, windows=True, **common)(_max_pool)
         op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, results=("values", "indices"), grads={"self": _indices_grad},
            **common)(_max_pool_with_indices)  # fmt: skip
 

@@ -10,7 +10,7 @@ from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.device import for_user, put
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import DeviceChange, Recorder, TracedInput, per_thread, record
-from torchgrad_jax.runtime.value import Lifted, Value, constant
+from torchgrad_jax.runtime.value import Lifted, Value, constant, is_tracer
 
 ESCAPED = (
     "A Tensor has no value: it was made inside a function that JAX transforms (jit, grad, vmap ...), or written to in there, and is used outside. "
@@ -20,6 +20,8 @@ ESCAPED = (
 
 def run(rec: Recorder, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
     """Record an operation on Values and numbers, or call it at once if an input is a tracer. Its Values, and its Signature."""
+    if True in [type(v) is Value and is_tracer(v.array) for v in values]:  # most that come here: an error less to be raised
+        return _call_traced(bound, values)
     try:
         outs = record(rec, bound, values)
         return outs, (outs if type(outs) is Value else outs[0]).signature

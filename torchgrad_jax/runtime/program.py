@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import keeping, modes
+from torchgrad_jax.runtime import freed_memory, keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
-from torchgrad_jax.runtime.compiling.memory import give_back
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.interpreted import Interpreted
@@ -287,7 +286,7 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         outs = program.call_rolled(numbers, arrays) if tier == ROLLED else program.interpret(numbers, arrays)
     keep(epoch, outs)
     if function is _first_call:
-        give_back()
+        freed_memory.give_back()
 
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:
@@ -354,3 +353,4 @@ def _only_ours(leaves: dict[int, Value]) -> bytes:
 
 
 running.run_pending = run_pending
+freed_memory.keep()

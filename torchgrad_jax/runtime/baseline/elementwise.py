@@ -81,6 +81,8 @@ def _alongside(ufunc: Any, a: Any, b: Any) -> Any:
 
 def larger(a: Any, b: Any) -> Any:
     """`np.maximum`, for which 0.0 is larger than -0.0 on every processor."""
+    if not b.ndim and not b.tobytes().strip(b"\0"):
+        return _positive_part(a, b)
     found = _alongside(np.maximum, a, b)
     if not _has_negative_zero(found):
         return found

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
-from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
+from torchgrad_jax.runtime.compiling.kept import slots_to_keep
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.device import device, placed
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
@@ -89,7 +89,7 @@ def multiplications(jaxpr: Any) -> Iterator[int]:
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as a JAX function: of its arrays of numbers, of the `kinds`, and its inputs, to its outputs and the first failed check."""
-    transposed, sums = transposed_slots(calls), shared_sum_slots(calls, outputs)
+    transposed, sums = transposed_slots(calls), slots_to_keep(calls, outputs)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         numbers = dict(zip(kinds, arguments, strict=False))

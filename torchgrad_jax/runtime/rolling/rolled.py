@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.runtime.compiling.shared_sums import shared_sum_slots
+from torchgrad_jax.runtime.compiling.kept import slots_to_keep
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.value import Aval
 
@@ -185,7 +185,7 @@ class _Memory(NamedTuple):
 
 def _memory(operations: list[Operation], later: list[int]) -> _Memory:
     """Of one list of operations; `later`: results that are read behind it."""
-    return _Memory(transposed_slots(operations), shared_sum_slots(operations, later))
+    return _Memory(transposed_slots(operations), slots_to_keep(operations, later))
 
 
 def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], memory: _Memory, checks: Any, code: Any) -> tuple[Any, Any]:
