@@ -85,8 +85,9 @@ def _region(name: str, question: Callable[..., Tensor], *bounds: str, discrete: 
     return type(name, (base or _BY_BOUNDS[bounds],), contents)
 
 
-def _whole(value: Tensor) -> Tensor:
-    return value % 1 == 0
+def _whole(value: Tensor, inside: Tensor) -> Tensor:
+    """Which values are integers and `inside`."""
+    return (value % 1 == 0) & inside if value.is_floating_point() else inside
 
 
 def _all_along(answers: Tensor, dims: int) -> Tensor:
@@ -103,9 +104,9 @@ _GreaterThanEq = _region("_GreaterThanEq", lambda x, low: x >= low, "lower_bound
 _LessThan = _region("_LessThan", lambda x, high: x < high, "upper_bound")
 _Interval = _region("_Interval", lambda x, low, high: (x >= low) & (x <= high), "lower_bound", "upper_bound")
 _HalfOpenInterval = _region("_HalfOpenInterval", lambda x, low, high: (x >= low) & (x < high), "lower_bound", "upper_bound")
-_IntegerInterval = _region("_IntegerInterval", lambda x, low, high: _whole(x) & (x >= low) & (x <= high), "lower_bound", "upper_bound", discrete=True)
-_IntegerLessThan = _region("_IntegerLessThan", lambda x, high: _whole(x) & (x <= high), "upper_bound", discrete=True)
-_IntegerGreaterThan = _region("_IntegerGreaterThan", lambda x, low: _whole(x) & (x >= low), "lower_bound", discrete=True)
+_IntegerInterval = _region("_IntegerInterval", lambda x, low, high: _whole(x, (x >= low) & (x <= high)), "lower_bound", "upper_bound", discrete=True)
+_IntegerLessThan = _region("_IntegerLessThan", lambda x, high: _whole(x, x <= high), "upper_bound", discrete=True)
+_IntegerGreaterThan = _region("_IntegerGreaterThan", lambda x, low: _whole(x, x >= low), "lower_bound", discrete=True)
 
 # ---------------------------------------------------------------------- vectors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torchgrad_jax.distributions.constraints as C
@@ -84,6 +85,7 @@ class Distribution:
         Distribution.__init__(self, batch, values[event[0]].shape[-event[1] :] if event else _SCALAR, validate_args)
 
     @classmethod
+    @cache
     def _tables(cls) -> dict[str, Any]:
         """The constraints of all parameters, those that a subclass does not list again too. Those told of objects only are None."""
         found: dict[str, Any] = dict.fromkeys(cls._ranks)

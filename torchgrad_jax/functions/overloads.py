@@ -136,10 +136,10 @@ def may_divide_by_zero(a: Any, b: Any) -> bool:
     """Whether integers are divided by what is not known yet, so that the program must look. RuntimeError where a divisor is known to be 0."""
     if dtypes.category(promotion.result_type([x._aval if isinstance(x, Tensor) else type(x) for x in (a, b)])) != dtypes.INT:
         return False
-    known = b._read().at_hand() if isinstance(b, Tensor) else np.asarray(b)
+    known = b._read().at_hand() if isinstance(b, Tensor) else b
     if known is None:
         return True
-    if (known == 0).any():
+    if np.any(known == 0) if isinstance(known, np.ndarray) else known == 0:
         raise RuntimeError("ZeroDivisionError")
     return False
 

@@ -292,7 +292,7 @@ def _chosen(input: Tensor, dims: int, count: int, replacement: bool, source: hos
     """See `multinomial`. dims: what the caller's tensor has; a transform adds its own, and then all rows are drawn for as one matrix's."""
     shape = input._aval.shape
     rows = input if dims > 2 or len(shape) <= 2 else reshape(input, (-1, shape[-1]))
-    check_multinomial(np.broadcast_to(np.empty((), rows._aval.dtype), rows._aval.shape), count, replacement)
+    check_multinomial(rows._aval, count, replacement)
     order = memory_order(rows._aval.shape, rows._strides())
     made = source.multinomial(_looked_at(rows), count, replacement, order).reshape(*shape[:-1], count)
     return drawn(made, input.device) if out is None else put(_resized(out, made.shape), made)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,8 @@ def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
 # ---- multinomial ----------------------------------------------------------------------------------------------------
 
 
-def check_multinomial(probs: np.ndarray, num_samples: int, replacement: bool) -> None:
+def check_multinomial(probs: Any, num_samples: int, replacement: bool) -> None:
+    """See `Generator.multinomial`. probs: of the weights' shape and dtype."""
     if probs.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if probs.dtype not in FLOATING:

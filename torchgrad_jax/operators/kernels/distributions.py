@@ -76,7 +76,7 @@ def finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
 
 def ordered(shape: Shape, order: Sequence[int] | None, sample: Callable[[Shape], np.ndarray]) -> np.ndarray:
     """What `sample` draws for dimensions that lie in memory from slowest to fastest as `order` says (None: as they stand)."""
-    if order is None:
+    if order is None or list(order) == sorted(order):
         return sample(shape)
     return sample(tuple(shape[d] for d in order)).transpose(np.argsort(order)) if shape else sample(shape)
 
