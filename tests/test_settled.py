@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, program
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, program, value
 from torchgrad_jax.runtime.observing import observer
 
 
@@ -36,9 +36,9 @@ def small(x, k):
     return ((x * x + k).sin() - x).sum()
 
 
-def hot():
-    """A function of one tensor that is soon compiled, and compiled."""
-    x = tj.linspace(0, 1, 64).reshape(8, 8)
+def hot(x=None):
+    """A function of one tensor that is soon compiled, and compiled; with its tensor, which is `x` or another one."""
+    x = tj.linspace(0, 1, 64).reshape(8, 8) if x is None else x
 
     def function(x):
         for _ in range(30):
@@ -124,6 +124,18 @@ def test_modes_decide_anew(short):
     small(x, 0.5).item()
     small(x, 0.5).item()
     assert short
+
+
+def test_host_data_stays_on_the_host_until_compiled_programs_have_read_it_often(short):
+    x = tj.linspace(0, 1, 64).reshape(8, 8) * 1
+    x.tolist()  # a result of the interpreter's
+    again = hot(x)
+    del short[:]
+    found = [again() for _ in range(value.OFTEN_CARRIED - 1)]
+    assert isinstance(x._value.array, np.ndarray) and len(short) == len(found)
+    found += [again() for _ in range(4)]
+    assert not isinstance(x._value.array, np.ndarray)
+    assert len(set(found)) == 1
 
 
 def test_what_was_let_go_is_made_again(short):
