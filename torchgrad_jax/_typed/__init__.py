@@ -14,8 +14,9 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -70,6 +71,16 @@ class Finder:
         """See `importlib.abc.MetaPathFinder`."""
         file = self.files.get(name)
         return None if file is None else spec_from_file_location(name, file, loader=ExtensionFileLoader(name, file))
+
+
+def as_python(name: str) -> ModuleType:
+    """The module of this name from its source, which may be in use compiled: where its functions are of numbers then, here they are of arrays."""
+    parts = name.split(".")[1:]
+    spec = spec_from_file_location(f"{name}_of_arrays", ROOT.joinpath(*parts).with_suffix(".py"))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def is_used() -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import freed_memory, keeping, modes
+from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
+from torchgrad_jax.runtime.compiling import freed_memory
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
