@@ -38,6 +38,41 @@ def test_scans(length, reverse):
     agree(lambda c, n, x: lax.scan(body, (c, n), x, reverse=reverse), values(np.float32, 3), np.int32(4), values(np.float32, (length, 3)), units=4)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 5])
+@pytest.mark.parametrize("function", [lax.add, lax.mul])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_scans_that_fold_rows(dtype, function, length, reverse):
+    wide = np.float32 if dtype is np.float16 else dtype
+
+    def folding(collect):
+        def body(carry, x):
+            carry = function(carry, x.astype(wide))
+            return carry, collect(carry)
+
+        return lambda c, x: lax.scan(body, c, x, reverse=reverse)
+
+    start, rows = values(wide, 3), values(dtype, (length, 3))
+    agree(folding(lambda carry: carry.astype(dtype)), start, rows)
+    agree(folding(lambda carry: carry * 2), start, rows)
+
+
+def test_scans_that_fold_rows_are_one_call():
+    def folded(c, x):
+        return lax.scan(lambda c, x: (c + x, c + x), c, x)
+
+    def sums(c, x):
+        def body(c, x):
+            c = c + x
+            return c, c
+
+        return lax.scan(body, c, x)
+
+    x, start = values(np.float32, (200, 3)), values(np.float32, 3)
+    plans = [plan_of(jax.make_jaxpr(function)(start, x)) for function in (folded, sums)]
+    assert plans[1].cost < plans[0].cost / 20
+
+
 def test_loops():
     agree(lambda x: lax.while_loop(lambda s: s[1] < 10, lambda s: (s[0] * 1.5, s[1] + 3), (x, 0)), values(np.float32, 3))
     agree(lambda x: lax.while_loop(lambda s: s < 0, lambda s: s + 1, x), np.int32(4))

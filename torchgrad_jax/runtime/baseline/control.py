@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.cost import CHEAP
 from torchgrad_jax.runtime.baseline.plan import Plan
 from torchgrad_jax.runtime.baseline.rules import Constant, Costed, Unknown, rule
 
@@ -55,6 +56,9 @@ def _while(eqn: Any) -> Any:
     return Costed(run_apart if p["cond_jaxpr"].out_avals[0].shape else run, _TURNS * (_TURN + goes_on.cost + body.cost))
 
 
+_FOLDS = {"add": np.add, "mul": np.multiply}
+
+
 @rule("scan")
 def _scan(eqn: Any) -> Any:
     p = eqn.params
@@ -66,6 +70,9 @@ def _scan(eqn: Any) -> Any:
     constants = carried - (len(eqn.outvars) - rows_made)
     collected = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars[len(eqn.outvars) - rows_made :]]
     order = range(length - 1, -1, -1) if p["reverse"] else range(length)
+    folded = _folded(inner) if len(eqn.invars) == len(eqn.outvars) == 2 and carried == rows_read == 1 else None
+    if folded is not None:
+        return Costed(_fold(folded, p["reverse"], collected[0][1]), _TURN + 3 * CHEAP * 2 * eqn.invars[1].aval.size)
 
     def run(*arrays: Any) -> Any:
         given, carry, rows = arrays[:constants], list(arrays[constants:carried]), arrays[carried:]
@@ -78,6 +85,33 @@ def _scan(eqn: Any) -> Any:
         return [*carry, *found]
 
     return Costed(run, length * (_TURN + body.cost))
+
+
+def _folded(body: Any) -> np.ufunc | None:
+    """The ufunc by which a loop makes its carry of itself and of the turn's row, if that is all it does and each turn's carry is what it collects."""
+    carry, row = body.invars
+    made: dict[Any, Any] = {}
+    for eqn in body.eqns[:-1] if body.eqns and body.eqns[-1].primitive.name == "convert_element_type" else body.eqns:
+        if eqn.primitive.name == "convert_element_type" and eqn.invars[0] is row:
+            row = eqn.outvars[0]
+        elif eqn.primitive.name in _FOLDS and not made and eqn.invars[0] is carry and eqn.invars[1] is row:
+            made[eqn.outvars[0]] = _FOLDS[eqn.primitive.name]
+        else:
+            return None
+    after, collected = body.outvars
+    last = body.eqns[-1] if body.eqns else None
+    same = collected is after or (last is not None and collected is last.outvars[0] and last.invars[0] is after)
+    return made.get(after) if same and not hasattr(after, "val") and after.aval.dtype.kind in "iuf" else None
+
+
+def _fold(ufunc: np.ufunc, reverse: bool, dtype: np.dtype) -> Any:
+    def run(start: Any, rows: Any) -> Any:
+        whole = np.concatenate([start[None], (rows[::-1] if reverse else rows).astype(start.dtype)])
+        every = ufunc.accumulate(whole, 0, whole.dtype)
+        found = every[:0:-1] if reverse else every[1:]
+        return [every[-1], found.astype(dtype)]
+
+    return run
 
 
 @rule("custom_linear_solve")
