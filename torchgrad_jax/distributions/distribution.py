@@ -87,7 +87,8 @@ class Distribution:
     @classmethod
     @cache
     def _tables(cls) -> dict[str, Any]:
-        """The constraints of all parameters, those that a subclass does not list again too. Those told of objects only are None."""
+        """The constraints of all parameters, those that a subclass does not list again too. Those told of objects only are None.
+        Asked once of each class, as long as the process lives."""
         found: dict[str, Any] = dict.fromkeys(cls._ranks)
         for kind in reversed(cls.__mro__):
             table = vars(kind).get("arg_constraints")

@@ -354,4 +354,4 @@ def _only_ours(leaves: dict[int, Value]) -> bytes:
 
 
 running.run_pending = run_pending
-freed_memory.keep()
+freed_memory.keep()  # before anything is interpreted

@@ -89,7 +89,7 @@ def multiplications(jaxpr: Any) -> Iterator[int]:
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as a JAX function: of its arrays of numbers, of the `kinds`, and its inputs, to its outputs and the first failed check."""
-    transposed, sums = transposed_slots(calls), slots_to_keep(calls, outputs)
+    transposed, kept = transposed_slots(calls), slots_to_keep(calls, outputs)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         numbers = dict(zip(kinds, arguments, strict=False))
@@ -99,7 +99,7 @@ def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[
         for call in calls:
             known = read if transposed and getattr(call.signature.bop, "pointwise", False) else env
             store(env, call, call.signature.in_programs(*operands(known, numbers, call)), flags)
-            if call.slot in sums:
+            if call.slot in kept:
                 env[call.slot] = in_memory(env[call.slot])
             if transposed:
                 read |= {slot: in_memory(env[slot]) if slot in transposed else env[slot] for slot in range(call.slot, call.end)}
