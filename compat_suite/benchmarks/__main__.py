@@ -1,5 +1,5 @@
-"""``python -m compat_suite.benchmarks COMMAND [options]``, with speed, operators, memory, checkpointing, profiling, loop, changing, loading, import,
-cold or all for COMMAND: see ``--help`` of each.
+"""``python -m compat_suite.benchmarks COMMAND [options]``, with speed, everyday, operators, memory, checkpointing, profiling, loop, changing,
+loading, import, cold or all for COMMAND: see ``--help`` of each.
 
 Run it on an idle machine and read the ratios of one run. Exit status 1: something was wrong, broke a promise or failed.
 """
@@ -14,11 +14,12 @@ from typing import Any
 
 from compat_suite.benchmarks import changing, checkpointing, cold, import_time, loading, loop, memory, operators, profiling, speed
 from compat_suite.benchmarks.backends import BACKENDS, DEVICES, available
+from compat_suite.benchmarks.everyday import driver as everyday
 from compat_suite.benchmarks.report import surroundings, warn_if_busy
 
 BENCHMARKS: dict[str, Any] = {
-    "speed": speed, "operators": operators, "memory": memory, "checkpointing": checkpointing, "profiling": profiling, "loop": loop,
-    "changing": changing, "loading": loading, "import": import_time, "cold": cold,
+    "speed": speed, "everyday": everyday, "operators": operators, "memory": memory, "checkpointing": checkpointing, "profiling": profiling,
+    "loop": loop, "changing": changing, "loading": loading, "import": import_time, "cold": cold,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from compat_suite.benchmarks.backends import LABELS, namespace, tensor_maker
 from compat_suite.benchmarks.processes import in_fresh_process
 from compat_suite.benchmarks.report import Report, duration, table
-from compat_suite.benchmarks.speed import _best
+from compat_suite.benchmarks.speed import best_time
 
 SIZES = ("small", "large")
 STEADY_CALLS, STEADY_SECONDS = 10, 0.01  # a time that counts is of this many calls, in the warm-up, or of as many as fill the seconds
@@ -152,7 +152,7 @@ def measure(backend: str, device: str, names: list[str], seconds: float) -> Iter
     T = namespace(backend)
 
     def timed(call: Callable[[], None]) -> float:
-        return _best(warmed_up(call) if seconds else call, 1, seconds)
+        return best_time(warmed_up(call) if seconds else call, 1, seconds)
 
     for size in SIZES:
         known = operands(T, tensor_maker(T, device), size == "large")

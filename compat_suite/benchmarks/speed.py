@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from compat_suite.benchmarks.backends import LABELS, namespace, tensor_maker
-from compat_suite.benchmarks.processes import in_fresh_process
+from compat_suite.benchmarks.processes import Outcome, in_fresh_process
 from compat_suite.benchmarks.report import Report, duration, table
 from compat_suite.benchmarks.workloads import WORKLOADS
 from compat_suite.benchmarks.workloads.workload import Step
@@ -28,6 +28,8 @@ BLOCK = 0.02  # seconds that one timing takes at least, where steps are short
 # Where steps got faster, or something was compiled within them, they are timed for as long again after that; a backend gets so many seconds at most.
 FASTER, COMPILING, MOST_SECONDS = 0.9, 3.0, 30.0
 MOST_STEPS = 200  # in one timing
+
+Found = dict[tuple[str, str], dict[str, Any]]  # the best result by workload and backend
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,28 +70,33 @@ def first_gradients(name: str, backend: str, device: str) -> list[float]:
 
 def measure(backend: str, device: str, names: list[str], seconds: float) -> Iterator[dict[str, Any]]:
     """For each workload: seconds per step, the first losses and gradients, and the seconds that they took."""
+
+    def measure_one(name: str) -> dict[str, Any]:
+        measured = timed(build(name, backend, device), WORKLOADS[name].cycle, seconds)
+        return {**measured, "gradients": first_gradients(name, backend, device)}
+
+    return one_by_one(names, measure_one)
+
+
+def one_by_one(names: list[str], measure_one: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What `measure_one` returns for each name, or its error."""
     for name in names:
         try:
-            yield {"name": name, **_measure_one(name, backend, device, seconds)}
+            yield {"name": name, **measure_one(name)}
         except Exception as error:  # one workload's failure is its result
             text = str(error).strip().splitlines()
             yield {"name": name, "error": f"{type(error).__name__}: {text[0] if text else ''}"[:300]}
 
 
-def _measure_one(name: str, backend: str, device: str, seconds: float) -> dict[str, Any]:
-    step, cycle = build(name, backend, device), WORKLOADS[name].cycle
+def timed(step: Step, cycle: int, seconds: float) -> dict[str, Any]:
+    """Seconds per step, the first losses, and the seconds of the first steps."""
     start = time.perf_counter()
     losses = [step() for _ in range(max(LOSSES, cycle))]
     warm_up = time.perf_counter() - start
-    return {
-        "seconds": _best(step, cycle, seconds),
-        "warm_up": warm_up,
-        "losses": losses[:LOSSES],
-        "gradients": first_gradients(name, backend, device),
-    }
+    return {"seconds": best_time(step, cycle, seconds), "warm_up": warm_up, "losses": losses[:LOSSES]}
 
 
-def _best(step: Step, cycle: int, seconds: float) -> float:
+def best_time(step: Callable[[], object], cycle: int, seconds: float) -> float:
     """The shortest time per step over at least three blocks of steps, each of whole cycles."""
     best, count, blocks, begun = math.inf, cycle, 0, time.perf_counter()
     end = begun + seconds
@@ -115,18 +122,22 @@ def run(options: argparse.Namespace) -> Report:
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise ValueError(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    problems: dict[str, None] = {}
+    found, problems = {}, {}
     for _ in range(options.rounds):
         for backend in options.backends:
             outcome = in_fresh_process("speed", "measure", backend, options.device, options.timeout, names=names, seconds=options.seconds)
-            if outcome.error:
-                problems[f"speed, {LABELS[backend]}: {outcome.error}"] = None
-            for result in outcome.results:
-                key = result["name"], backend
-                found[key] = better(found.get(key), result)
+            collect("speed", backend, outcome, found, problems)
     text, wrong = tabulate(names, options.backends, found)
     return Report(text, [*problems, *wrong])
+
+
+def collect(benchmark: str, backend: str, outcome: Outcome, found: Found, problems: dict[str, None]) -> None:
+    """Add what a process yielded to what was found before it, and to the problems what ended it early."""
+    if outcome.error:
+        problems[f"{benchmark}, {LABELS[backend]}: {outcome.error}"] = None
+    for result in outcome.results:
+        key = result["name"], backend
+        found[key] = better(found.get(key), result)
 
 
 def better(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
@@ -149,8 +160,20 @@ def equal_results(result: dict[str, Any], expected: dict[str, Any]) -> bool:
     )
 
 
-def tabulate(names: list[str], backends: list[str], found: dict[tuple[str, str], dict[str, Any]]) -> tuple[str, list[str]]:
+def tabulate(names: list[str], backends: list[str], found: Found) -> tuple[str, list[str]]:
     """Markdown of the times with their ratios and of the warm-up times, and what is wrong."""
+    times, warm_up, problems = tables("speed", "workload", names, backends, found)
+    text = (
+        "## Speed\n\nTime per step; in brackets, how many times faster than PyTorch eager.\n\n"
+        f"{times}\n\n"
+        f"The first {LOSSES} steps (of a workload whose steps differ: the first cycle), compilation included.\n\n"
+        f"{warm_up}\n"
+    )
+    return text, problems
+
+
+def tables(benchmark: str, what: str, names: list[str], backends: list[str], found: Found) -> tuple[str, str, list[str]]:
+    """The tables of the times and of the warm-up times of what is named, and what is wrong."""
     problems: list[str] = []
     speed_ups: dict[str, list[float]] = {backend: [] for backend in backends}
     rows, warm_up = [], []
@@ -163,10 +186,10 @@ def tabulate(names: list[str], backends: list[str], found: dict[tuple[str, str],
             if result is None:
                 row.append("-")
             elif backend not in good:
-                problems.append(f"speed, {name}, {LABELS[backend]}: {result['error']}")
+                problems.append(f"{benchmark}, {name}, {LABELS[backend]}: {result['error']}")
                 row.append("error")
             elif not equal_results(result, results[good[0]]):
-                problems.append(f"speed, {name}, {LABELS[backend]}: losses or gradients differ from {LABELS[good[0]]}'s")
+                problems.append(f"{benchmark}, {name}, {LABELS[backend]}: results differ from {LABELS[good[0]]}'s")
                 row.append("WRONG")
             else:
                 row.append(duration(result["seconds"]))
@@ -179,11 +202,5 @@ def tabulate(names: list[str], backends: list[str], found: dict[tuple[str, str],
     means = [math.exp(sum(map(math.log, r)) / len(r)) if r else None for r in speed_ups.values()]
     if any(means):
         rows.append(["geometric mean", *("" if mean is None else f"({mean:.2f}x)" for mean in means)])
-    header = ["workload", *(LABELS[backend] for backend in backends)]
-    text = (
-        "## Speed\n\nTime per step; in brackets, how many times faster than PyTorch eager.\n\n"
-        f"{table(header, rows)}\n\n"
-        f"The first {LOSSES} steps (of a workload whose steps differ: the first cycle), compilation included.\n\n"
-        f"{table(header, warm_up)}\n"
-    )
-    return text, problems
+    header = [what, *(LABELS[backend] for backend in backends)]
+    return table(header, rows), table(header, warm_up), problems
