@@ -13,8 +13,9 @@ import pytest
 
 import torchgrad_jax as tj
 from tests.side_by_side import like_pytorch, programs
-from torchgrad_jax.optim import together
+from torchgrad_jax.optim import lbfgs, together
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.counters import counters
 
 SETTINGS = {
     "SGD": [
@@ -118,6 +119,50 @@ def test_lbfgs(settings):
         return losses, [p.detach() for p in params], list(state), state["func_evals"], state["n_iter"], state["t"], state["d"]
 
     like_pytorch(program)()
+
+
+@pytest.mark.parametrize("together", [lbfgs._TOGETHER, 0], ids=["one operation", "one by one"])
+@pytest.mark.parametrize("settings", [{}, {"history_size": 11}, {"tolerance_change": -1, "lr": 0.0}], ids=str)
+def test_directions_of_lbfgs_after_many_pairs(settings, together, monkeypatch):
+    monkeypatch.setattr(lbfgs, "_TOGETHER", together)
+
+    def program(m):
+        x = m.linspace(-1.5, 2, 7, dtype=m.float64).requires_grad_()
+        o = m.optim.LBFGS([x], **{"lr": 0.02, "max_iter": 5, **settings})
+
+        def closure():
+            o.zero_grad()
+            loss = (10 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+            loss.backward()
+            return loss
+
+        losses = [o.step(closure) for _ in range(5)]
+        state = copy.deepcopy(o.state_dict()["state"][0])
+        losses.append(o.step(closure))
+        o.load_state_dict({"state": {0: state}, "param_groups": o.state_dict()["param_groups"]})
+        state = o.state_dict()["state"][0]
+        return losses, x.detach(), state["d"], state["H_diag"], len(state["old_dirs"]), [a for a in state["al"] if a is not None]
+
+    like_pytorch(program)()
+
+
+def test_a_direction_of_lbfgs_is_one_operation_of_any_number_of_pairs():
+    x = tj.linspace(-1.5, 2, 7).requires_grad_()
+    o = tj.optim.LBFGS([x], lr=0.01, max_iter=2)
+    counts = []
+
+    def closure():
+        o.zero_grad()
+        loss = (10 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(12):
+        before = counters.recorded
+        o.step(closure)
+        counts.append(counters.recorded - before)
+    assert len(o.state[x]["old_dirs"]) == 11
+    assert len(set(counts[2:9])) == 1  # then there are more than eight pairs, and more are made up
 
 
 pytestmark = pytest.mark.operators

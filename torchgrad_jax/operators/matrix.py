@@ -13,6 +13,7 @@ from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
 from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.reduction import wrap_dims
 from torchgrad_jax.runtime.value import Aval, aval_of
 
@@ -341,3 +342,26 @@ def _cross(x: Any, y: Any, dim: int) -> Any:
 def linalg_cross(x: Any, y: Any, dim: int) -> Any:
     """The vector product along a dimension of size 3."""
     return _cross(x, y, dim)
+
+
+# ---------------------------------------------------------------------- a Hessian's inverse, from pairs of changes
+
+
+@op("_lbfgs_direction(Tensor grad, Tensor scale, Tensor[] changes, Tensor[] steps, Tensor[] ro, Index count)",
+    differentiable=False, method=False, toplevel=False)  # fmt: skip
+def lbfgs_direction(grad: Any, scale: Any, changes: list[Any], steps: list[Any], ro: list[Any], count: Any) -> tuple[Any, Any]:
+    """The direction of an iteration of L-BFGS, and the factors of its pairs: the two loops of Nocedal and Wright, "Numerical Optimization" (2006),
+    algorithm 7.4, over the first `count` pairs. What is behind them is left out, so that one program serves for several counts."""
+    ys, ss, rs, there = jnp.stack(changes), jnp.stack(steps), jnp.stack(ro), jnp.arange(len(ro)) < count
+
+    def newest_first(q: Any, pair: tuple[Any, ...]) -> tuple[Any, Any]:
+        y, s, r, given = pair
+        factor = dot(s, q) * r
+        return lax.select(jnp.broadcast_to(given, q.shape), q - y * factor, q), factor
+
+    def oldest_first(d: Any, pair: tuple[Any, ...]) -> tuple[Any, None]:
+        y, s, r, given, factor = pair
+        return lax.select(jnp.broadcast_to(given, d.shape), d + s * (factor - dot(y, d) * r), d), None
+
+    q, factors = loops.scan(newest_first, -grad, (ys, ss, rs, there), reverse=True)
+    return loops.scan(oldest_first, q * scale, (ys, ss, rs, there, factors))[0], factors

@@ -7,9 +7,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
+from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import view_as_real
+from torchgrad_jax.operators import registry
 from torchgrad_jax.optim.arithmetic import add_
 from torchgrad_jax.optim.checks import check_lr
 from torchgrad_jax.optim.optimizer import Optimizer
@@ -18,6 +21,10 @@ __all__ = ["LBFGS"]
 
 # What is remembered from one iteration to the next.
 _REMEMBERED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+# Up to so many numbers, the changes of each kind are brought together in memory to be one operation's operands; more are read where they are.
+_TOGETHER = 1 << 20
+# Of how many pairs that operation is at least.
+_LEAST = 8
 
 
 class LBFGS(Optimizer):
@@ -29,6 +36,10 @@ class LBFGS(Optimizer):
 
     There is one parameter group. ValueError for more, and for a negative lr; RuntimeError for another line search.
     """
+
+    # Pairs of no meaning and the factors of the last direction, see `_by_one_operation`.
+    _made_up: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
+    _factors: Tensor | None = None
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
@@ -118,25 +129,31 @@ class LBFGS(Optimizer):
         state.update(memory)
         return first
 
-    @staticmethod
-    def _direction(state: dict[str, Any], memory: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
+    def _direction(self, state: dict[str, Any], memory: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
         """The direction of an iteration: Nocedal's two loops over the pairs of changes, of the gradient ("old_dirs") and of the parameters
         ("old_stps")."""
         if state["n_iter"] == 1:
             memory.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return grad.neg()
+        al = state.setdefault("al", [None] * group["history_size"])
         changes, steps, ro = memory["old_dirs"], memory["old_stps"], memory["ro"]
         y, s = grad - memory["prev_flat_grad"], memory["d"] * memory["t"]
         ys = y.dot(s)
+        inverse, scale = 1.0 / ys, ys / y.dot(y)  # computed before the look, and so inputs of what is computed next, as all other pairs are
         if bool(ys > 1e-10):
             if len(changes) == group["history_size"]:
                 for old in (changes, steps, ro):
                     old.pop(0)
             changes.append(y)
             steps.append(s)
-            ro.append(1.0 / ys)
-            memory["H_diag"] = ys / y.dot(y)
-        al = state.setdefault("al", [None] * group["history_size"])
+            ro.append(inverse)
+            memory["H_diag"] = scale
+        if not changes:
+            return grad.neg() * memory["H_diag"]
+        room = min(max(_LEAST, 1 << (len(changes) - 1).bit_length()), group["history_size"])
+        if room * grad.numel() <= _TOGETHER and {t._aval for t in changes + steps} == {grad._aval}:
+            return self._by_one_operation(grad, memory, room)
+        self._factors = None
         q = grad.neg()
         for i in reversed(range(len(changes))):
             al[i] = steps[i].dot(q) * ro[i]
@@ -145,6 +162,41 @@ class LBFGS(Optimizer):
         for i in range(len(changes)):
             r = r + steps[i] * (al[i] - changes[i].dot(r) * ro[i])
         return r
+
+    def _by_one_operation(self, grad: Tensor, memory: dict[str, Any], room: int) -> Tensor:
+        """The two loops as one operation of `room` pairs, those that are missing made up, so that it is another one only now and then."""
+        pairs = memory["old_dirs"], memory["old_stps"], memory["ro"]
+        count = len(pairs[0])
+        if not self._made_up[0] or self._made_up[0][0]._aval is not grad._aval:
+            self._made_up = ([], [], [])
+        operands: list[Any] = [grad, memory["H_diag"]]
+        for given, made_up, shape in zip(pairs, self._made_up, (grad.shape, grad.shape, ()), strict=True):
+            made_up += [grad.new_zeros(shape) for _ in range(room - count - len(made_up))]
+            operands += given + made_up[: room - count]
+        bound = registry["_lbfgs_direction"].bind((ARRAY, ARRAY, room, room, room, ARRAY))
+        direction, self._factors = apply(bound, (*operands, count))
+        return direction
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Optimizer."""
+        self._list_factors()
+        return super().state_dict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._list_factors()
+        return super().__getstate__()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._params, self._factors = self.param_groups[0]["params"], None
+
+    def _list_factors(self) -> None:
+        """Put the factors into the state one by one, as PyTorch has them. No step needs that, and it would make each another program."""
+        if self._factors is not None:
+            state = self.state[self._params[0]]
+            count = len(state["old_dirs"])
+            state["al"][:count] = self._factors[:count].unbind()
+            self._factors = None
 
 
 def _real(t: Tensor) -> Tensor:
