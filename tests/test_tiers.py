@@ -15,7 +15,8 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
-from torchgrad_jax.runtime.compiling.compiled import multiplications, options_of_products
+from torchgrad_jax.runtime.compiling import compiled
+from torchgrad_jax.runtime.compiling.compiled import options_of
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.recorder import recorder
@@ -154,12 +155,12 @@ def test_a_long_loop_in_a_program_is_compiled_as_a_loop_first(monkeypatch):
     x, w = tj.ones(3, 17), tj.eye(17) * 1.5
     (x.sum() + w.sum()).item()  # making them is no part of the programs
     monkeypatch.setattr(tiers, "MET", 1e9)
-    for turns, ran, compiled in ((90, 0, 0), (80, 1, 1), (90, 1, 0)):  # another length needs nothing new
+    for turns, ran, new in ((90, 0, 0), (80, 1, 1), (90, 1, 0)):  # another length needs nothing new
         expected = 1.0
         for _ in range(turns):
             expected = math.tanh(1.5 * expected)
         spent = delta(lambda n=turns, so=expected: unrolled(x, w, n) == pytest.approx(51 * so, rel=1e-5) or pytest.fail(f"{n} turns"))
-        assert (spent["ran"], spent["compiled"]) == (ran, compiled), turns
+        assert (spent["ran"], spent["compiled"]) == (ran, new), turns
     monkeypatch.setattr(tiers, "ROLLING", 1e9)
     spent = delta(lambda: [unrolled(x, w, 90) for _ in range(3)])
     assert spent["compiled"] == 1 and spent["ran"] == 3
@@ -185,22 +186,47 @@ def test_convolutions_have_options_of_their_own():
     assert not signature.convolves and compiler_options([signature], CPU) is None
 
 
-def test_small_matrix_products_have_options_of_their_own():
-    """A pool of threads gains nothing there, and neither does all that LLVM can do."""
+def options_for(function, *shapes):
+    return options_of(jax.make_jaxpr(function)(*[jnp.ones(shape, jnp.float32) for shape in shapes]).jaxpr)
 
+
+EFFORT, EMITTERS, THREADS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"
+
+
+def test_small_matrix_products_ask_no_pool_of_threads():
     def both(a, b):
         return jax.lax.fori_loop(0, 3, lambda _, x: x @ a, b) + jax.vmap(jnp.dot)(a, b).sum()
 
-    sizes = list(multiplications(jax.make_jaxpr(both)(jnp.ones((4, 4)), jnp.ones((4, 4))).jaxpr))
-    assert sorted(sizes) == [16, 64]
-    assert options_of_products(sizes) == {"xla_cpu_multi_thread_eigen": False, "xla_backend_optimization_level": 1}
-    assert options_of_products([64, 64, 10_000_000]) is options_of_products([]) is None
+    assert options_for(both, (4, 4), (4, 4)) == {EFFORT: 1, THREADS: False}
+    assert options_for(both, (200, 200), (200, 200)) == options_for(jnp.tanh, (4,)) == {EFFORT: 1}
+
+
+def test_small_programs_of_convolutions_are_compiled_without_emitters():
+    def layers(number):
+        def program(image, kernel):
+            for _ in range(number):
+                image = jnp.tanh(jax.lax.conv_general_dilated(image, kernel, (1, 1), "SAME"))
+            return image
+
+        return options_for(program, (1, 2, 8, 8), (2, 2, 3, 3))
+
+    assert layers(1) == {EFFORT: 1, EMITTERS: False}
+    assert layers(150) == {EFFORT: 1}
+
+
+def test_where_much_is_added_by_index_all_of_the_effort_is_made():
+    def program(x):
+        return x.at[jnp.zeros(len(x), jnp.int32)].add(x)
+
+    assert options_for(program, (10,)) == {EFFORT: 1}
+    assert options_for(program, (20_000,)) == {}
 
 
 @pytest.mark.parametrize("option", ["xla_cpu_multi_thread_eigen", "xla_that_is_no_more"])
 @pytest.mark.parametrize("width", [3, 20, 45, 70])
 def test_products_of_all_sizes_are_right(width, option, monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.compiling.compiled._FOR_SMALL_PRODUCTS", {option: False})
+    monkeypatch.setattr(compiled, "_FOR_SMALL_PRODUCTS", {option: False})
+    monkeypatch.setattr(compiled, "_missing", set())
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)
@@ -209,6 +235,7 @@ def test_products_of_all_sizes_are_right(width, option, monkeypatch):
     (a @ b.t() @ b).sum().backward()
     assert delta(lambda: a.grad.sum().item())["ran"] == 1
     np.testing.assert_allclose(a.grad.numpy(), np.ones_like(x) @ w.T @ w, rtol=1e-4, atol=1e-3)
+    assert compiled._missing == ({option} - {THREADS} if width**3 < compiled._SMALL_PRODUCT else set())
 
 
 # ---------------------------------------------------------------------- the same bits

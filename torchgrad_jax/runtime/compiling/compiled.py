@@ -20,14 +20,21 @@ from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.structure import operands, store
 
-# A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
-# effort. (Other programs gain less and lose up to 15 %.)
-_QUICKLY = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+# LLVM's first level does for what XLA hands to it what its third does: a training step of a transformer is compiled in 2.2 s instead of 3.4, one of
+# an LSTM in 0.7 instead of 1.1, and both run as fast, as nearly all that was measured does. What does not: additions by index take twice as long.
+_EFFORT = {"xla_backend_optimization_level": 1}
+_SCATTERED = 10_000
+# Small programs with convolutions are compiled in half of the time, and run as fast, where what is element-wise is compiled as it was before XLA had
+# "emitters" for it (0.68 to 0.42 s, 1.4 to 0.8). Large ones take longer by it.
+_FOR_CONVOLUTIONS = {"xla_cpu_use_fusion_emitters": False}
+_FEW_OPERATIONS = 200
 # Where matrix products take so few multiplications, in the mean, a pool of threads is asked for nothing: 0.4 us each. (The smallest would be
-# quicker by another 1 us without YNNPACK's kernels, but take three times as long to compile.) And LLVM's first level does with them what its third
-# does: 24 layers of width 32 are compiled in 0.4 s instead of 0.9, 50 steps of an RNN in 1.1 instead of 1.5, and run as fast.
+# quicker by another 1 us without YNNPACK's kernels, but take three times as long to compile.)
 _SMALL_PRODUCT = 100_000
-_FOR_SMALL_PRODUCTS = {"xla_cpu_multi_thread_eigen": False, "xla_backend_optimization_level": 1}
+_FOR_SMALL_PRODUCTS = {"xla_cpu_multi_thread_eigen": False}
+# A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
+# effort. (Other programs lose up to 15 %.)
+_QUICKLY = {**_EFFORT, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 
 
 def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = (), quickly: bool = False) -> Callable[..., Any]:
@@ -38,12 +45,12 @@ def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate
     return jax.jit(function, donate_argnums=donate, compiler_options=options, **placed(where))
 
 
-@cache
 def _quickly() -> dict[str, Any]:
     """Those of `_QUICKLY` that this XLA has: JAX 0.11's has no `xla_cpu_use_fusion_emitters`."""
     return {name: value for name, value in _QUICKLY.items() if _has_option(name, value)}
 
 
+@cache
 def _has_option(name: str, value: Any) -> bool:
     """Asked by compiling next to nothing, 10 ms: there is no other way."""
     try:
@@ -60,31 +67,50 @@ def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
     called otherwise."""
     with timed(TRACING):
         traced = function.trace(*arguments)
-    options = options_of_products(list(multiplications(traced.jaxpr.jaxpr)))
+    options = {name: value for name, value in options_of(traced.jaxpr.jaxpr).items() if name not in _missing}
     with timed(COMPILING):
+        lowered = traced.lower()
         try:
-            return traced.lower().compile(compiler_options=options)
+            return lowered.compile(compiler_options=options)
         except Exception as error:  # an XLA without such an option takes somewhat longer, and that is all
-            if options is None or "No such compile option" not in str(error):
+            if "No such compile option" not in str(error):
                 raise
-            return traced.lower().compile()
+            _missing.update(name for name, value in options.items() if not _has_option(name, value))
+            return lowered.compile(compiler_options={name: value for name, value in options.items() if name not in _missing})
 
 
-def options_of_products(sizes: list[int]) -> dict[str, Any] | None:
-    """XLA's options for a program on a CPU whose matrix products take so many multiplications each."""
-    mean = sum(sizes) / len(sizes) if sizes else _SMALL_PRODUCT
-    return _FOR_SMALL_PRODUCTS if mean < _SMALL_PRODUCT else None
+_missing: set[str] = set()
 
 
-def multiplications(jaxpr: Any) -> Iterator[int]:
-    """How many each matrix product takes, within loops and branches too."""
+def options_of(jaxpr: Any) -> dict[str, Any]:
+    """XLA's options for a program on a CPU, by its matrix products, its convolutions and what it writes by index."""
+    products: list[int] = []
+    convolves, effort = False, _EFFORT
+    for eqn in _within(jaxpr):
+        name = eqn.primitive.name
+        if name == "dot_general":
+            products.append(_multiplications(eqn))
+        elif name == "conv_general_dilated":
+            convolves = True
+        elif name.startswith("scatter") and eqn.invars[2].aval.size > _SCATTERED:
+            effort = {}
+    small = bool(products) and sum(products) < _SMALL_PRODUCT * len(products)
+    few = convolves and len(jaxpr.eqns) <= _FEW_OPERATIONS
+    return {**effort, **(_FOR_CONVOLUTIONS if few else {}), **(_FOR_SMALL_PRODUCTS if small else {})}
+
+
+def _within(jaxpr: Any) -> Iterator[Any]:
+    """Every equation, within loops and branches too."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general":
-            (contracted, _), _ = eqn.params["dimension_numbers"]
-            shape = eqn.invars[0].aval.shape
-            yield math.prod(eqn.outvars[0].aval.shape) * math.prod([shape[i] for i in contracted])
+        yield eqn
         for inner in jaxprs_in(eqn):
-            yield from multiplications(inner)
+            yield from _within(inner)
+
+
+def _multiplications(product: Any) -> int:
+    (contracted, _), _ = product.params["dimension_numbers"]
+    shape = product.invars[0].aval.shape
+    return math.prod(product.outvars[0].aval.shape) * math.prod([shape[i] for i in contracted])
 
 
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
