@@ -66,7 +66,7 @@ def settled(program: Any, alive: bytes) -> Settled | None:
     if program.tier != INTERPRETED or program.common is not None or form.spent or interpreted is None or not program.estimate.small:
         return None
     merged = interpreted.merged
-    if merged is None or program.checked:
+    if merged is None or program.checked or not merged.final:
         return None
     found.calls, found.template, found.places, found.multiplies = merged.calls, merged.template, merged.outputs, interpreted.multiplies
     found.numbers = [(place, KINDS[place[0]]) for place in interpreted.numbers]

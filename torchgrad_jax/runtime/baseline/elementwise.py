@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline.chains import NUMBERS
 from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_floating, is_half, rule
 
@@ -132,6 +134,9 @@ def _min(eqn: Any) -> Any:
     return _extreme(eqn, np.minimum, smaller, eqn.outvars[0].aval.dtype)
 
 
+NUMBERS.update({larger: lanes.LARGER, _positive_part: lanes.LARGER, smaller: lanes.SMALLER})
+
+
 @rule("clamp", elementwise=True, fresh=True)
 def _clamp(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
@@ -149,8 +154,15 @@ def _clamp(eqn: Any) -> Any:
 @rule("sign", elementwise=True, fresh=True)
 def _sign(eqn: Any) -> Any:
     if is_floating(eqn.outvars[0].aval.dtype):
-        return lambda x: np.copysign(np.sign(x), x)
+        return _signs
     return np.sign
+
+
+def _signs(x: Any) -> Any:
+    return np.copysign(np.sign(x), x)
+
+
+NUMBERS[_signs] = lanes.SIGN
 
 
 @rule("div", elementwise=True)
@@ -208,6 +220,8 @@ def _pow(eqn: Any) -> Any:
 @rule("integer_pow", elementwise=True)
 def _integer_pow(eqn: Any) -> Any:
     exponent, one = eqn.params["y"], np.ones((), eqn.outvars[0].aval.dtype)
+    if exponent == 2:
+        return np.square
 
     def power(x: Any) -> Any:
         found: Any = None
@@ -346,6 +360,7 @@ def _select_n(eqn: Any) -> Any:
     return lambda which, *cases: np.choose(which, cases, mode="clip")
 
 
+@cache
 def _selection(dtype: np.dtype) -> Any:
     """`np.where` with the case of False first."""
     bits = np.dtype(f"i{dtype.itemsize}") if dtype.itemsize <= 8 else None
@@ -363,6 +378,7 @@ def _selection(dtype: np.dtype) -> Any:
         np.bitwise_and(mask, differing, out=mask)
         return np.bitwise_xor(mask, no, out=mask).view(dtype)
 
+    NUMBERS[select] = lanes.SELECT
     return select
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.carrying import carry_out
+from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact
 from torchgrad_jax.runtime.baseline.form import NumPyForm
-from torchgrad_jax.runtime.baseline.places import assigned
-from torchgrad_jax.runtime.baseline.plan import Plan
+from torchgrad_jax.runtime.baseline.places import Assignable, assigned
+from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
 
 class Part(NamedTuple):
@@ -28,19 +30,23 @@ class _Call(NamedTuple):
     overwriting: Mapping[int, Any] = MappingProxyType({})
 
 
+# At which run chains are looked for in what has many steps, else at the first: it takes as long as some runs, and gains a third of each.
+_WATCHED, _MANY = 3, 64
+
+
 class Merged:
     """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
-    calls, template, outputs: what that makes of them; the inputs come first in the template.
+    calls, template, outputs: what that makes of them; the inputs come first in the template. final: whether they will be the same for ever.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "calls", "template", "outputs")
+    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "calls", "template", "outputs", "final")
 
     def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
-        steps: list[_Call] = []
+        steps: list[Assignable] = []
         constants: dict[int, Any] = {}
         free = len(inputs)
         for part in parts:
@@ -50,25 +56,74 @@ class Merged:
             made = list(range(free, free + len(part.results)))
             free += len(made)
             reads = [slots[name] for name in part.operands]
-            if isinstance(part.plan, NumPyForm) and part.plan.single:
+            slots.update(zip(part.results, made, strict=True))
+            if isinstance(part.plan, NumPyForm) and part.plan.single and not reads and (array := part.plan.function()).nbytes <= FOLDED_BYTES:
+                constants[made[0]] = array
+            elif isinstance(part.plan, NumPyForm) and part.plan.single:
                 steps.append(_Call(part.plan.function, reads, made, part.plan.fresh, part.plan.overwriting))
             else:
                 steps.append(_Call(part.plan if len(made) != 1 else _only(part.plan), reads, made))
-            slots.update(zip(part.results, made, strict=True))
-        self._inputs = len(inputs)
-        places = assigned(steps, range(len(inputs)), constants, [slots[name] for name in outputs], drops)
-        self.calls, self.template, self.outputs = places
+        self._inputs, self._constants, self._drops = len(inputs), constants, drops
+        self._results = [slots[name] for name in outputs]
+        self._runs, self.final = 0, not blocks.by_numbers
+        self._assign(_without_repetition(steps, set(self._results)))
+
+    def _assign(self, steps: Sequence[Assignable]) -> None:
+        self._steps = steps
+        self.calls, self.template, self.outputs = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
         """Empties `arrays`, so that each can be dropped after its last use."""
-        values = self.template.copy()
+        if not self.final:
+            self._runs += 1
+            if self._runs == _WATCHED or len(self._steps) <= _MANY:
+                return self._watched(arrays)
+        values, outputs = self.template.copy(), self.outputs
         values[: self._inputs] = arrays
         arrays.clear()
         carry_out(self.calls, values)
-        return [values[i] for i in self.outputs]
+        return [values[i] for i in outputs]
+
+    def _watched(self, arrays: list[Any]) -> list[Any]:
+        """Run as ever, and see of which shapes and dtypes everything is. From now on there are chains."""
+        facts: dict[int, Fact] = {slot: fact(array) for slot, array in self._constants.items()}
+        facts.update(enumerate(map(fact, arrays)))
+        last = {slot: i for i, step in enumerate(self._steps) for slot in step.operands}
+        last.update(dict.fromkeys(self._results, len(self._steps)))
+        values = {**self._constants, **dict(enumerate(arrays))}
+        arrays.clear()
+        for i, step in enumerate(self._steps):
+            made = step.function(*[values[slot] for slot in step.operands])
+            for slot, array in zip(step.results, [made] if len(step.results) == 1 else made, strict=True):
+                facts[slot] = fact(array)
+                values[slot] = array
+            for slot in (*step.operands, *step.results):
+                if last.get(slot, i) == i:
+                    values.pop(slot, None)
+        results = [values[slot] for slot in self._results]
+        self._assign(chained(self._steps, facts, self._results))
+        self.final = True
+        return results
 
 
-def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[_Call], constants: dict[int, Any], free: int) -> int:
+def _without_repetition(steps: Sequence[Assignable], outputs: set[int]) -> list[Assignable]:
+    """The steps without those that do what another has done, such as the conversion of a number for each of many parameters. Outputs stay arrays of
+    their own."""
+    same: dict[int, int] = {}
+    known: dict[tuple[Any, ...], int] = {}
+    kept: list[Assignable] = []
+    for step in steps:
+        operands = [same.get(slot, slot) for slot in step.operands]
+        if len(step.results) == 1 and step.results[0] not in outputs:
+            first = known.setdefault((id(step.function), *operands), step.results[0])
+            if first != step.results[0]:
+                same[step.results[0]] = first
+                continue
+        kept.append(step if operands == step.operands else _Call(step.function, operands, step.results, step.fresh, step.overwriting))
+    return kept
+
+
+def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[Assignable], constants: dict[int, Any], free: int) -> int:
     """Append the steps of a plan. Returns the next slot that is free."""
     own = {slot: slots[name] for slot, name in zip(plan.inputs, part.operands, strict=True)}
     for slot, value in plan.constants.items():

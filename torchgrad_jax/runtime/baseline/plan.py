@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 _FAMILIES = ("elementwise", "converting", "special", "shaping", "reducing", "products", "indexing", "control", "linear_algebra", "fourier")
 _BY_BLAS = (".products", ".linear_algebra", ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
-_FOLDED_COST, _FOLDED_BYTES = 50_000.0, 1 << 16
+_FOLDED_COST, FOLDED_BYTES = 50_000.0, 1 << 16
 # From so many elements on a result is written over an operand that is not needed any more, if there is one.
 _LARGE = 1 << 10
 _NEVER: Mapping[int, Any] = MappingProxyType({})
@@ -223,7 +223,7 @@ class _Build:
             with np.errstate(all="ignore"):
                 values = function(*[self.constants[i] for i in operands])
             values = [np.asarray(v) for v in (values if several else (values,))]
-            if sum([v.nbytes for v in values]) <= _FOLDED_BYTES:
+            if sum([v.nbytes for v in values]) <= FOLDED_BYTES:
                 found = [self.constant(v) for v in values]
                 if not elementwise or not self.sized.isdisjoint(operands):
                     self.sized.update(found)

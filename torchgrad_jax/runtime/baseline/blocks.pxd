@@ -1,0 +1,22 @@
+cimport cython
+
+from torchgrad_jax.runtime.baseline cimport lanes
+
+
+cdef class Chain:
+    cdef public tuple shape
+    cdef public list dtypes, strided
+    cdef public object otherwise
+    cdef int _letter, _inputs, _outputs, _operations, _registers
+    cdef Py_ssize_t _size, _block
+    cdef int[64] _letters
+    cdef Py_ssize_t[64] _sizes
+    cdef bint[64] _repeated
+    cdef int[320] _code
+
+    @cython.locals(
+        width=Py_ssize_t, length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
+    )
+    cdef _carry_out(self, list arrays, list made)
+    @cython.locals(begin=Py_ssize_t, n=Py_ssize_t, k=int, out=int, a=int, b=int, c=int)
+    cdef void _run(self, char** start, Py_ssize_t* step) noexcept

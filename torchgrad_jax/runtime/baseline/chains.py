@@ -1,0 +1,214 @@
+"""Finds chains among the steps of a program: element-wise ones of one shape and dtype that can be carried out together (`blocks`).
+
+They need not follow one another: a chain waits until something else reads one of its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline.blocks import BLOCK, MOST_OPERATIONS, MOST_SLOTS, Chain
+from torchgrad_jax.runtime.baseline.places import Assignable
+
+# Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
+NUMBERS: dict[Any, int] = {
+    np.add: lanes.ADD, np.subtract: lanes.SUB, np.multiply: lanes.MUL, np.true_divide: lanes.DIV, np.negative: lanes.NEG, np.abs: lanes.ABS,
+    np.sqrt: lanes.SQRT, np.square: lanes.SQUARE, np.greater: lanes.GT, np.greater_equal: lanes.GE, np.less: lanes.LT, np.less_equal: lanes.LE,
+    np.equal: lanes.EQ, np.not_equal: lanes.NE,
+}  # fmt: skip
+# What NumPy takes long for, one element after the other or by several calls: worth a chain of its own.
+_SLOW = {lanes.SELECT, lanes.LARGER, lanes.SMALLER, lanes.SIGN}
+# Beyond this a group is closed; it must fit into a chain with what masks take.
+_MOST = MOST_OPERATIONS // 2
+
+
+class Fact(NamedTuple):
+    """What an array of a slot is, each time."""
+
+    shape: tuple[int, ...]
+    letter: str
+    size: int
+    contiguous: bool
+
+
+def fact(array: Any) -> Fact:
+    """What is so of an array."""
+    return Fact(array.shape, array.dtype.char, array.size, array.flags.c_contiguous)
+
+
+class Chained(NamedTuple):
+    """A chain as a step: see `places.Assignable`."""
+
+    function: Any
+    operands: list[int]
+    results: list[int]
+    fresh: bool
+    overwriting: dict[int, Any]
+
+
+class _Group:
+    """Steps that are to become a chain. period: the size of operands that are repeated along the others, 1 if there are none."""
+
+    def __init__(self, shape: tuple[int, ...], letter: str) -> None:
+        self.shape, self.letter = shape, letter
+        self.size = int(np.prod(shape, dtype=np.int64))
+        self.steps: list[Assignable] = []
+        self.made: set[int] = set()
+        self.period = 1
+
+
+def chained(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Iterable[int]) -> list[Assignable]:
+    """The steps with chains in the place of what they do."""
+    found = _Finder(steps, facts, outputs)
+    for step in steps:
+        found.add(step)
+    for group in list(found.open.values()):
+        found.close(group)
+    return found.steps
+
+
+class _Finder:
+    def __init__(self, steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Iterable[int]) -> None:
+        self.facts, self.steps = facts, list[Assignable]()
+        self.open: dict[tuple[Any, str], _Group] = {}
+        self.readers: dict[int, list[int]] = {slot: [-1] for slot in outputs}
+        for step in steps:
+            for slot in step.operands:
+                self.readers.setdefault(slot, []).append(id(step))
+
+    def add(self, step: Assignable) -> None:
+        """The next step."""
+        key = self.key(step)
+        group = None if key is None else self.open.get(key)
+        for other in list(self.open.values()):
+            if other is not group and not other.made.isdisjoint(step.operands):
+                self.close(other)
+        if key is None:
+            self.steps.append(step)
+            return
+        if group is not None and (len(group.steps) >= _MOST or not self.fits(group, step)):
+            self.close(group)
+            group = None
+        if group is None:
+            group = _Group(*key)
+            if not self.fits(group, step):  # its operands are repeated in two ways
+                self.steps.append(step)
+                return
+            self.open[key] = group
+        group.period = max(group.period, self.period(group, step))
+        group.steps.append(step)
+        group.made.update(step.results)
+
+    def key(self, step: Assignable) -> tuple[tuple[int, ...], str] | None:
+        """Of which group a step could be: by the shape of its result and the dtype of the numbers that it reads."""
+        number = NUMBERS.get(step.function) if step.function.__hash__ is not None else None
+        if number is None or len(step.results) != 1:
+            return None
+        result = self.facts[step.results[0]]
+        given = [self.facts[slot] for slot in step.operands]
+        letter = given[-1].letter
+        masks = [f.letter == "?" for f in given]
+        if letter not in "fd" or result.letter != ("?" if lanes.GT <= number <= lanes.NE else letter) or len(given) != lanes.ARITY[number]:
+            return None
+        if masks != [number == lanes.SELECT, *[False] * (len(given) - 1)] or any([f.letter != letter for f, mask in zip(given, masks, strict=True) if not mask]):
+            return None
+        if not all([self.is_readable(f, result.shape, mask) for f, mask in zip(given, masks, strict=True)]) or result.size == 0:
+            return None
+        return result.shape, letter
+
+    def is_readable(self, given: Fact, shape: tuple[int, ...], mask: bool) -> bool:
+        if given.shape == shape:
+            return True
+        if not given.contiguous:
+            return False
+        own = given.shape[next((i for i, n in enumerate(given.shape) if n != 1), given.size and len(given.shape)) :]
+        return not mask and (given.size == 1 or (given.size <= BLOCK and own == shape[len(shape) - len(own) :]))
+
+    def period(self, group: _Group, step: Assignable) -> int:
+        return max([1, *[self.facts[s].size for s in step.operands if self.facts[s].size != group.size]])
+
+    def fits(self, group: _Group, step: Assignable) -> bool:
+        """Whether all of its operands that are repeated are so in one way, and none of them is made in the group itself, block by block."""
+        periods = {group.period, *[self.facts[s].size for s in step.operands if self.facts[s].size != group.size]} - {1}
+        return len(periods) <= 1
+
+    def close(self, group: _Group) -> None:
+        """Let the steps of a group be carried out here."""
+        self.open.pop((group.shape, group.letter), None)
+        self.append(group, group.steps)
+
+    def append(self, group: _Group, steps: list[Assignable]) -> None:
+        if len(steps) == 1 and NUMBERS[steps[0].function] not in _SLOW:
+            self.steps += steps
+            return
+        built = _Builder(self, group, steps)
+        if built.slots > MOST_SLOTS or len(built.code) > MOST_OPERATIONS:
+            self.append(group, steps[: len(steps) // 2])
+            self.append(group, steps[len(steps) // 2 :])
+            return
+        self.steps.append(built.step())
+
+
+class _Builder:
+    """A chain of steps: its operands, results and code."""
+
+    def __init__(self, finder: _Finder, group: _Group, steps: list[Assignable]) -> None:
+        self.finder, self.group, self.own = finder, group, steps
+        facts, readers, inside = finder.facts, finder.readers, {id(s) for s in steps}
+        made = [s.results[0] for s in steps]
+        self.operands = list(dict.fromkeys([slot for s in steps for slot in s.operands if slot not in set(made)]))
+        self.results = [slot for slot in made if not inside.issuperset(readers.get(slot, [-1]))]
+        self.code: list[tuple[int, int, int, int, int]] = []
+        self.free: list[int] = []
+        self.registers = 0
+        known = len(self.operands) + len(self.results)
+        place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
+        where = {slot: i for slot, i in place.items() if facts[slot].letter != "?"}
+        last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
+        for i, s in enumerate(steps):
+            for slot in s.operands:
+                if slot not in where:  # a mask from elsewhere
+                    where[slot] = self.register(known)
+                    self.code.append((lanes.LOAD, where[slot], place[slot], 0, 0))
+            slot = s.results[0]
+            if slot not in where:
+                where[slot] = self.register(known)
+            reads = [where[operand] for operand in s.operands]
+            self.code.append((NUMBERS[s.function], where[slot], *(*reads, 0, 0)[:3]))
+            if slot in place and where[slot] != place[slot]:
+                self.code.append((lanes.KEEP, place[slot], where[slot], 0, 0))
+            dead = [where[operand] for operand in dict.fromkeys([*s.operands, slot]) if last.get(operand, i) == i]
+            self.free += [register for register in dead if register >= known]
+        self.slots = known + self.registers
+
+    def register(self, known: int) -> int:
+        if not self.free:
+            self.registers += 1
+            return known + self.registers - 1
+        return self.free.pop()
+
+    def step(self) -> Chained:
+        """The chain as a step."""
+        facts, group = self.finder.facts, self.group
+        operands = [(facts[s].letter, facts[s].size, facts[s].size != group.size) for s in self.operands]
+        results = [facts[s].letter for s in self.results]
+        otherwise = _one_by_one(self.own, self.operands, self.results)
+        strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]
+        chain = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
+        return Chained(chain, self.operands, self.results, len(results) == 1, {})
+
+
+def _one_by_one(steps: list[Assignable], operands: list[int], results: list[int]) -> Callable[..., Any]:
+    """What a chain of these steps does, by NumPy."""
+
+    def run(*arrays: Any) -> Any:
+        values = dict(zip(operands, arrays, strict=True))
+        for step in steps:
+            values[step.results[0]] = step.function(*[values[slot] for slot in step.operands])
+        return values[results[0]] if len(results) == 1 else [values[slot] for slot in results]
+
+    return run
