@@ -24,7 +24,8 @@ ROOT = HERE.parent
 # What is compiled, as paths from ROOT without a suffix, and what its typed declarations refer to beside it.
 MODULES = (
     "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
-    "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage", "core/fields", "core/saved",
+    "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
+    "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
     "operators/kernels/box_muller",

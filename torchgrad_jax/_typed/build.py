@@ -74,7 +74,10 @@ def _compile(scratch: Path) -> None:
     before = os.getcwd()
     os.chdir(scratch)  # so that tracebacks name files from the package on
     try:
-        extensions = [Extension("torchgrad_jax." + m.replace("/", "."), [f"torchgrad_jax/{m}.py"], extra_compile_args=[*OPTIONS, *LOOPS.get(m, ())]) for m in typed.MODULES]
+        extensions = [
+            Extension("torchgrad_jax." + m.replace("/", "."), [f"torchgrad_jax/{m}.py"], extra_compile_args=[*OPTIONS, *LOOPS.get(m, ())])
+            for m in typed.MODULES
+        ]
         workers = os.cpu_count() or 1
         command: Any = build_ext(Distribution({"ext_modules": cythonize(extensions, compiler_directives=DIRECTIVES, quiet=True)}))
         command.build_lib, command.build_temp, command.parallel = "built", "objects", workers

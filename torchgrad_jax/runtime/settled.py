@@ -68,7 +68,7 @@ def settled(program: Any, alive: bytes) -> Settled | None:
     merged = interpreted.merged
     if merged is None or program.checked or not merged.final:
         return None
-    found.calls, found.template, found.places, found.multiplies = merged.calls, merged.template, merged.outputs, interpreted.multiplies
+    (found.calls, found.template, found.places), found.multiplies = merged.ready, interpreted.multiplies
     found.numbers = [(place, KINDS[place[0]]) for place in interpreted.numbers]
     return found
 

@@ -90,51 +90,37 @@ class _Finder:
         if key is None:
             self.steps.append(step)
             return
-        if group is not None and (len(group.steps) >= _MOST or not self.fits(group, step)):
+        if group is not None and (len(group.steps) >= _MOST or self.period(group, step) is None):
             self.close(group)
             group = None
-        if group is None:
-            group = _Group(*key)
-            if not self.fits(group, step):  # its operands are repeated in two ways
-                self.steps.append(step)
-                return
-            self.open[key] = group
-        group.period = max(group.period, self.period(group, step))
+        group = _Group(*key) if group is None else group
+        period = self.period(group, step)
+        if period is None:  # its own operands are repeated in two ways
+            self.steps.append(step)
+            return
+        self.open[key], group.period = group, period
         group.steps.append(step)
         group.made.update(step.results)
 
     def key(self, step: Assignable) -> tuple[tuple[int, ...], str] | None:
-        """Of which group a step could be: by the shape of its result and the dtype of the numbers that it reads."""
-        number = NUMBERS.get(step.function) if step.function.__hash__ is not None else None
-        if number is None or len(step.results) != 1:
+        """Of which group a step could be: by the shape of its result and the dtype of the numbers that it reads. None if it is for none."""
+        number = NUMBERS.get(step.function)
+        if number is None or len(step.operands) != lanes.ARITY[number]:
             return None
-        result = self.facts[step.results[0]]
-        given = [self.facts[slot] for slot in step.operands]
+        result, *given = [self.facts[slot] for slot in (*step.results, *step.operands)]
         letter = given[-1].letter
-        masks = [f.letter == "?" for f in given]
-        if letter not in "fd" or result.letter != ("?" if lanes.GT <= number <= lanes.NE else letter) or len(given) != lanes.ARITY[number]:
+        expected = [letter] * len(given)
+        if number == lanes.SELECT:
+            expected[0] = "?"
+        compares = lanes.GT <= number <= lanes.NE
+        if letter not in "fd" or [f.letter for f in given] != expected or result.letter != ("?" if compares else letter) or not result.size:
             return None
-        if masks != [number == lanes.SELECT, *[False] * (len(given) - 1)] or any([f.letter != letter for f, mask in zip(given, masks, strict=True) if not mask]):
-            return None
-        if not all([self.is_readable(f, result.shape, mask) for f, mask in zip(given, masks, strict=True)]) or result.size == 0:
-            return None
-        return result.shape, letter
+        return (result.shape, letter) if all([_is_readable(f, result.shape) for f in given]) else None
 
-    def is_readable(self, given: Fact, shape: tuple[int, ...], mask: bool) -> bool:
-        if given.shape == shape:
-            return True
-        if not given.contiguous:
-            return False
-        own = given.shape[next((i for i, n in enumerate(given.shape) if n != 1), given.size and len(given.shape)) :]
-        return not mask and (given.size == 1 or (given.size <= BLOCK and own == shape[len(shape) - len(own) :]))
-
-    def period(self, group: _Group, step: Assignable) -> int:
-        return max([1, *[self.facts[s].size for s in step.operands if self.facts[s].size != group.size]])
-
-    def fits(self, group: _Group, step: Assignable) -> bool:
-        """Whether all of its operands that are repeated are so in one way, and none of them is made in the group itself, block by block."""
-        periods = {group.period, *[self.facts[s].size for s in step.operands if self.facts[s].size != group.size]} - {1}
-        return len(periods) <= 1
+    def period(self, group: _Group, step: Assignable) -> int | None:
+        """The size of operands that are repeated along the others, with this step in the group; None if there would be two."""
+        periods = {group.period, *[self.facts[slot].size for slot in step.operands]} - {1, group.size}
+        return max(periods, default=1) if len(periods) <= 1 else None
 
     def close(self, group: _Group) -> None:
         """Let the steps of a group be carried out here."""
@@ -153,6 +139,18 @@ class _Finder:
         self.steps.append(built.step())
 
 
+def _is_readable(given: Fact, shape: tuple[int, ...]) -> bool:
+    """Whether a chain of this shape can read such an operand: one of its own shape, one number, or what is repeated along the first dimensions."""
+    if given.shape == shape:
+        return True
+    if not given.contiguous or given.letter == "?":
+        return False
+    own = given.shape
+    while own and own[0] == 1:
+        own = own[1:]
+    return given.size == 1 or (given.size <= BLOCK and own == shape[len(shape) - len(own) :])
+
+
 class _Builder:
     """A chain of steps: its operands, results and code."""
 
@@ -161,7 +159,7 @@ class _Builder:
         facts, readers, inside = finder.facts, finder.readers, {id(s) for s in steps}
         made = [s.results[0] for s in steps]
         self.operands = list(dict.fromkeys([slot for s in steps for slot in s.operands if slot not in set(made)]))
-        self.results = [slot for slot in made if not inside.issuperset(readers.get(slot, [-1]))]
+        self.results = [slot for slot in made if not inside.issuperset(readers.get(slot, ()))]
         self.code: list[tuple[int, int, int, int, int]] = []
         self.free: list[int] = []
         self.registers = 0
@@ -177,8 +175,8 @@ class _Builder:
             slot = s.results[0]
             if slot not in where:
                 where[slot] = self.register(known)
-            reads = [where[operand] for operand in s.operands]
-            self.code.append((NUMBERS[s.function], where[slot], *(*reads, 0, 0)[:3]))
+            a, b, c = (*[where[operand] for operand in s.operands], 0, 0)[:3]
+            self.code.append((NUMBERS[s.function], where[slot], a, b, c))
             if slot in place and where[slot] != place[slot]:
                 self.code.append((lanes.KEEP, place[slot], where[slot], 0, 0))
             dead = [where[operand] for operand in dict.fromkeys([*s.operands, slot]) if last.get(operand, i) == i]

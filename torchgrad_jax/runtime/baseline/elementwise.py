@@ -220,7 +220,7 @@ def _pow(eqn: Any) -> Any:
 @rule("integer_pow", elementwise=True)
 def _integer_pow(eqn: Any) -> Any:
     exponent, one = eqn.params["y"], np.ones((), eqn.outvars[0].aval.dtype)
-    if exponent == 2:
+    if exponent == 2 and one.dtype.kind != "V":
         return np.square
 
     def power(x: Any) -> Any:

@@ -37,12 +37,13 @@ _WATCHED, _MANY = 3, 64
 class Merged:
     """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
-    calls, template, outputs: what that makes of them; the inputs come first in the template. final: whether they will be the same for ever.
+    ready: what that makes of them: the calls, the template, whose first places are the inputs', and the places of the outputs. final: whether it will
+    be the same for ever.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "calls", "template", "outputs", "final")
+    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "ready", "final")
 
     def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
@@ -70,7 +71,7 @@ class Merged:
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
         self._steps = steps
-        self.calls, self.template, self.outputs = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
+        self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
         """Empties `arrays`, so that each can be dropped after its last use."""
@@ -78,10 +79,11 @@ class Merged:
             self._runs += 1
             if self._runs == _WATCHED or len(self._steps) <= _MANY:
                 return self._watched(arrays)
-        values, outputs = self.template.copy(), self.outputs
+        calls, template, outputs = self.ready
+        values = template.copy()
         values[: self._inputs] = arrays
         arrays.clear()
-        carry_out(self.calls, values)
+        carry_out(calls, values)
         return [values[i] for i in outputs]
 
     def _watched(self, arrays: list[Any]) -> list[Any]:

@@ -1,0 +1,195 @@
+"""Element-wise steps of interpreted programs that are carried out together, block by block: to the bit what NumPy makes of them one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchgrad_jax as torch
+from torchgrad_jax._typed import as_python
+from torchgrad_jax.runtime import tiers
+from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes, load_families
+from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection
+
+load_families()
+SELECT = {name: _selection(np.dtype(name)) for name in ("float32", "float64")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_everywhere():
+    """Where the core is not compiled there are no chains, as they would gain nothing; here they are made of arrays then."""
+    before, blocks.by_numbers = blocks.by_numbers, True
+    yield
+    blocks.by_numbers = before
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5]
+UNARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 1]
+BINARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 2 and not lanes.GT <= n <= lanes.NE and f is not _positive_part]
+COMPARING = [f for f, n in chains.NUMBERS.items() if lanes.GT <= n <= lanes.NE]
+
+
+def merged(steps, inputs, outputs, drops=False):
+    """A program of (function, operands, result)."""
+    return Merged([Part(NumPyForm(Forms(f), True, 0), operands, [result]) for f, operands, result in steps], inputs, outputs, drops)
+
+
+def by_itself(steps, values):
+    values = dict(values)
+    with np.errstate(all="ignore"):
+        for function, operands, result in steps:
+            values[result] = function(*[values[o] for o in operands])
+    return values
+
+
+def assert_same(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
+
+
+def contents(rng, shape, dtype):
+    found = rng.standard_normal(shape).astype(dtype)
+    at = rng.random(shape) < 0.2
+    return np.where(at, rng.choice(np.array(SPECIAL, dtype), shape), found) if shape else np.asarray(found, dtype)
+
+
+@st.composite
+def programs(draw):
+    """Steps on operands of a shape, of its last dimensions, numbers and masks, in no particular order of use; and what is wanted of them."""
+    shape = draw(st.sampled_from([(), (1,), (7,), (3, 5), (5, 5), (2, 3, 4), (600,), (40, 30), (3, 512), (513,), (1, 9)]))
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    shapes = {"a": shape, "b": shape, "number": (), "one": (1,) * len(shape), "row": shape[-1:]}
+    steps, numbers, masks = [], [*shapes], []
+    other = draw(st.booleans())
+    for i in range(draw(st.integers(1, 90 if draw(st.booleans()) else 8))):
+        pick = lambda names=numbers: draw(st.sampled_from(names))  # noqa: E731
+        kind = draw(st.sampled_from(["unary", "binary", "binary", "comparing", "select", "other"]))
+        if kind == "unary":
+            steps.append((draw(st.sampled_from(UNARY)), [pick()], i))
+        elif kind == "binary":
+            steps.append((draw(st.sampled_from(BINARY)), [pick(), pick()], i))
+        elif kind == "comparing":
+            steps.append((draw(st.sampled_from(COMPARING)), [pick(), pick()], i))
+            masks.append(i)
+            continue
+        elif kind == "select" and masks:
+            steps.append((SELECT[dtype], [draw(st.sampled_from(masks)), pick(), pick()], i))
+        elif other:  # something that no chain can do, and that is not contiguous
+            steps.append((np.tanh if shape != (5, 5) else np.transpose, [pick()], i))
+        else:
+            continue
+        numbers.append(i)
+    made = [s[2] for s in steps]
+    wanted = draw(st.lists(st.sampled_from(made), min_size=1, unique=True)) if made else []
+    return shapes, dtype, steps, wanted, draw(st.integers(0, 9))
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs(), st.booleans())
+def test_any_program_has_the_same_bits(program, drops):
+    shapes, dtype, steps, wanted, seed = program
+    if not wanted:
+        return
+    rng = np.random.default_rng(seed)
+    values = {name: contents(rng, shape, dtype) for name, shape in shapes.items()}
+    expected = by_itself(steps, values)
+    found = merged(steps, list(shapes), wanted, drops)
+    with np.errstate(all="ignore"):
+        for _ in range(5):
+            assert_same(found([values[n] for n in shapes]), [expected[w] for w in wanted])
+    assert found.final
+
+
+def test_what_one_reads_of_another_is_computed_before():
+    """Two groups that wait for each other's results, and a function between them."""
+    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.float32(2)
+    steps = [
+        (np.add, ["x", "y"], 0), (np.add, ["y", "y"], 1), (np.multiply, [0, 1], 2), (np.tanh, [2], 3), (np.subtract, [3, 0], 4),
+        (np.negative, [1], 5), (np.multiply, [4, 5], 6),
+    ]  # fmt: skip
+    expected = by_itself(steps, {"x": x, "y": y})
+    found = merged(steps, ["x", "y"], [6, 0])
+    for _ in range(3):
+        assert_same(found([x, y]), [expected[6], expected[0]])
+    assert sum(type(call[0]) is blocks.Chain for call in found.ready[0]) == 2
+
+
+def test_what_is_repeated_in_two_ways_is_two_chains():
+    x, three, twelve = np.ones((2, 4, 3), np.float32), np.arange(3, dtype=np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
+    steps = [(np.add, ["x", "three"], 0), (np.multiply, [0, "three"], 1), (np.add, [1, "twelve"], 2), (np.multiply, [2, "twelve"], 3)]
+    expected = by_itself(steps, {"x": x, "three": three, "twelve": twelve})
+    found = merged(steps, ["x", "three", "twelve"], [3])
+    for _ in range(3):
+        assert_same(found([x, three, twelve]), [expected[3]])
+    assert [type(call[0]) is blocks.Chain for call in found.ready[0]] == [True, True]
+
+
+def test_operands_that_are_not_contiguous_are_copied_and_those_of_other_memory_are_numpys():
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    steps = [(np.add, ["x", "x"], 0), (np.sqrt, [0], 1)]
+    found = merged(steps, ["x"], [1])
+    for given_ in (x.T, x.T, x.T, np.ascontiguousarray(x.T), x.T.astype(np.float64)):
+        assert_same(found([given_]), [np.sqrt(given_ + given_)])
+    found = merged(steps, ["x"], [1])
+    for given_ in (x, x, x, np.asfortranarray(x), x[::2], x.astype(np.float64), x.astype(np.int32)):
+        assert_same(found([given_]), [np.sqrt(given_ + given_)])
+
+
+def test_what_was_done_before_is_not_done_again():
+    called = []
+    convert = lambda x: called.append(x) or np.float32(x)  # noqa: E731
+    steps = [(convert, ["n"], 0), (np.add, ["x", 0], 1), (convert, ["n"], 2), (np.add, ["x", 2], 3), (convert, ["n"], 4)]
+    x = np.ones(3, np.float32)
+    first, second, third = merged(steps, ["x", "n"], [1, 3, 4])([x, np.float64(2.5)])
+    assert len(called) == 2  # an output is an array of its own
+    assert first is not second and third == np.float32(2.5)
+    np.testing.assert_array_equal([first, second], [[3.5] * 3] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 5, 511, 512, 1100])
+def test_the_loops_are_those_of_arrays(dtype, size):
+    """Of each operation: compiled, and as Python's source has it."""
+    arrays = as_python(blocks.__name__)
+    rng = np.random.default_rng(size)
+    a, b, mask = contents(rng, (size,), dtype), contents(rng, (size,), dtype), rng.random(size) < 0.5
+    letter = np.dtype(dtype).char
+    for number, arity in enumerate(lanes.ARITY[: lanes.LOAD]):
+        if number == lanes.SELECT:
+            operands, code, given_ = [("?", size, False), (letter, size, False)], [(lanes.LOAD, 3, 0, 0, 0), (number, 2, 3, 1, 1)], [mask, a]
+        elif lanes.GT <= number <= lanes.NE:
+            operands, code, given_ = [(letter, size, False)] * 2, [(number, 3, 0, 1, 0), (lanes.KEEP, 2, 3, 0, 0)], [a, b]
+        else:
+            operands, code, given_ = [(letter, size, False)] * 2, [(number, 2, 0, 1 if arity == 2 else 0, 0)], [a, b]
+        results = ["?" if lanes.GT <= number <= lanes.NE else letter]
+        with np.errstate(all="ignore"):
+            made = [cls((size,), np.dtype(dtype), operands, results, code, 1, [], None)(*given_) for cls in (blocks.Chain, arrays.Chain)]
+        assert_same(made[:1], made[1:])
+
+
+def test_an_interpreted_step_of_an_optimizer_has_few_calls_and_the_same_bits(monkeypatch):
+    monkeypatch.setattr(tiers, "COMPILE", 1e18)
+
+    def run(by_numbers):
+        monkeypatch.setattr(blocks, "by_numbers", by_numbers)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(9, 11), torch.nn.ReLU(), torch.nn.Linear(11, 5))
+        opt = torch.optim.Adam(model.parameters(), 0.01)
+        x = torch.randn(6, 9)
+        for _ in range(8):
+            loss = (model(x) ** 2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            loss.item()
+        return [p.detach().numpy().copy() for p in model.parameters()], loss.item()
+
+    (weights, loss), (expected, expected_loss) = run(True), run(False)
+    assert_same(weights, expected)
+    assert loss == expected_loss
