@@ -79,7 +79,7 @@ class Chain:
                     source = start[i]
                     start[i] = lanes.register(room, used, length)
                     step[i] = 0
-                    lanes.repeat(self._letter, source, self._sizes[i], start[i], min(self._block, self._size))
+                    lanes.repeat(self._letter, self._letters[i] == 63, source, self._sizes[i], start[i], min(self._block, self._size))
                     used += 1
             for i in range(self._registers - used):
                 start[known + i] = lanes.register(room, used + i, length)

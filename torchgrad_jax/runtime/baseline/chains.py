@@ -143,12 +143,12 @@ def _is_readable(given: Fact, shape: tuple[int, ...]) -> bool:
     """Whether a chain of this shape can read such an operand: one of its own shape, one number, or what is repeated along the first dimensions."""
     if given.shape == shape:
         return True
-    if not given.contiguous or given.letter == "?":
-        return False
+    if given.size == 1:
+        return True
     own = given.shape
     while own and own[0] == 1:
         own = own[1:]
-    return given.size == 1 or (given.size <= BLOCK and own == shape[len(shape) - len(own) :])
+    return given.contiguous and given.letter != "?" and given.size <= BLOCK and own == shape[len(shape) - len(own) :]
 
 
 class _Builder:
@@ -165,7 +165,7 @@ class _Builder:
         self.registers = 0
         known = len(self.operands) + len(self.results)
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
-        where = {slot: i for slot, i in place.items() if facts[slot].letter != "?"}
+        where = {slot: i for slot, i in place.items() if facts[slot].letter != "?" or (facts[slot].size != group.size and slot in self.operands)}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
         for i, s in enumerate(steps):
             for slot in s.operands:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.cost import CHEAP
+from torchgrad_jax.runtime.baseline.merging import Merged, Part
 from torchgrad_jax.runtime.baseline.plan import Plan
 from torchgrad_jax.runtime.baseline.rules import Constant, Costed, Unknown, rule
 
@@ -20,6 +21,13 @@ def _platform_index(eqn: Any) -> Any:
         if names is None or "cpu" in names:
             return Constant(np.array(i, eqn.outvars[0].aval.dtype))
     raise Unknown("platform")
+
+
+def _turned(plan: Plan) -> Merged:
+    """The body of a loop, for the arrays of each turn, which are of the same shapes: after its first turn it has chains."""
+    names = [("read", i) for i in range(len(plan.inputs))]
+    made = [("made", i) for i in range(len(plan.outputs))]
+    return Merged([Part(plan, names, made)], names, made)
 
 
 @rule("cond")
@@ -36,24 +44,25 @@ def _cond(eqn: Any) -> Any:
 @rule("while")
 def _while(eqn: Any) -> Any:
     p = eqn.params
-    goes_on, body = Plan(p["cond_jaxpr"]), Plan(p["body_jaxpr"])
+    goes_on, plan = Plan(p["cond_jaxpr"]), Plan(p["body_jaxpr"])
+    body = _turned(plan)
     first, second = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
 
     def run(*arrays: Any) -> Any:
         asked, given, state = arrays[:first], arrays[first:second], list(arrays[second:])
         while goes_on(*asked, *state)[0]:
-            state = body(*given, *state)
+            state = body([*given, *state])
         return state
 
     def run_apart(*arrays: Any) -> Any:
         """The loops of a batch, of which each ends by itself."""
         asked, given, state = arrays[:first], arrays[first:second], list(arrays[second:])
         while (going := goes_on(*asked, *state)[0]).any():
-            turned = body(*given, *state)
+            turned = body([*given, *state])
             state = [np.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old) for new, old in zip(turned, state, strict=True)]
         return state
 
-    return Costed(run_apart if p["cond_jaxpr"].out_avals[0].shape else run, _TURNS * (_TURN + goes_on.cost + body.cost))
+    return Costed(run_apart if p["cond_jaxpr"].out_avals[0].shape else run, _TURNS * (_TURN + goes_on.cost + plan.cost))
 
 
 _FOLDS = {"add": np.add, "mul": np.multiply}
@@ -62,7 +71,8 @@ _FOLDS = {"add": np.add, "mul": np.multiply}
 @rule("scan")
 def _scan(eqn: Any) -> Any:
     p = eqn.params
-    body, length, inner = Plan(p["jaxpr"]), p["length"], p["jaxpr"].jaxpr
+    plan, length, inner = Plan(p["jaxpr"]), p["length"], p["jaxpr"].jaxpr
+    body = _turned(plan)
     # What is read or made row by row has a dimension more outside. (Versions of JAX tell the counts in ways of their own.)
     rows_read = sum([v.aval.ndim > w.aval.ndim for v, w in zip(eqn.invars, inner.invars, strict=True)])
     rows_made = sum([v.aval.ndim > w.aval.ndim for v, w in zip(eqn.outvars, inner.outvars, strict=True)])
@@ -78,13 +88,13 @@ def _scan(eqn: Any) -> Any:
         given, carry, rows = arrays[:constants], list(arrays[constants:carried]), arrays[carried:]
         found = [np.empty(*one) for one in collected]
         for i in order:
-            outs = body(*given, *carry, *[x[i] for x in rows])
+            outs = body([*given, *carry, *[x[i] for x in rows]])
             carry = outs[: len(carry)]
             for into, out in zip(found, outs[len(carry) :], strict=True):
                 into[i] = out
         return [*carry, *found]
 
-    return Costed(run, length * (_TURN + body.cost))
+    return Costed(run, length * (_TURN + plan.cost))
 
 
 def _folded(body: Any) -> np.ufunc | None:

@@ -106,11 +106,13 @@ cdef inline void _repeat(real* source, Py_ssize_t period, real* out, Py_ssize_t 
             k = 0
 
 
-cdef inline void repeat(int letter, char* source, Py_ssize_t period, char* out, Py_ssize_t n) noexcept nogil:
+cdef inline void repeat(int letter, bint mask, char* source, Py_ssize_t period, char* out, Py_ssize_t n) noexcept nogil:
+    cdef float single = (<unsigned char*>source)[0]
+    cdef double wide = single
     if letter == 102:
-        _repeat(<float*>source, period, <float*>out, n)
+        _repeat(&single if mask else <float*>source, period, <float*>out, n)
     else:
-        _repeat(<double*>source, period, <double*>out, n)
+        _repeat(&wide if mask else <double*>source, period, <double*>out, n)
 
 
 cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* out, Py_ssize_t n) noexcept nogil:

@@ -70,8 +70,8 @@ def at(start: Any, step: int, begin: int) -> Any:
     return start[begin:] if step else start
 
 
-def repeat(letter: int, source: Any, period: int, out: Any, n: int) -> None:
-    """Fill `out` with the first `period` elements of the source, again and again."""
+def repeat(letter: int, mask: bool, source: Any, period: int, out: Any, n: int) -> None:
+    """Fill `out` with the first `period` elements of the source, again and again; of a mask, with the number that its one element is."""
     out[:n] = np.resize(source[:period], n)
 
 

@@ -67,7 +67,7 @@ class Merged:
         self._inputs, self._constants, self._drops = len(inputs), constants, drops
         self._results = [slots[name] for name in outputs]
         self._runs, self.final = 0, not blocks.by_numbers
-        self._assign(_without_repetition(steps, set(self._results)))
+        self._assign(_without_repetition(steps, constants, set(self._results)))
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
         self._steps = steps
@@ -108,10 +108,11 @@ class Merged:
         return results
 
 
-def _without_repetition(steps: Sequence[Assignable], outputs: set[int]) -> list[Assignable]:
+def _without_repetition(steps: Sequence[Assignable], constants: dict[int, Any], outputs: set[int]) -> list[Assignable]:
     """The steps without those that do what another has done, such as the conversion of a number for each of many parameters. Outputs stay arrays of
     their own."""
-    same: dict[int, int] = {}
+    numbers: dict[Any, int] = {}
+    same = {slot: numbers.setdefault((a.dtype, a.shape, a.tobytes()), slot) for slot, a in constants.items() if a.size == 1}
     known: dict[tuple[Any, ...], int] = {}
     kept: list[Assignable] = []
     for step in steps:
