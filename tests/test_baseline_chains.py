@@ -64,7 +64,16 @@ def programs(draw):
     """Steps on operands of a shape, of its last dimensions, numbers and masks, in no particular order of use; and what is wanted of them."""
     shape = draw(st.sampled_from([(), (1,), (7,), (3, 5), (5, 5), (2, 3, 4), (600,), (40, 30), (3, 512), (513,), (1, 9)]))
     dtype = draw(st.sampled_from(["float32", "float64"]))
-    shapes = {"a": shape, "b": shape, "number": (), "one": (1,) * len(shape), "row": shape[-1:]}
+    spread = tuple([n if draw(st.booleans()) else 1 for n in shape])
+    shapes = {
+        "a": shape,
+        "b": shape,
+        "number": (),
+        "one": (1,) * len(shape),
+        "row": shape[-1:],
+        "column": (*shape[:-1], *[1] * bool(shape)),
+        "spread": spread,
+    }
     steps, numbers, masks = [], [*shapes], []
     other = draw(st.booleans())
     for i in range(draw(st.integers(1, 90 if draw(st.booleans()) else 8))):
@@ -120,14 +129,19 @@ def test_what_one_reads_of_another_is_computed_before():
     assert sum(type(call[0]) is blocks.Chain for call in found.ready[0]) == 2
 
 
-def test_what_is_repeated_in_two_ways_is_two_chains():
-    x, three, twelve = np.ones((2, 4, 3), np.float32), np.arange(3, dtype=np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
-    steps = [(np.add, ["x", "three"], 0), (np.multiply, [0, "three"], 1), (np.add, [1, "twelve"], 2), (np.multiply, [2, "twelve"], 3)]
-    expected = by_itself(steps, {"x": x, "three": three, "twelve": twelve})
-    found = merged(steps, ["x", "three", "twelve"], [3])
-    for _ in range(3):
-        assert_same(found([x, three, twelve]), [expected[3]])
-    assert [type(call[0]) is blocks.Chain for call in found.ready[0]] == [True, True]
+def test_operands_of_fewer_dimensions_are_spread():
+    """One number for each row, for each column, for each of those in the middle: as normalizations have them."""
+    rng = np.random.default_rng(0)
+    for shape in ((4, 3, 5), (2, 3, 700), (600, 1, 2)):
+        x, column, row, middle, rows = [contents(rng, s, "float32") for s in (shape, (*shape[:2], 1), shape[2:], (shape[1], 1), shape[1:])]
+        operands = {"x": x, "column": column, "row": row, "middle": middle, "rows": rows}
+        steps = [(np.subtract, [a, b], i) for i, (a, b) in enumerate([("x", "column"), (0, "row"), ("middle", 1), (2, "rows"), (3, "column")])]
+        expected = by_itself(steps, operands)
+        found = merged(steps, [*operands], [4])
+        with np.errstate(all="ignore"):
+            for _ in range(3):
+                assert_same(found([*operands.values()]), [expected[4]])
+        assert len(found.ready[0]) == 1
 
 
 def test_operands_that_are_not_contiguous_are_copied_and_those_of_other_memory_are_numpys():

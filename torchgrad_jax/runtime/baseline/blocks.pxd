@@ -3,15 +3,18 @@ cimport cython
 from torchgrad_jax.runtime.baseline cimport lanes
 
 
+cdef Py_ssize_t BLOCK
+
+
 cdef class Chain:
     cdef public tuple shape
     cdef public list dtypes, strided
     cdef public object otherwise
     cdef int _letter, _inputs, _outputs, _operations, _registers
-    cdef Py_ssize_t _size, _block
+    cdef Py_ssize_t _size
     cdef int[64] _letters
     cdef Py_ssize_t[64] _sizes
-    cdef bint[64] _repeated
+    cdef bint[64] _numbers
     cdef int[320] _code
 
     @cython.locals(

@@ -18,15 +18,15 @@ BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 class Chain:
     """Operations on arrays of one shape. Called with its operands, it returns its result, or the list of several.
 
-    operands: for each the letter of its dtype, how many elements it has, and whether it is repeated along the others. results: the letter of each.
-    code: for each operation its number (`lanes`), and which slots it writes and reads: operands, results, registers. registers: how many there are
-    behind one for each operand that is repeated. strided: the operands that are not contiguous, and copied. otherwise: does the same with operands
+    operands: for each the letter of its dtype, how many elements it has, and whether it is one number for all of the others'. results: the letter
+    of each. code: for each operation its number (`lanes`), and which slots it writes and reads: operands, results, registers. registers: how many
+    there are behind one for each such number. strided: the operands that are not contiguous, and copied. otherwise: does the same with operands
     whose memory is not as it is said here.
     """
 
     __slots__ = (
-        "shape", "dtypes", "strided", "otherwise", "_letter", "_size", "_block", "_registers", "_inputs", "_outputs", "_operations",
-        "_letters", "_sizes", "_repeated", "_code",
+        "shape", "dtypes", "strided", "otherwise", "_letter", "_size", "_registers", "_inputs", "_outputs", "_operations",
+        "_letters", "_sizes", "_numbers", "_code",
     )  # fmt: skip
 
     def __init__(
@@ -37,18 +37,14 @@ class Chain:
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
         self.dtypes = [np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
-        self._registers = registers + sum([repeated for _, _, repeated in operands])
+        self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:
             self._size *= n
-        self._block = BLOCK
-        for _, size, repeated in operands:
-            if repeated and size > 1:
-                self._block = BLOCK // size * size
         slots = [*operands, *[(letter, self._size, False) for letter in results]]
         self._letters = _padded([ord(letter) for letter, _, _ in slots], MOST_SLOTS)
         self._sizes = _padded([size for _, size, _ in slots], MOST_SLOTS)
-        self._repeated = _padded([int(repeated) for _, _, repeated in slots], MOST_SLOTS)
+        self._numbers = _padded([int(number) for _, _, number in slots], MOST_SLOTS)
         self._code = _padded([n for operation in code for n in operation], 5 * MOST_OPERATIONS)
 
     def __call__(self, *arrays: Any) -> Any:
@@ -75,11 +71,11 @@ class Chain:
                 start[i] = lanes.memory(array, step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
             used = 0
             for i in range(self._inputs):
-                if self._repeated[i]:
+                if self._numbers[i]:
                     source = start[i]
                     start[i] = lanes.register(room, used, length)
                     step[i] = 0
-                    lanes.repeat(self._letter, self._letters[i] == 63, source, self._sizes[i], start[i], min(self._block, self._size))
+                    lanes.fill(self._letter, self._letters[i] == 63, source, start[i], min(BLOCK, self._size))
                     used += 1
             for i in range(self._registers - used):
                 start[known + i] = lanes.register(room, used + i, length)
@@ -93,9 +89,12 @@ class Chain:
     def _run(self, start: Any, step: Any) -> None:
         begin = 0
         while begin < self._size:
-            n = min(self._block, self._size - begin)
+            n = min(BLOCK, self._size - begin)
             for k in range(0, 5 * self._operations, 5):
                 out, a, b, c = self._code[k + 1], self._code[k + 2], self._code[k + 3], self._code[k + 4]
+                if self._code[k] == lanes.SPREAD:
+                    lanes.spread(self._letter, start[a], self._sizes[a], b, begin, start[out], n)
+                    continue
                 lanes.lane(
                     self._letter, self._code[k], lanes.at(start[a], step[a], begin), lanes.at(start[b], step[b], begin),
                     lanes.at(start[c], step[c], begin), lanes.at(start[out], step[out], begin), n,

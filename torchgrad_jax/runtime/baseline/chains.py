@@ -5,13 +5,14 @@ They need not follow one another: a chain waits until something else reads one o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.blocks import BLOCK, MOST_OPERATIONS, MOST_SLOTS, Chain
+from torchgrad_jax.runtime.baseline.blocks import MOST_OPERATIONS, MOST_SLOTS, Chain
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -51,14 +52,13 @@ class Chained(NamedTuple):
 
 
 class _Group:
-    """Steps that are to become a chain. period: the size of operands that are repeated along the others, 1 if there are none."""
+    """Steps that are to become a chain."""
 
     def __init__(self, shape: tuple[int, ...], letter: str) -> None:
         self.shape, self.letter = shape, letter
-        self.size = int(np.prod(shape, dtype=np.int64))
+        self.size = math.prod(shape)
         self.steps: list[Assignable] = []
         self.made: set[int] = set()
-        self.period = 1
 
 
 def chained(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Iterable[int]) -> list[Assignable]:
@@ -90,15 +90,11 @@ class _Finder:
         if key is None:
             self.steps.append(step)
             return
-        if group is not None and (len(group.steps) >= _MOST or self.period(group, step) is None):
+        if group is not None and len(group.steps) >= _MOST:
             self.close(group)
             group = None
-        group = _Group(*key) if group is None else group
-        period = self.period(group, step)
-        if period is None:  # its own operands are repeated in two ways
-            self.steps.append(step)
-            return
-        self.open[key], group.period = group, period
+        if group is None:
+            group = self.open[key] = _Group(*key)
         group.steps.append(step)
         group.made.update(step.results)
 
@@ -115,12 +111,8 @@ class _Finder:
         compares = lanes.GT <= number <= lanes.NE
         if letter not in "fd" or [f.letter for f in given] != expected or result.letter != ("?" if compares else letter) or not result.size:
             return None
-        return (result.shape, letter) if all([_is_readable(f, result.shape) for f in given]) else None
-
-    def period(self, group: _Group, step: Assignable) -> int | None:
-        """The size of operands that are repeated along the others, with this step in the group; None if there would be two."""
-        periods = {group.period, *[self.facts[slot].size for slot in step.operands]} - {1, group.size}
-        return max(periods, default=1) if len(periods) <= 1 else None
+        readable = all([_times(f, result.shape) is not None for f in given])
+        return (result.shape, letter) if readable else None
 
     def close(self, group: _Group) -> None:
         """Let the steps of a group be carried out here."""
@@ -139,16 +131,17 @@ class _Finder:
         self.steps.append(built.step())
 
 
-def _is_readable(given: Fact, shape: tuple[int, ...]) -> bool:
-    """Whether a chain of this shape can read such an operand: one of its own shape, one number, or what is repeated along the first dimensions."""
-    if given.shape == shape:
-        return True
-    if given.size == 1:
-        return True
-    own = given.shape
-    while own and own[0] == 1:
-        own = own[1:]
-    return given.contiguous and given.letter != "?" and given.size <= BLOCK and own == shape[len(shape) - len(own) :]
+def _times(given: Fact, shape: tuple[int, ...]) -> int | None:
+    """How many times each element of an operand stands in a row, all of them again and again: 0 where it is of the shape, or one number. None if it
+    is spread otherwise, as along two dimensions with one of its own between."""
+    if given.shape == shape or given.size == 1:
+        return 0
+    sizes = (*(1,) * (len(shape) - len(given.shape)), *given.shape)
+    own = [i for i, n in enumerate(sizes) if n != 1]
+    first, last = own[0], own[-1] + 1
+    if not given.contiguous or given.letter == "?" or sizes[first:last] != shape[first:last]:
+        return None
+    return math.prod(shape[last:])
 
 
 class _Builder:
@@ -165,13 +158,15 @@ class _Builder:
         self.registers = 0
         known = len(self.operands) + len(self.results)
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
-        where = {slot: i for slot, i in place.items() if facts[slot].letter != "?" or (facts[slot].size != group.size and slot in self.operands)}
+        where = {slot: place[slot] for slot in self.results if facts[slot].letter != "?"}
+        where |= {slot: place[slot] for slot in self.operands if facts[slot].size == 1 != group.size or self.is_direct(facts[slot])}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
         for i, s in enumerate(steps):
             for slot in s.operands:
-                if slot not in where:  # a mask from elsewhere
+                if slot not in where:  # a mask from elsewhere, or what is spread
                     where[slot] = self.register(known)
-                    self.code.append((lanes.LOAD, where[slot], place[slot], 0, 0))
+                    number = lanes.LOAD if facts[slot].letter == "?" else lanes.SPREAD
+                    self.code.append((number, where[slot], place[slot], _times(facts[slot], group.shape) or 0, 0))
             slot = s.results[0]
             if slot not in where:
                 where[slot] = self.register(known)
@@ -183,6 +178,9 @@ class _Builder:
             self.free += [register for register in dead if register >= known]
         self.slots = known + self.registers
 
+    def is_direct(self, given: Fact) -> bool:
+        return given.letter != "?" and _times(given, self.group.shape) == 0
+
     def register(self, known: int) -> int:
         if not self.free:
             self.registers += 1
@@ -192,7 +190,7 @@ class _Builder:
     def step(self) -> Chained:
         """The chain as a step."""
         facts, group = self.finder.facts, self.group
-        operands = [(facts[s].letter, facts[s].size, facts[s].size != group.size) for s in self.operands]
+        operands = [(facts[s].letter, facts[s].size, facts[s].size == 1 != group.size) for s in self.operands]
         results = [facts[s].letter for s in self.results]
         otherwise = _one_by_one(self.own, self.operands, self.results)
         strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]

@@ -1,5 +1,7 @@
+# cython: cdivision=True
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 # The loops are C: compiled for processors with AVX2, too, and chosen between as the module is loaded, where GCC and the system can do that.
 cdef extern from *:
@@ -50,6 +52,9 @@ cdef extern from *:
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
 
+cdef enum:
+    SPREAD = 21
+
 ctypedef fused real:
     float
     double
@@ -97,22 +102,40 @@ cdef inline char* at(char* start, Py_ssize_t step, Py_ssize_t begin) noexcept no
     return start + step * begin
 
 
-cdef inline void _repeat(real* source, Py_ssize_t period, real* out, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i, k = 0
+cdef inline void _fill(real x, real* out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
     for i in range(n):
-        out[i] = source[k]
-        k += 1
-        if k == period:
-            k = 0
+        out[i] = x
 
 
-cdef inline void repeat(int letter, bint mask, char* source, Py_ssize_t period, char* out, Py_ssize_t n) noexcept nogil:
-    cdef float single = (<unsigned char*>source)[0]
-    cdef double wide = single
+cdef inline void fill(int letter, bint mask, char* source, char* out, Py_ssize_t n) noexcept nogil:
     if letter == 102:
-        _repeat(&single if mask else <float*>source, period, <float*>out, n)
+        _fill((<unsigned char*>source)[0] if mask else (<float*>source)[0], <float*>out, n)
     else:
-        _repeat(&wide if mask else <double*>source, period, <double*>out, n)
+        _fill((<unsigned char*>source)[0] if mask else (<double*>source)[0], <double*>out, n)
+
+
+cdef inline void _spread(real* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, real* out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i = 0, k
+    while i < n:
+        k = min(size - at if times == 1 else left, n - i)
+        if times == 1:
+            memcpy(out + i, source + at, k * sizeof(real))
+            at = 0
+        else:
+            _fill(source[at], out + i, k)
+            at = at + 1 if at + 1 < size else 0
+        left = times
+        i += k
+
+
+cdef inline void spread(
+    int letter, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
+) noexcept nogil:
+    if letter == 102:
+        _spread(<float*>source, size, times, begin, <float*>out, n)
+    else:
+        _spread(<double*>source, size, times, begin, <double*>out, n)
 
 
 cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* out, Py_ssize_t n) noexcept nogil:

@@ -30,8 +30,8 @@ _FUNCTIONS = (
 # Of how many operands each is.
 ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, 1, 1)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
-# The numbers that a mask is, and the mask of numbers that are not 0.
-LOAD, KEEP = 19, 20
+# The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
+LOAD, KEEP, SPREAD = 19, 20, 21
 
 
 def memory(array: Any, length: int, letter: int, written: bool) -> Any:
@@ -70,9 +70,14 @@ def at(start: Any, step: int, begin: int) -> Any:
     return start[begin:] if step else start
 
 
-def repeat(letter: int, mask: bool, source: Any, period: int, out: Any, n: int) -> None:
-    """Fill `out` with the first `period` elements of the source, again and again; of a mask, with the number that its one element is."""
-    out[:n] = np.resize(source[:period], n)
+def fill(letter: int, mask: bool, source: Any, out: Any, n: int) -> None:
+    """Fill `out` with the one element of the source, or the number that it is as a mask."""
+    out[:n] = source[0]
+
+
+def spread(letter: int, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
+    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again."""
+    out[:n] = source[np.arange(begin, begin + n) // times % size]
 
 
 def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> None:
