@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from types import FunctionType
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,8 +28,10 @@ def made_everywhere():
     blocks.by_numbers = before
 
 
+compiled = not isinstance(blocks.Chain.__call__, FunctionType)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5]
 UNARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 1]
+OF_ALL = [f for f in UNARY if chains.NUMBERS[f] < lanes.EXP]
 BINARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 2 and not lanes.GT <= n <= lanes.NE and f is not _positive_part]
 COMPARING = [f for f, n in chains.NUMBERS.items() if lanes.GT <= n <= lanes.NE]
 
@@ -80,7 +85,7 @@ def programs(draw):
         pick = lambda names=numbers: draw(st.sampled_from(names))  # noqa: E731
         kind = draw(st.sampled_from(["unary", "binary", "binary", "comparing", "select", "other"]))
         if kind == "unary":
-            steps.append((draw(st.sampled_from(UNARY)), [pick()], i))
+            steps.append((draw(st.sampled_from(UNARY if dtype == "float32" else OF_ALL)), [pick()], i))
         elif kind == "binary":
             steps.append((draw(st.sampled_from(BINARY)), [pick(), pick()], i))
         elif kind == "comparing":
@@ -185,6 +190,32 @@ def test_the_loops_are_those_of_arrays(dtype, size):
         with np.errstate(all="ignore"):
             made = [cls((size,), np.dtype(dtype), operands, results, code, 1, [], None)(*given_) for cls in (blocks.Chain, arrays.Chain)]
         assert_same(made[:1], made[1:])
+
+
+@pytest.mark.skipif(not compiled, reason="Python has NumPy's functions")
+@pytest.mark.parametrize(
+    ("number", "function", "units", "least"),
+    [
+        (lanes.EXP, np.exp, 1.0, -np.inf), (lanes.TANH, np.tanh, 1.5, -np.inf), (lanes.LOGISTIC, lambda x: 1 / (1 + np.exp(-x)), 2.5, -87),
+        (lanes.ERF, np.vectorize(math.erf), 3.0, -np.inf), (lanes.LOG, np.log, 1.0, -np.inf), (lanes.LOG1P, np.log1p, 2.5, -np.inf),
+    ],
+)  # fmt: skip
+def test_functions_of_single_precision_are_right_everywhere(number, function, units, least):
+    """Within so many units of the last place of the exact value, for floats of all sizes, infinities and NaN; by themselves and over themselves."""
+    x = np.arange(0, 2**32, 65_521, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x = np.concatenate([x, np.array(SPECIAL, np.float32), np.linspace(-5, 5, 2000, dtype=np.float32)])
+    found = blocks.Function(number)(x)
+    with np.errstate(all="ignore"):
+        exact = function(x.astype(np.float64))
+        rounded = exact.astype(np.float32)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(rounded))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(rounded))
+        there = np.isfinite(rounded) & (x >= least)
+        unit = np.spacing(np.maximum(np.abs(rounded[there]), np.float32(1.2e-38)))
+    assert (np.abs(found[there] - exact[there]) / unit).max() < units
+    same = np.signbit(found) == np.signbit(rounded)
+    assert same[np.isfinite(rounded)].all()
+    assert_same([blocks.Function(number).over(x.copy()), blocks.Function(number)(x[::2])], [found, found[::2]])
 
 
 def test_an_interpreted_step_of_an_optimizer_has_few_calls_and_the_same_bits(monkeypatch):

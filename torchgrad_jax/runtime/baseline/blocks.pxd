@@ -23,3 +23,10 @@ cdef class Chain:
     cdef _carry_out(self, list arrays, list made)
     @cython.locals(begin=Py_ssize_t, n=Py_ssize_t, k=int, out=int, a=int, b=int, c=int)
     cdef void _run(self, char** start, Py_ssize_t* step) noexcept
+
+
+cdef class Function:
+    cdef int _number
+
+    @cython.locals(size=Py_ssize_t, operand="char*", result="char*")
+    cdef _into(self, object array, object made)

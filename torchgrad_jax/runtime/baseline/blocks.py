@@ -102,9 +102,33 @@ class Chain:
             begin += n
 
 
+class Function:
+    """One operation of one operand (its number in `lanes`) on arrays of float32 by itself, as it is in chains: to the bit."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, array: Any) -> Any:
+        return self._into(array, np.empty(array.shape, np.float32))
+
+    def over(self, array: Any) -> Any:
+        """The same, written into the operand where it can be."""
+        return self._into(array, array) if array.flags.c_contiguous else self(array)
+
+    def _into(self, array: Any, made: Any) -> Any:
+        size = made.size
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        operand, result = lanes.memory(array, 4 * size, 102, False), lanes.memory(made, 4 * size, 102, True)
+        lanes.lane(102, self._number, operand, operand, operand, result, size)
+        return made
+
+
 def _padded(numbers: list[int], length: int) -> list[int]:
     return numbers + [0] * (length - len(numbers))
 
 
 # Whether blocks are C's, and no longer NumPy's.
-by_numbers = not isinstance(Chain._carry_out, FunctionType)
+by_numbers = not isinstance(Chain.__call__, FunctionType)

@@ -108,6 +108,8 @@ class _Finder:
         expected = [letter] * len(given)
         if number == lanes.SELECT:
             expected[0] = "?"
+        if number >= lanes.EXP and letter != "f":
+            return None
         compares = lanes.GT <= number <= lanes.NE
         if letter not in "fd" or [f.letter for f in given] != expected or result.letter != ("?" if compares else letter) or not result.size:
             return None

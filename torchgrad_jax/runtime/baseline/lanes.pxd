@@ -7,20 +7,76 @@ from libc.string cimport memcpy
 cdef extern from *:
     """
     #include <math.h>
+    #include <string.h>
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
     #define TJ_CLONES __attribute__((target_clones("avx2", "default")))
     #else
     #define TJ_CLONES
     #endif
-    #ifdef _MSC_VER
-    #define TJ_RESTRICT __restrict
+    /* An operand may be where the result is, element by element. */
+    #if defined(__clang__)
+    #define TJ_APART _Pragma("clang loop vectorize(assume_safety)")
+    #elif defined(__GNUC__)
+    #define TJ_APART _Pragma("GCC ivdep")
+    #elif defined(_MSC_VER)
+    #define TJ_APART __pragma(loop(ivdep))
     #else
-    #define TJ_RESTRICT __restrict__
+    #define TJ_APART
     #endif
-    #define TJ_LOOP(which, result) case which: for (i = 0; i < n; i++) { out[i] = (result); } break;
-    #define TJ_LANES(name, real, root, magnitude)                                                                             \\
-    TJ_CLONES static void name(int which, const real* TJ_RESTRICT a, const real* TJ_RESTRICT b, const real* TJ_RESTRICT c,    \\
-                               real* TJ_RESTRICT out, Py_ssize_t n) {                                                         \\
+    static inline float tj_exp(float x) {
+        float kept = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+        float n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;  /* the nearest integer */
+        float r = (kept - n * 0.693359375f) - n * -2.12194440e-4f, scale, again;
+        float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r
+                  + 5.0000001201e-1f;
+        int whole = (int)n, half = whole >> 1, bits = (half + 127) << 23, others = (whole - half + 127) << 23;
+        memcpy(&scale, &bits, 4);
+        memcpy(&again, &others, 4);
+        return (p * (r * r) + r + 1) * scale * again;
+    }
+    static inline float tj_tanh(float x) {
+        float size = fabsf(x), z = x * x, far = 1 - 2 / (tj_exp(2 * size) + 1);
+        float p = (((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z - 3.33332819422e-1f;
+        return copysignf(size < 0.625f ? p * z * size + size : far, x);
+    }
+    static inline float tj_erf(float x) {
+        float kept = x < -4.0f ? -4.0f : x > 4.0f ? 4.0f : x, z = kept * kept;
+        float p = ((((((((-1.641341840219468e-09f * z + 5.393413715637507e-08f) * z - 5.153000302016153e-07f) * z - 1.8598691440274706e-06f) * z
+                  + 7.648591417819262e-05f) * z - 0.0006036750773379035f) * z - 0.0002021565305767581f) * z + 0.1027713194489479f) * z
+                  + 1.128379225730896f);
+        return tj_tanh(kept * p);
+    }
+    static inline float tj_log(float x) {
+        float y = x < 1.17549435e-38f ? x * 8388608.0f : x, m, z, p, whole, found;
+        int bits, e;
+        memcpy(&bits, &y, 4);
+        e = (bits >> 23) - (x < 1.17549435e-38f ? 149 : 126);
+        bits = (bits & 0x7fffff) | 0x3f000000;
+        memcpy(&m, &bits, 4);
+        e = m < 0.707106781f ? e - 1 : e;
+        m = m < 0.707106781f ? m + m - 1 : m - 1;
+        z = m * m;
+        whole = (float)e;
+        p = (((((((7.0376836292e-2f * m - 1.1514610310e-1f) * m + 1.1676998740e-1f) * m - 1.2420140846e-1f) * m + 1.4249322787e-1f) * m
+            - 1.6668057665e-1f) * m + 2.0000714765e-1f) * m - 2.4999993993e-1f) * m + 3.3333331174e-1f;
+        found = m + (m * z * p + whole * -2.12194440e-4f - 0.5f * z) + whole * 0.693359375f;
+        return x > 0 ? (x < INFINITY ? found : x) : x == 0 ? -INFINITY : NAN;
+    }
+    static inline float tj_log1p(float x) {
+        float u = 1 + x, found = tj_log(u) * (x / (u - 1));
+        return u == 1 || x == INFINITY ? x : u == 0 ? -INFINITY : found;
+    }
+    #define TJ_LOOP(which, result) case which: TJ_APART for (i = 0; i < n; i++) { out[i] = (result); } break;
+    #define TJ_NONE
+    #define TJ_SINGLE                                                                                                         \\
+        TJ_LOOP(22, tj_exp(a[i]))                                                                                             \\
+        TJ_LOOP(23, tj_tanh(a[i]))                                                                                            \\
+        TJ_LOOP(24, 1 / (1 + tj_exp(-a[i])))                                                                                  \\
+        TJ_LOOP(25, tj_erf(a[i]))                                                                                             \\
+        TJ_LOOP(26, tj_log(a[i]))                                                                                             \\
+        TJ_LOOP(27, tj_log1p(a[i]))
+    #define TJ_LANES(name, real, root, magnitude, more)                                                                        \\
+    TJ_CLONES static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {             \\
         Py_ssize_t i;                                                                                                         \\
         switch (which) {                                                                                                      \\
             TJ_LOOP(0, a[i] + b[i])                                                                                           \\
@@ -44,10 +100,11 @@ cdef extern from *:
             TJ_LOOP(18, a[i] != 0 ? c[i] : b[i])                                                                              \\
             case 19: for (i = 0; i < n; i++) { out[i] = ((const unsigned char*)a)[i]; } break;                                \\
             case 20: for (i = 0; i < n; i++) { ((unsigned char*)out)[i] = a[i] != 0; } break;                                 \\
+            more                                                                                                              \\
         }                                                                                                                     \\
     }
-    TJ_LANES(tj_lane_float, float, sqrtf, fabsf)
-    TJ_LANES(tj_lane_double, double, sqrt, fabs)
+    TJ_LANES(tj_lane_float, float, sqrtf, fabsf, TJ_SINGLE)
+    TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_NONE)
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
