@@ -93,7 +93,7 @@ class Chain:
             for k in range(0, 5 * self._operations, 5):
                 out, a, b, c = self._code[k + 1], self._code[k + 2], self._code[k + 3], self._code[k + 4]
                 if self._code[k] == lanes.SPREAD:
-                    lanes.spread(self._letter, start[a], self._sizes[a], b, begin, start[out], n)
+                    lanes.spread(self._letter, self._letters[a] == 63, start[a], self._sizes[a], b, begin, start[out], n)
                     continue
                 lanes.lane(
                     self._letter, self._code[k], lanes.at(start[a], step[a], begin), lanes.at(start[b], step[b], begin),

@@ -141,7 +141,7 @@ def _times(given: Fact, shape: tuple[int, ...]) -> int | None:
     sizes = (*(1,) * (len(shape) - len(given.shape)), *given.shape)
     own = [i for i, n in enumerate(sizes) if n != 1]
     first, last = own[0], own[-1] + 1
-    if not given.contiguous or given.letter == "?" or sizes[first:last] != shape[first:last]:
+    if not given.contiguous or sizes[first:last] != shape[first:last]:
         return None
     return math.prod(shape[last:])
 
@@ -167,8 +167,8 @@ class _Builder:
             for slot in s.operands:
                 if slot not in where:  # a mask from elsewhere, or what is spread
                     where[slot] = self.register(known)
-                    number = lanes.LOAD if facts[slot].letter == "?" else lanes.SPREAD
-                    self.code.append((number, where[slot], place[slot], _times(facts[slot], group.shape) or 0, 0))
+                    times = _times(facts[slot], group.shape) or 0
+                    self.code.append((lanes.SPREAD if times else lanes.LOAD, where[slot], place[slot], times, 0))
             slot = s.results[0]
             if slot not in where:
                 where[slot] = self.register(known)

@@ -186,11 +186,26 @@ cdef inline void _spread(real* source, Py_ssize_t size, Py_ssize_t times, Py_ssi
         i += k
 
 
+cdef inline void _spread_mask(unsigned char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, real* out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i
+    for i in range(n):
+        out[i] = source[at]
+        left -= 1
+        if left == 0:
+            left = times
+            at = at + 1 if at + 1 < size else 0
+
+
 cdef inline void spread(
-    int letter, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
+    int letter, bint mask, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
 ) noexcept nogil:
     if letter == 102:
-        _spread(<float*>source, size, times, begin, <float*>out, n)
+        if mask:
+            _spread_mask(<unsigned char*>source, size, times, begin, <float*>out, n)
+        else:
+            _spread(<float*>source, size, times, begin, <float*>out, n)
+    elif mask:
+        _spread_mask(<unsigned char*>source, size, times, begin, <double*>out, n)
     else:
         _spread(<double*>source, size, times, begin, <double*>out, n)
 

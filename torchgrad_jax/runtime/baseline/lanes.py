@@ -77,8 +77,9 @@ def fill(letter: int, mask: bool, source: Any, out: Any, n: int) -> None:
     out[:n] = source[0]
 
 
-def spread(letter: int, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
-    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again."""
+def spread(letter: int, mask: bool, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
+    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again; of a
+    mask, the numbers that they are."""
     out[:n] = source[np.arange(begin, begin + n) // times % size]
 
 
