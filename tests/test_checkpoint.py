@@ -352,8 +352,8 @@ def programs(monkeypatch, run, steps=6):
     sizes = []
     compile_ = program.ahead_of_time
 
-    def watched(function, arguments):
-        compiled = compile_(function, arguments)
+    def watched(function, arguments, quickly):
+        compiled = compile_(function, arguments, quickly)
         told = compiled.memory_analysis()
         sizes.append(told.temp_size_in_bytes + told.output_size_in_bytes)
         return compiled

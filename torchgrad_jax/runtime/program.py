@@ -130,8 +130,8 @@ class Program:
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         form.used, function = keeping.now, form.function
         if function is None:
-            form.function = jitted(rolled.function(), self.calls, self.device, quickly=True)
-            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device is CPU))
+            form.function = jitted(rolled.function(), self.calls, self.device)
+            return rolled.results(call_x64(_first_call, form, given, rolled.compiling, self.device is CPU, True))
         return rolled.results(call_x64(function, *given))
 
     def _compiled(self, kinds: list[str]) -> Any:
@@ -165,7 +165,7 @@ def _common_form(key: Any) -> Form:
     return found
 
 
-def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) -> Any:
+def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool, quickly: bool = False) -> Any:
     counters.compiled += 1
     keeping.compiled(form, operations)
     with compiling(operations):
@@ -174,7 +174,7 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool) 
         if not ahead:
             with timed(COMPILING):
                 return form.function(*arguments)
-        function = ahead_of_time(form.function, arguments)
+        function = ahead_of_time(form.function, arguments, quickly)
         outs = function(*arguments)
         form.function = directly(function)
         form.ahead = True

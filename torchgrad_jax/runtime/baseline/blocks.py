@@ -115,7 +115,7 @@ class Function:
 
     def over(self, array: Any) -> Any:
         """The same, written into the operand where it can be."""
-        return self._into(array, array) if array.flags.c_contiguous else self(array)
+        return self._into(array, array) if array.flags.c_contiguous and array.flags.writeable else self(array)
 
     def _into(self, array: Any, made: Any) -> Any:
         size = made.size

@@ -1,6 +1,6 @@
 """Finds chains among the steps of a program: element-wise ones of one shape and dtype that can be carried out together (`blocks`).
 
-They need not follow one another: a chain waits until something else reads one of its results.
+They need not follow one another: a chain waits until something else reads one of its results, unless it is of large arrays.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ NUMBERS: dict[Any, int] = {
 _SLOW = {lanes.SELECT, lanes.LARGER, lanes.SMALLER, lanes.SIGN}
 # Beyond this a group is closed; it must fit into a chain with what masks take.
 _MOST = MOST_OPERATIONS // 2
+# What has more elements waits for nothing: its operands would be kept for longer.
+_LARGE = 1 << 18
 
 
 class Fact(NamedTuple):
@@ -85,7 +87,7 @@ class _Finder:
         key = self.key(step)
         group = None if key is None else self.open.get(key)
         for other in list(self.open.values()):
-            if other is not group and not other.made.isdisjoint(step.operands):
+            if other is not group and (other.size > _LARGE or not other.made.isdisjoint(step.operands)):
                 self.close(other)
         if key is None:
             self.steps.append(step)

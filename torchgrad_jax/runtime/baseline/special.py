@@ -92,10 +92,11 @@ def _erf_cost(eqn: Any) -> float:
 @rule("erf", cost=_erf_cost, elementwise=True)
 def _erf(eqn: Any) -> Any:
     one_by_one = _one_by_one(math.erf, "erf")
-    if _ERF is not None:
+    typed = _ERF
+    if typed is not None:
         if eqn.outvars[0].aval.dtype == np.float32:
-            return _ERF
-        return _elementwise(eqn, lambda x: _ERF.function(x) if x.dtype == np.float32 else one_by_one(x))
+            return typed
+        return _elementwise(eqn, lambda x: typed.function(x) if x.dtype == np.float32 else one_by_one(x))
     return _elementwise(eqn, lambda x: _single_erf(x) if x.dtype == np.float32 and x.size > _FEW_SINGLE else one_by_one(x))
 
 

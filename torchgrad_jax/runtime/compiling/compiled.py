@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import jax
@@ -37,20 +36,16 @@ _FOR_SMALL_PRODUCTS = {"xla_cpu_multi_thread_eigen": False}
 _QUICKLY = {**_EFFORT, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 
 
-def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = (), quickly: bool = False) -> Callable[..., Any]:
-    """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options. quickly: to be compiled with less effort."""
+# Options that this XLA has not, as far as they were asked for: JAX 0.11's has no `xla_cpu_use_fusion_emitters`.
+_missing: set[str] = set()
+
+
+def jitted(function: Callable[..., Any], calls: list[Any], where: device, donate: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """The function of a program that makes `calls` under `jax.jit`: on its device, with XLA's options."""
     options = compiler_options([c.signature for c in calls], where)
-    if quickly and where.type == "cpu":
-        options = {**(options or {}), **_quickly()}
     return jax.jit(function, donate_argnums=donate, compiler_options=options, **placed(where))
 
 
-def _quickly() -> dict[str, Any]:
-    """Those of `_QUICKLY` that this XLA has: JAX 0.11's has no `xla_cpu_use_fusion_emitters`."""
-    return {name: value for name, value in _QUICKLY.items() if _has_option(name, value)}
-
-
-@cache
 def _has_option(name: str, value: Any) -> bool:
     """Asked by compiling next to nothing, 10 ms: there is no other way."""
     try:
@@ -62,24 +57,25 @@ def _has_option(name: str, value: Any) -> bool:
     return True
 
 
-def ahead_of_time(function: Any, arguments: Sequence[Any]) -> Any:
+def ahead_of_time(function: Any, arguments: Sequence[Any], quickly: bool = False) -> Any:
     """What is compiled of a function under `jax.jit` for such arguments on a CPU, by itself: JAX keeps two thirds more memory with it for being
-    called otherwise."""
+    called otherwise. quickly: with less of XLA's effort."""
     with timed(TRACING):
         traced = function.trace(*arguments)
-    options = {name: value for name, value in options_of(traced.jaxpr.jaxpr).items() if name not in _missing}
+    options = {**options_of(traced.jaxpr.jaxpr), **(_QUICKLY if quickly else {})}
     with timed(COMPILING):
         lowered = traced.lower()
         try:
-            return lowered.compile(compiler_options=options)
+            return lowered.compile(compiler_options=_known(options))
         except Exception as error:  # an XLA without such an option takes somewhat longer, and that is all
             if "No such compile option" not in str(error):
                 raise
             _missing.update(name for name, value in options.items() if not _has_option(name, value))
-            return lowered.compile(compiler_options={name: value for name, value in options.items() if name not in _missing})
+            return lowered.compile(compiler_options=_known(options))
 
 
-_missing: set[str] = set()
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _missing}
 
 
 def options_of(jaxpr: Any) -> dict[str, Any]:
