@@ -1,5 +1,5 @@
 """A chain of element-wise operations, carried out block by block: what lies between its operands and its results never leaves the processor's cache,
-and an operation on a few elements costs 20 ns instead of NumPy's 600. Compiled where there is a compiler, and used only there."""
+and 13 operations on 10 numbers take 1.7 us instead of NumPy's 6. Compiled where there is a compiler, and used only there."""
 
 from __future__ import annotations
 

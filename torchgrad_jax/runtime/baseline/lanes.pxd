@@ -3,6 +3,7 @@ from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+# What the numbers mean is in `lanes.py`. Polynomials: the Cephes library's, but for `erf`'s, which is `special.py`'s own.
 # The loops are C: compiled for processors with AVX2, too, and chosen between as the module is loaded, where GCC and the system can do that.
 cdef extern from *:
     """
