@@ -519,7 +519,8 @@ def test_what_runs_does_not_depend_on_being_explained():
         recorder().flush("mode")
         known = [(list(p.slots), p.seen) for p in programs_of(list(roots.values()))]
         forget_everything()
-        return {name: value - before[name] for name, value in counters.snapshot().items()}, known
+        # Who watches is told on the long way.
+        return {name: value - before[name] for name, value in counters.snapshot().items() if name != "settled"}, known
 
     def explained():
         with torch.explain():

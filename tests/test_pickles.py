@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import pickle
 import pickletools
-import types
 
 import pytest
 
 import torchgrad_jax
+from torchgrad_jax.runtime.recorder import FUNCTIONS
 
 pytestmark = pytest.mark.operators
 
@@ -41,7 +41,7 @@ SPACES = ("", ".Tensor", ".nn.functional", ".linalg", ".special", ".fft", ".auto
 def test_public_functions_are_found_again(space):
     """As PyTorch's are: workers are given them, and modules keep their activation."""
     home = functools.reduce(getattr, space.split(".")[1:], torchgrad_jax)
-    public = [f for f in [getattr(home, name) for name in dir(home) if name[0] != "_"] if isinstance(f, types.FunctionType)]
+    public = [f for f in [getattr(home, name) for name in dir(home) if name[0] != "_"] if isinstance(f, FUNCTIONS)]
     assert len(public) > 5
     assert [f.__qualname__ for f in public if pickle.loads(pickle.dumps(f)) is not f] == []
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, program, value
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, value
 from torchgrad_jax.runtime.observing import observer
+from torchgrad_jax.runtime.recorder import recorder
 
 
 @pytest.fixture(autouse=True)
@@ -16,20 +17,22 @@ def fused():
         yield
 
 
+class Short:
+    """How often the short way was taken since the last `reset`."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.before = counters.settled
+
+    def __len__(self):
+        return counters.settled - self.before
+
+
 @pytest.fixture
-def short(monkeypatch):
-    """How often the short way was taken."""
-    taken: list[object] = []
-    real = program.run_settled
-
-    def counting(*arguments):
-        outs = real(*arguments)
-        if outs is not None:
-            taken.append(outs)
-        return outs
-
-    monkeypatch.setattr(program, "run_settled", counting)
-    return taken
+def short():
+    return Short()
 
 
 def small(x, k):
@@ -68,7 +71,7 @@ def test_small_programs_are_run_the_short_way_from_the_third_time_on(short):
 def test_compiled_programs_are_run_the_short_way_too(short):
     again = hot()
     expected = again()
-    del short[:]
+    short.reset()
     assert again() == again() == expected and len(short) == 2
 
 
@@ -81,7 +84,7 @@ def test_other_results_that_are_held_are_computed(short, kind):
         if kind == "compiled":
             for _ in range(20):
                 z = z * 1.5
-        del short[:]
+        short.reset()
         if turn < 3:
             del y
         assert z.sum().item() == pytest.approx(float((np.arange(6) * 3.0 + turn).sum()) * (1.5**20 if kind == "compiled" else 1))
@@ -103,7 +106,7 @@ def test_somebody_who_watches_is_told_of_every_run(short):
     watcher = Watcher()
     observer.watch(watcher)
     try:
-        del short[:]
+        short.reset()
         small(x, 0.5).item()
     finally:
         observer.leave(watcher)
@@ -114,7 +117,7 @@ def test_modes_decide_anew(short):
     x = tj.arange(6.0)
     for _ in range(3):
         small(x, 0.5).item()
-    del short[:]
+    short.reset()
     before = counters.interpreted
     with baseline_tier(False):
         small(x, 0.5).item()
@@ -130,7 +133,7 @@ def test_host_data_stays_on_the_host_until_compiled_programs_have_read_it_often(
     x = tj.linspace(0, 1, 64).reshape(8, 8) * 1
     x.tolist()  # a result of the interpreter's
     again = hot(x)
-    del short[:]
+    short.reset()
     found = [again() for _ in range(value.OFTEN_CARRIED - 1)]
     assert isinstance(x._value.array, np.ndarray) and len(short) == len(found)
     found += [again() for _ in range(4)]
@@ -143,7 +146,7 @@ def test_what_was_let_go_is_made_again(short):
     expected = again()
     for owner in keeping.executables():
         owner.let_go()
-    del short[:]
+    short.reset()
     assert again() == pytest.approx(expected, rel=1e-5)
     assert not short
 
@@ -155,23 +158,13 @@ def test_nothing_is_lost_where_it_is_interrupted(short, monkeypatch, error):
     for _ in range(3):
         expected = small(x, 0.5).item()
     y = small(x, 0.5)
-    real = program.run_settled
+    settled = recorder().epoch.step.settled
 
-    def broken(rec, epoch, reason):
-        settled = epoch.step.settled
-        calls = list(settled.calls)
-
-        def raising(*given):
-            raise error
-
-        settled.calls = [(raising, *call[1:]) for call in calls]
-        try:
-            return real(rec, epoch, reason)
-        finally:
-            settled.calls = calls
+    def raising(*given):
+        raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(program, "run_settled", broken)
+        patch.setattr(settled, "calls", [(raising, *call[1:]) for call in settled.calls])
         if error is KeyboardInterrupt:
             with pytest.raises(KeyboardInterrupt):
                 y.item()

@@ -23,14 +23,17 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 # What is compiled, as paths from ROOT without a suffix, and what its typed declarations refer to beside it.
 MODULES = (
-    "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
+    "runtime/counters", "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
-    "operators/kernels/box_muller",
+    "calling/guards", "functions/looking", "operators/kernels/box_muller",
 )  # fmt: skip
-DECLARATIONS = ("runtime/baseline/lanes", "runtime/recording/making", "runtime/recording/holding", "core/blank", "operators/kernels/rounded")
+DECLARATIONS = (
+    "runtime/baseline/lanes", "runtime/baseline/within", "runtime/recording/making", "runtime/recording/holding", "core/blank",
+    "operators/kernels/rounded",
+)  # fmt: skip
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

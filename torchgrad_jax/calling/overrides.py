@@ -10,32 +10,19 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from torchgrad_jax.calling.convention import Convention, PythonConvention, convention
+from torchgrad_jax.calling.guards import PLAIN, active, around, around_factory, around_getter, around_item, around_look, hold_plain, ways
 from torchgrad_jax.calling.shown import Shown
 from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import refuse_part
-from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.autocast import name_of_function
-from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import FUNCTIONS, Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
-
-# Types that answer no calls. Lists and tuples are not among them: they may hold what does.
-_PLAIN = frozenset({
-    Tensor, Parameter, int, float, bool, complex, str, bytes, type(None), slice, type(Ellipsis), Size, dtypes.dtype, device, np.ndarray,
-    range, types.FunctionType, types.LambdaType, type,
-})  # fmt: skip
-
-
-_are_plain = _PLAIN.issuperset
 
 
 class _State(threading.local):
@@ -49,42 +36,36 @@ class _State(threading.local):
 
 
 state = _State()
-# How many modes are active in all threads: guards read this first, because looking into a thread's own state costs more.
-_active_modes = 0
 _entering = threading.Lock()
 
 
 def enter_mode(mode: Any) -> None:
     """Ask `mode` in this thread from here on."""
-    global _active_modes
     state.modes.append(mode)
     per_thread.recorder.rare += 1
     with _entering:
-        _active_modes += 1
+        active.modes += 1
 
 
 def leave_mode() -> None:
     """Ask the innermost mode no more."""
-    global _active_modes
     with _entering:
-        _active_modes -= 1
+        active.modes -= 1
     per_thread.recorder.rare -= 1
     state.modes.pop()
 
 
 def watch_calls(rec: Recorder) -> None:
     """Let every call of a public function come by `rec.flags.watch`, as calls come by modes."""
-    global _active_modes
     rec.rare += 1
     with _entering:
-        _active_modes += 1
+        active.modes += 1
 
 
 def watch_calls_no_more(rec: Recorder) -> None:
     """The end of `watch_calls`."""
-    global _active_modes
     with _entering:
-        _active_modes -= 1
+        active.modes -= 1
     rec.rare -= 1
 
 
@@ -127,7 +108,7 @@ _disabled_torch_function_impl = _Disabled()
 
 def overrides(kind: type) -> bool:
     """Whether arguments of this type are asked: it has a `__torch_function__` of its own."""
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return False
     found = getattr(kind, "__torch_function__", None)
     return found is not None and found is not _disabled_torch_function_impl and not is_tensor_of_pytorchs(kind)
@@ -159,7 +140,7 @@ def overloaded(arguments: Iterable[Any], tensors_too: bool = False) -> list[Any]
 
 def _add(found: list[Any], a: Any, tensors_too: bool) -> None:
     kind = type(a)
-    if kind in _PLAIN and not (tensors_too and kind is Tensor):
+    if kind in PLAIN and not (tensors_too and kind is Tensor):
         return
     if not (kind is Tensor or overrides(kind)) or any(type(b) is kind for b in found):
         return
@@ -306,31 +287,21 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
     implementation = as_one_operator(implementation, name_of_function(public.name))
-    known = public.known
+    return _made_public(around(implementation, public), implementation, public)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            kinds: tuple[Any, ...] = (*map(type, args), *kwargs, *map(type, kwargs.values()))
-            settled = known.get(kinds)
-        else:
-            kinds = tuple(map(type, args))
-            settled = known.get(kinds)
-            if settled and not _active_modes:
-                return implementation(*args)
-        if settled is None or _active_modes:
-            return _at_first(public, implementation, args, kwargs, kinds)
-        if not settled and not (_hold_plain(args) and _hold_plain(kwargs.values())):
-            return answer(public, implementation, args, kwargs)
-        if kwargs and kwargs.get("out") is not None:
-            _check_out(public, args, kwargs["out"])
-        try:
-            return implementation(*args, **kwargs)
-        except TypeError:
-            if not settled:  # an element may be the reason
-                held(public, _nothing, args, kwargs)
-            raise
 
-    return _made_public(call, implementation, public)
+def _looked_through(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settled: bool) -> Any:
+    """A call of known types that has sequences, which may hold what answers, or `out`."""
+    if not settled and not (hold_plain(args) and hold_plain(kwargs.values())):
+        return answer(public, implementation, args, kwargs)
+    if kwargs.get("out") is not None:
+        _check_out(public, args, kwargs["out"])
+    try:
+        return implementation(*args, **kwargs)
+    except TypeError:
+        if not settled:  # an element may be the reason
+            held(public, _nothing, args, kwargs)
+        raise
 
 
 # Functions that do not ask, as PyTorch's do not, whether what they write is part of what they read.
@@ -356,15 +327,6 @@ def _check_out(public: Public, args: tuple[Any, ...], out: Any) -> None:
                     refuse_part(target, t)
 
 
-def _hold_plain(arguments: Iterable[Any]) -> bool:
-    """Whether the arguments are plain or sequences of what is."""
-    for a in arguments:
-        kind = type(a)
-        if kind not in _PLAIN and not ((kind is tuple or kind is list) and _are_plain(map(type, a))):
-            return False
-    return True
-
-
 def convention_of(public: Public) -> Convention | None:
     """How PyTorch has the function called, looked up when it is asked for first."""
     if public.convention is public:
@@ -374,7 +336,7 @@ def convention_of(public: Public) -> Convention | None:
 
 def _at_first(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]) -> Any:
     """A call whose types are new."""
-    if not _active_modes and _hold_plain(args) and _hold_plain(kwargs.values()):
+    if not active.modes and hold_plain(args) and hold_plain(kwargs.values()):
         return held(public, implementation, args, kwargs, kinds)
     return answer(public, implementation, args, kwargs)
 
@@ -400,28 +362,22 @@ def held(
 def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for `__getitem__`: loops index much."""
 
-    def call(self: Tensor, key: Any) -> Any:
-        kind = type(key)
-        plain = (type(self) is Tensor or type(self) is Parameter) and not _active_modes
-        if plain and (kind in _PLAIN or (kind is tuple and _are_plain(map(type, key)))):
-            return implementation(self, key)
-        return answer(public, implementation, (self, key), {})
+    return _made_public(around_item(implementation, public), implementation, public)
 
-    return _made_public(call, implementation, public)
+
+# Methods without arguments that ask for what has been computed.
+_LOOKS = frozenset(("__bool__", "__float__", "__int__", "item", "numpy", "tolist"))
+
+
+def guard_look(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
+    """`guard` for methods without arguments that loops call much."""
+    return _made_public(around_look(implementation, guard(implementation, public)), implementation, public)
 
 
 def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for factories, whose arguments are data: only modes are asked."""
     public.by_type = False
-    known = public.known
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        kinds = (*map(type, args), *kwargs, *map(type, kwargs.values())) if kwargs else tuple(map(type, args))
-        if _active_modes:
-            return answer(public, implementation, args, kwargs)
-        return implementation(*args, **kwargs) if kinds in known else held(public, implementation, args, kwargs, kinds)
-
-    return _made_public(call, implementation, public)
+    return _made_public(around_factory(implementation, public, held), implementation, public)
 
 
 def _made_public(call: Any, implementation: Any, public: Public) -> Any:
@@ -459,15 +415,10 @@ def guard_attribute(name: str, attribute: property) -> property:
     assert fget is not None
     public = [Public(f"torch.Tensor.{name}.{access}") for access in ("__get__", "__set__", "__delete__")]
 
-    def get(self: Tensor) -> Any:
-        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes:
-            return fget(self)
-        return answer(public[0], fget, (self,), {})
-
     def put(self: Tensor, value: Any) -> None:
         if fset is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes and type(value) in _PLAIN:
+        if (type(self) is Tensor or type(self) is Parameter) and not active.modes and type(value) in PLAIN:
             fset(self, value)
         else:
             answer(public[1], fset, (self, value), {})
@@ -475,16 +426,19 @@ def guard_attribute(name: str, attribute: property) -> property:
     def delete(self: Tensor) -> None:
         if fdel is None:
             raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if (type(self) is Tensor or type(self) is Parameter) and not _active_modes:
+        if (type(self) is Tensor or type(self) is Parameter) and not active.modes:
             fdel(self)
         else:
             answer(public[2], fdel, (self,), {})
 
-    made = property(get, put, delete, attribute.__doc__)
+    made = property(around_getter(fget, public[0]), put, delete, attribute.__doc__)
     for one, access in zip(public, (made.__get__, made.__set__, made.__delete__), strict=True):
         one.with_tensors = True
         announce(access, one)
     return made
+
+
+ways.at_first, ways.looked_through, ways.answer = _at_first, _looked_through, answer
 
 
 # ---------------------------------------------------------------------- where the guards are put
@@ -560,7 +514,7 @@ def guard_methods() -> None:
         if isinstance(attribute, property) and attribute.__get__ not in publics:
             setattr(Tensor, name, guard_attribute(name, attribute))
         elif isinstance(attribute, FUNCTIONS) and _wants_guard(attribute, f"torch.Tensor.{name}"):
-            around = guard_item if name == "__getitem__" else guard
+            around = guard_item if name == "__getitem__" else guard_look if name in _LOOKS else guard
             method: Any = attribute
             made = around(method, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
             setattr(Tensor, name, _declining(made) if name in _DECLINING else made)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgrad_jax.memory.storage import read_through
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Aval, Value
 
 
 class TensorFields:
@@ -21,6 +21,11 @@ class TensorFields:
     _node: Any
     _nr: int
     _extra: Any
+
+    @property
+    def _aval(self) -> Aval:
+        storage = self._storage
+        return self._value.aval if storage is None or self._view is not None else storage.value.aval
 
 
 class NodeFields:

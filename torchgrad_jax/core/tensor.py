@@ -126,11 +126,6 @@ class Tensor(TensorFields, _Base):
         value = self._content()
         return value.array.concrete(asked) if asked and isinstance(value.array, Lifted) else value.concrete()
 
-    @property
-    def _aval(self) -> Aval:
-        storage = self._storage
-        return self._value.aval if storage is None or self._view is not None else storage.value.aval
-
     # ------------------------------------------------------------------ metadata
 
     @property

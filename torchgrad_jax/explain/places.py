@@ -10,6 +10,8 @@ from functools import cache
 from types import FrameType
 from typing import NamedTuple
 
+from torchgrad_jax.runtime.observing.observer import looked
+
 _OURS = "torchgrad_jax"
 # Whose lines are not the user's.
 _LIBRARIES = frozenset((_OURS, "numpy", "jax", "jaxlib"))
@@ -64,6 +66,9 @@ def _asked(called: list[FrameType]) -> str:
             return "a function under jit or to_jax, which takes what is pending"
         if module == f"{_OURS}.interop":
             return "handing it to JAX"
+        if frame.f_code is looked.__code__:
+            name = frame.f_locals["asked"]
+            return _SPOKEN.get(name, f"{name}()")
         if name in _SPOKEN:
             return _SPOKEN[name]
         if not module.startswith(f"{_OURS}.calling") and not name.startswith(("_", "<")):

@@ -1,4 +1,4 @@
-"""From tensors to Python, NumPy and text, and between dtypes and devices."""
+"""From tensors to NumPy and text, and between dtypes and devices. (What is asked of a tensor in every loop is in `looking.py`.)"""
 
 from __future__ import annotations
 
@@ -14,77 +14,17 @@ from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.order import lay_out_as
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
-from torchgrad_jax.core.viewing import is_conj, is_neg
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import formatting
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.legacy import tensortype, type_named
+from torchgrad_jax.functions.looking import content, item, numpy, on_host
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
-from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Lifted, is_tracer
-
-
-@public("torch.Tensor")
-def item(self: Tensor) -> Any:
-    """The only element as a Python number. RuntimeError where there are more or none."""
-    aval = self._aval
-    if aval.size != 1:
-        raise RuntimeError(f"a Tensor with {aval.size} elements cannot be converted to Scalar")
-    return _number(self, "item")
-
-
-def _number(self: Tensor, name: str) -> Any:
-    return np.asarray(_content(self, name)).item()  # JAX's own `item` takes twice as long
-
-
-def _content(self: Tensor, name: str) -> Any:
-    """The content, for an operation that must know it now. RuntimeError inside of what is transformed: with PyTorch's text, or where JAX does it."""
-    value = self._content()
-    if isinstance(value.array, Lifted):
-        return value.array.concrete(name)
-    array = value.concrete()
-    if type(array) is not np.ndarray and is_tracer(array):
-        raise RuntimeError(
-            f"{_ASKED.get(name, name)} needs the value of a Tensor, which has none while JAX traces the function that it is in: use torch.where or "
-            "jax.lax.cond in place of `if`, and return what is to be looked at. (A Tensor from outside that was written to in there has none either.)"
-        )
-    return array
-
-
-_ASKED = {"is_nonzero": "bool()", "item": "item()", "tolist": "tolist()", "numpy": "numpy()"}
-
-
-@public("torch.Tensor")
-def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers."""
-    return np.asarray(_content(self, "tolist")).tolist()
-
-
-@public("torch.Tensor")
-def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
-    return np.array(_on_host(self, force))
-
-
-def _on_host(self: Tensor, force: bool) -> np.ndarray:
-    """The content as a NumPy array, which must not be written to."""
-    if self.requires_grad and not force and per_thread.recorder.grad_enabled:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if self.device.type != "cpu" and not force:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
-    if self._view is not None and not force:
-        _refuse_turned(self)
-    return np.asarray(_content(self, "numpy"))
-
-
-def _refuse_turned(t: Tensor) -> None:
-    for what, turned, resolve in (("conjugate", is_conj, "resolve_conj"), ("negative", is_neg, "resolve_neg")):
-        if turned(t):
-            raise RuntimeError(f"Can't call numpy() on Tensor that has {what} bit set. Use tensor.{resolve}().numpy() instead.")
 
 
 @public("torch.Tensor")
@@ -92,7 +32,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     """A NumPy array of the content: a copy that can be written to; with ``copy=False`` one without a copy, which cannot, and which later writes to
     the tensor do not change. ValueError where it would have another dtype."""
     if copy is False:
-        array = _on_host(self, False).view()
+        array = on_host(self, False).view()
         if dtype is not None and array.dtype != dtype:
             raise ValueError("Unable to avoid copy while creating an array as requested: it is to have another dtype.")
         array.flags.writeable = False
@@ -105,53 +45,6 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 def __array_wrap__(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
     """What a function of NumPy computed from this tensor and others, as a tensor."""
     return created(from_data(np.asarray(array), None, CPU))
-
-
-@public("torch.Tensor")
-def __bool__(self: Tensor) -> bool:
-    size = self._aval.size
-    if size != 1:
-        what = "no values" if size == 0 else "more than one value"
-        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
-    return bool(_number(self, "is_nonzero"))
-
-
-def _only_element(self: Tensor) -> Any:
-    if self._aval.size != 1:
-        raise ValueError("only one element tensors can be converted to Python scalars")
-    return _number(self, "item")
-
-
-@public("torch.Tensor")
-def __float__(self: Tensor) -> float:
-    found = _only_element(self)
-    if isinstance(found, complex):
-        if found.imag:
-            raise RuntimeError("value cannot be converted to type double without overflow")
-        found = found.real
-    return float(found)
-
-
-@public("torch.Tensor")
-def __int__(self: Tensor) -> int:
-    found = _only_element(self)
-    if isinstance(found, complex):
-        if found.imag:
-            raise RuntimeError("value cannot be converted to type int64_t without overflow")
-        found = found.real
-    return int(found)
-
-
-@public("torch.Tensor")
-def __complex__(self: Tensor) -> complex:
-    return complex(_only_element(self))
-
-
-@public("torch.Tensor")
-def __index__(self: Tensor) -> int:
-    if self._aval.size != 1 or self._aval.dtype.kind not in "iub":
-        raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(item(self))
 
 
 @public("torch.Tensor")
@@ -177,7 +70,7 @@ def __repr__(self: Tensor) -> str:
         tangent = seen_tangent(self)
     plain = type(self) is Tensor or type(self) is Parameter
     text = formatting.tensor_str(
-        np.asarray(_content(self, "is_nonzero")),
+        np.asarray(content(self, "is_nonzero")),
         prefix="tensor(" if plain else f"{type(self).__name__}(",
         requires_grad=self.requires_grad,
         grad_fn_name=made_by,

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_indexing
 from torchgrad_jax.declaration.operator import op
 
 
@@ -47,7 +47,7 @@ _SCHEMA = "(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_f
 
 
 @op("embedding" + _SCHEMA, method=False, toplevel=False, real="embedding", grads={"weight": _embedding_grad},
-    attributes="sparse=False weight_sym_argsize_0")  # fmt: skip
+    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding)  # fmt: skip
 def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """The rows of `weight` at `indices`, which are known to be in range."""
     return _rows(weight, indices)
@@ -55,7 +55,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: b
 
 @op("embedding_checked" + _SCHEMA, method=False, toplevel=False, node="EmbeddingBackward0", real="embedding",
     grads={"weight": _embedding_grad}, check=lambda offender: IndexError("index out of range in self"),
-    attributes="sparse=False weight_sym_argsize_0")  # fmt: skip
+    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding_checked)  # fmt: skip
 def embedding_checked(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """`embedding` for indices that may be out of range."""
     return _rows(weight, indices), first_outside(indices, 0, weight.shape[0])

@@ -11,10 +11,11 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_indexing
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import convert, zeros_like_grad
 from torchgrad_jax.declaration.memory_order import INDEXED
+from torchgrad_jax.declaration.numpy_indexing import INDEX_BITS, SIZE_BITS
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 from torchgrad_jax.declaration.refusals import no_derivative
 
@@ -68,17 +69,17 @@ def _index(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
 
 
 op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, order=INDEXED, linear=("self",),
-    attributes="self_sym_sizes")(_index)  # fmt: skip
+    attributes="self_sym_sizes", numpy=numpy_indexing.index)(_index)  # fmt: skip
 
 
 @op("index_checked(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, node="IndexBackward0", linear=("self",),
-    order=INDEXED, check=_out_of_bounds, attributes="self_sym_sizes")  # fmt: skip
+    order=INDEXED, check=_out_of_bounds, attributes="self_sym_sizes", numpy=numpy_indexing.index_checked)  # fmt: skip
 def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 
 
 @op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",),
-    keeps=("self",))  # fmt: skip
+    keeps=("self",), numpy=numpy_indexing.masked_select)  # fmt: skip
 def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The elements at indices in range of the tensor expanded to `shape`."""
     return _index(jnp.broadcast_to(x, shape), indices, tuple(range(len(shape))))
@@ -115,24 +116,21 @@ def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int,
 # ---------------------------------------------------------------------- an index along one dimension
 # `NAME` is for indices known to be in range; `NAME_checked` clips them and reports the first that is not.
 
-_INDEX_BITS, _SIZE_BITS = 32, 25
-
 
 def _first_outside(index: Any, size: int, dim: int, lowest: int) -> Any:
     """The check of one index tensor: the pair (1, offender, its dimension and that dimension's size packed), else zeros."""
     if not index.size:
         return jnp.zeros(2, jnp.int64)
     bad, offender = _first_offender(index, lowest, size)
-    half = 1 << (_INDEX_BITS - 1)
-    known = half + (min(size, (1 << _SIZE_BITS) - 1) << _INDEX_BITS) + (dim << (_INDEX_BITS + _SIZE_BITS))
-    packed = lax.add(lax.clamp(np.int64(-half), offender, np.int64(half - 1)), np.int64(known))
+    half = 1 << (INDEX_BITS - 1)
+    packed = lax.add(lax.clamp(np.int64(-half), offender, np.int64(half - 1)), np.int64(numpy_indexing.packing(size, dim)))
     return _pair(bad, lax.select(bad, packed, lax.full_like(packed, 0)))
 
 
 def unpack_outside(packed: int) -> tuple[int, int, int]:
     """(index, dim, size) of what `_first_outside` found."""
-    index = (packed & ((1 << _INDEX_BITS) - 1)) - (1 << (_INDEX_BITS - 1))
-    return index, packed >> (_INDEX_BITS + _SIZE_BITS), (packed >> _INDEX_BITS) & ((1 << _SIZE_BITS) - 1)
+    index = (packed & ((1 << INDEX_BITS) - 1)) - (1 << (INDEX_BITS - 1))
+    return index, packed >> (INDEX_BITS + SIZE_BITS), (packed >> INDEX_BITS) & ((1 << SIZE_BITS) - 1)
 
 
 def outside_dimension(index: int, dim: int, size: int) -> Exception:
@@ -164,11 +162,13 @@ def outside_elements(index: int, dim: int, size: int) -> Exception:
 BOUNDS: dict[str, tuple[Callable[[int, int, int], Exception], bool]] = {}
 
 
-def _indexed(schema: str, error: Callable[[int, int, int], Exception], negative: bool = False, **options: Any) -> Callable[..., Any]:
-    """Declare the operator and its checked twin. Negative indices count from the end where `negative` holds."""
+def _indexed(
+    schema: str, error: Callable[[int, int, int], Exception], negative: bool = False, numpy: tuple[Any, Any] = (None, None), **options: Any
+) -> Callable[..., Any]:
+    """Declare the operator and its checked twin. Negative indices count from the end where `negative` holds. numpy: the forms of both."""
 
     def declare(function: Callable[..., Any]) -> Any:
-        made = op(schema, method=False, toplevel=False, **options)(function)
+        made = op(schema, method=False, toplevel=False, numpy=numpy[0], **options)(function)
         position = [p.name for p in made.schema.parameters if p.is_tensor or p.is_number].index("index")
 
         def checked(*arrays: Any, **statics: Any) -> Any:
@@ -180,7 +180,8 @@ def _indexed(schema: str, error: Callable[[int, int, int], Exception], negative:
             return out, _first_outside(index, size, dim or 0, -size if negative else 0)
 
         twin = schema.replace("(", "_checked(", 1)
-        op(twin, method=False, toplevel=False, **{**options, "node": made.node}, check=lambda packed: error(*unpack_outside(packed)))(checked)
+        of_twin = {**options, "node": made.node, "numpy": numpy[1]}
+        op(twin, method=False, toplevel=False, **of_twin, check=lambda packed: error(*unpack_outside(packed)))(checked)
         BOUNDS[made.name] = (error, negative)
         return made
 
@@ -231,7 +232,8 @@ def write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
     return lax.reshape(made, shape)
 
 
-@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",), keeps=("self",), attributes="dim sparse_grad=False")
+@_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",), keeps=("self",), attributes="dim sparse_grad=False",
+          numpy=(numpy_indexing.gather, numpy_indexing.gather_checked))  # fmt: skip
 def gather(x: Any, index: Any, dim: int) -> Any:
     """The elements that `index` picks along `dim`, at its own place in the other dimensions."""
     return gather_along(x, index, dim)
@@ -273,7 +275,8 @@ def _rows_of(grad: Any, index: Any, source: Any, dim: int) -> Any:
     return lax.reshape(select_rows(grad, index, dim), source.shape)
 
 
-@_indexed("index_select(Tensor self, int dim, Tensor index)", outside_self, linear=("self",), attributes="dim self_sym_sizes")
+@_indexed("index_select(Tensor self, int dim, Tensor index)", outside_self, linear=("self",), attributes="dim self_sym_sizes",
+          numpy=(numpy_indexing.index_select, numpy_indexing.index_select_checked))  # fmt: skip
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """The slices of `dim` at a vector of indices."""
     return select_rows(x, index, dim)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
@@ -89,12 +89,12 @@ def _refuse_complex_sort(x: Any, **_: Any) -> None:
 
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
     op(f"{_name}(Tensor self, int dim, bool descending)", keeps_order=True, method=False, toplevel=False, node=_node, results=("values", "indices"),
-       validate=_refuse_complex_sort,
+       validate=_refuse_complex_sort, numpy=numpy_indexing.sort,
        grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})(_sorted)  # fmt: skip
 
 
 @op("argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False)", keeps_order=True, differentiable=False,
-    validate=_refuse_complex_sort)  # fmt: skip
+    validate=_refuse_complex_sort, numpy=numpy_indexing.argsort)  # fmt: skip
 def argsort(x: Any, dim: int, descending: bool, stable: bool) -> Any:
     """The indices that sort along `dim`."""
     return _sorted(x, dim, descending)[1]
@@ -124,7 +124,7 @@ def _check_topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> None:
 
 
 @op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)", results=("values", "indices"), validate=_check_topk,
-    grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})  # fmt: skip
+    numpy=numpy_indexing.topk, grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})  # fmt: skip
 def topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     """The `k` largest (or smallest) elements along `dim` in order, and their indices."""
     if not x.ndim:

@@ -10,10 +10,11 @@ class Counters:
 
     recorded: operations appended to programs; flushed: programs run, by reason in `reasons`; compiled: whole programs
     compiled, `compiled_ops`: single operations compiled; ran: compiled programs run; interpreted: programs run by the baseline tier;
-    stepped: programs run operation by operation by XLA; failed: programs that did not come to their end, but for interrupts and failed checks.
+    stepped: programs run operation by operation by XLA; settled: programs for which nothing had to be decided any more (`settled.py`); failed:
+    programs that did not come to their end, but for interrupts and failed checks.
     """
 
-    _TOTALS = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "failed")
+    _TOTALS = ("recorded", "flushed", "compiled", "compiled_ops", "ran", "interpreted", "stepped", "settled", "failed")
     __slots__ = (*_TOTALS, "reasons", "_compiled_before")
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Counters:
     def reset(self) -> None:
         """Set every total to zero."""
         self._compiled_before += self.compiled + self.compiled_ops
-        self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = self.failed = 0
+        self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = self.settled = self.failed = 0
         self.reasons: Counter[str] = Counter()
 
     def snapshot(self) -> dict[str, int]:

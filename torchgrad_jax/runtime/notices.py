@@ -46,28 +46,25 @@ def compiling(operations: int) -> Iterator[None]:
 class Changing:
     """Watches the programs of one thread for a loop whose structure changes at every turn, and says once what differs."""
 
-    __slots__ = ("_last", "_count", "_said")
+    __slots__ = ("_last", "_said")
 
     def __init__(self) -> None:
         self._last: Any = None
-        self._count, self._said = 0, False
+        self._said = False
 
-    def met(self, calls: list[Any]) -> None:
-        """A program was met for the first time."""
+    def met(self, calls: list[Any], row: int) -> int:
+        """A program was met for the first time, after `row` others in a row that began alike. How many those are now."""
         last, self._last = self._last, calls
         if self._said or len(calls) < OPERATIONS:
-            return
+            return row
         alike = last is not None and len(last) >= OPERATIONS and last[0].signature.bop is calls[0].signature.bop
-        self._count = self._count + 1 if alike else 0
-        if self._count >= IN_A_ROW and last is not None:
+        row = row + 1 if alike else 0
+        if row >= IN_A_ROW and last is not None:
             self._said = True
             if _told():
                 print(f"torchgrad_jax: the last {IN_A_ROW} turns of a loop were each a new program: {changed(last, calls)}. "
                       "Sizes and structure that repeat are compiled once.", file=sys.stderr, flush=True)  # fmt: skip
-
-    def repeated(self) -> None:
-        """A program was met again."""
-        self._count = 0
+        return row
 
 
 def changed(old: list[Any], new: list[Any]) -> str:

@@ -193,7 +193,7 @@ class Signature(SignatureFields):
     def _by_numpy(self) -> bool:
         """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan on the CPU."""
         find = getattr(self.bop, "numpy_form", None)
-        found = find(self.specs) if find is not None and self.check is None else None
+        found = find(self.specs) if find is not None else None
         if found is None:
             return False
         where = common_device(self.specs, self.bop.device)
@@ -204,11 +204,12 @@ class Signature(SignatureFields):
             outs = None  # if they do not fit together, the trace says so
         if outs is None:
             return False
-        self.single = not isinstance(outs, tuple)
-        outs = (outs,) if self.single else outs
-        self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in outs])
+        alone = not isinstance(outs, tuple)
+        outs = (outs,) if alone else outs
+        self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
+        self.single = alone or (self.check is not None and len(self.avals) == 1)
         if where is CPU:
-            self._baseline = NumPyForm(found, self.single, _moved(given, outs, found.result is not None))
+            self._baseline = NumPyForm(found, alone, _moved(given, outs, found.result is not None))
         return True
 
     def _as_of_vectors(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from itertools import compress, starmap
 from sys import getrefcount
 from typing import Any
@@ -20,13 +19,12 @@ from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNING, TRACING, timed
-from torchgrad_jax.runtime.pruning import prune
-from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
+from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.holding import UNHELD, held
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
-from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, run_settled, settled
+from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
 from torchgrad_jax.runtime.value import Value
@@ -181,42 +179,8 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool, 
         return outs
 
 
-def run_pending(rec: Recorder, reason: str) -> None:
-    """Run the recorder's pending program, make its living Values concrete, and begin a new one.
-
-    Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
-    KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
-    """
-    if keeping.steps > keeping.step_limit:
-        prune(roots, rec.epoch.step)
-    for one in observer.active:
-        one.flushing(rec, reason)
-    new, epoch = rec.new_epoch(), rec.epoch
-    try:
-        rec.epoch = new
-        rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
-        outs = run_settled(rec, epoch, reason)
-        if outs is None:
-            _run_epoch(rec, epoch, reason)
-        else:
-            keep(epoch, outs)
-    except CheckFailed:
-        _recover(epoch)
-    except Exception:
-        counters.failed += 1
-        if rec.epoch is epoch:  # it had not even begun
-            rec.epoch = new
-        _recover(epoch)
-    except BaseException:
-        if epoch.results:
-            with suppress(CheckFailed):  # told at the next look
-                keep(epoch, epoch.results[0])
-        raise
-    finally:
-        epoch.ended = rec.epoch is not epoch
-
-
-def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
+def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
+    """Run what was recorded, by the tier that its program has by now."""
     step, values, leaves = epoch.step, epoch.values, epoch.leaves
     if len(values) > step.end:  # what an operation that was interrupted has left
         values = epoch.values = {slot: value for slot, value in values.items() if slot < step.end}
@@ -240,9 +204,9 @@ def _run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
         with timed(TRACING):
             program = programs[alive, donated] = Program(step, alive, donated, leaves)
         keeping.now += 1
-        rec.changing.met(program.calls)
+        rec.new_in_a_row = rec.changing.met(program.calls, rec.new_in_a_row)
     else:
-        rec.changing.repeated()
+        rec.new_in_a_row = 0
     program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
@@ -316,7 +280,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
     hand_over(run, arguments, promises, epoch.finish)
 
 
-def _recover(epoch: Epoch) -> None:
+def rescue(epoch: Epoch) -> None:
     """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
     with epoch.lock:
         recover(epoch)
@@ -353,5 +317,5 @@ def _only_ours(leaves: dict[int, Value]) -> bytes:
     return bytes(ours)
 
 
-running.run_pending = run_pending
+running.decide, running.rescue = run_epoch, rescue
 freed_memory.keep()  # before anything is interpreted

@@ -9,7 +9,7 @@ from torchgrad_jax.runtime.value cimport Value
 cdef class Recorder:
     cdef public Epoch epoch
     cdef public object device, thread, level, flags, changing, context
-    cdef public Py_ssize_t turned, rare, sequence
+    cdef public Py_ssize_t turned, rare, sequence, new_in_a_row
     cdef public bint grad_enabled, inference, rolling
     cdef public tuple recent
     cdef object __weakref__
@@ -19,6 +19,8 @@ cdef class Recorder:
     cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
     cpdef Step _add(self, Step before, object key, Step step)
     cpdef object operand(self, object operand)
+    cpdef Epoch new_epoch(self)
+    cpdef flush(self, str reason)
 
 
 @cython.locals(epoch=Epoch, before=Step, step=Step, value=Value, args=tuple)

@@ -75,13 +75,14 @@ class Recorder:
     next operation that extends a graph has to stop for, as bits: TURNED, a backward has finished, so it begins a new program; LOOK, an inference
     tensor was read, perhaps to be saved for backward.
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
+    new_in_a_row: how many programs `changing` has met one after the other.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     context: in which NumPy warns of nothing; None while it is in use, and until there is one.
     """
 
     __slots__ = (
-        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "rolling",
-        "context", "__weakref__",
+        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing",
+        "new_in_a_row", "rolling", "context", "__weakref__",
     )  # fmt: skip
     # Whether nobody is told of a backward pass that fails: it is only tried.
     quiet = False
@@ -100,6 +101,7 @@ class Recorder:
         self.flags = Flags()
         self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
+        self.new_in_a_row = 0
         self.begin()
 
     def new_epoch(self) -> Epoch:

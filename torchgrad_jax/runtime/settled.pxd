@@ -1,10 +1,16 @@
 cimport cython
 
+from torchgrad_jax.runtime.baseline cimport within
+from torchgrad_jax.runtime.counters cimport Counters
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
 from torchgrad_jax.runtime.recording cimport holding
 from torchgrad_jax.runtime.recording.step cimport Step
 from torchgrad_jax.runtime.value cimport Value
+
+
+cdef dict _modes, _observed
+cdef object _ndarray, _scalar, _asarray
 
 
 cdef class Settled:
@@ -14,8 +20,10 @@ cdef class Settled:
     cdef public bint compiled, long, multiplies
 
 
-@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list)
+@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters)
 cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
+@cython.locals(epoch=Epoch, new=Epoch)
+cpdef run_pending(Recorder rec, str reason)
 @cython.locals(step=Step, leaves=dict, arrays=list, i=Py_ssize_t, leaf=Value)
 cdef list _arrays(Settled found, Epoch epoch)
 cdef _interpret(Recorder rec, Settled found, list arrays)

@@ -1,26 +1,28 @@
-"""The short way of a program about which nothing is left to be decided: it is small and interpreted, or it is compiled.
+"""Running what is pending, and the short way of a program about which nothing is left to be decided: it is small and interpreted, or it is compiled.
 
-Most runs are of such programs. `program.run_pending` asks here first; where anything is out of the ordinary (somebody watches, a mode is on, an input
-may be given away, a result is still on its way) nothing is done, and the long way is taken. This is compiled where there is a compiler
+Most runs are of such programs. Where anything is out of the ordinary (somebody watches, a mode is on, an input may be given away, a result is still
+on its way) nothing is done here, and the long way is taken, which is `program.run_epoch`. This is compiled where there is a compiler
 (`torchgrad_jax/_typed`).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly
+from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly, within
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.interpreted import own
 from torchgrad_jax.runtime.observing import observer
-from torchgrad_jax.runtime.recorder import Recorder
+from torchgrad_jax.runtime.pruning import prune
+from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
 from torchgrad_jax.runtime.recording import holding
-from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.epoch import Epoch, running
 from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.recovery import CheckFailed
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED
@@ -31,6 +33,9 @@ from torchgrad_jax.runtime.worker import Promised
 DONATE_BYTES = 1 << 22
 # A loop may take so many programs more for one turn.
 LOOP_PROGRAMS = 3
+# What is asked of at each run, without asking the modules for their attributes.
+_modes, _observed = vars(modes), vars(observer)
+_ndarray, _scalar, _asarray = np.ndarray, np.generic, np.asarray
 
 
 class Settled:
@@ -75,12 +80,47 @@ def settled(program: Any, alive: bytes) -> Settled | None:
 
 def _is_usual() -> bool:
     return (
-        not observer.active
-        and modes.execution == "fused"
-        and modes.baseline
-        and not modes.same_tier_blocks
-        and not modes.without_xla
+        not _observed["active"]
+        and _modes["execution"] == "fused"
+        and _modes["baseline"]
+        and not _modes["same_tier_blocks"]
+        and not _modes["without_xla"]
     )  # fmt: skip
+
+
+def run_pending(rec: Recorder, reason: str) -> None:
+    """Run the recorder's pending program, make its living Values concrete, and begin a new one.
+
+    Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
+    KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
+    """
+    if keeping.steps > keeping.step_limit:
+        prune(roots, rec.epoch.step)
+    for one in _observed["active"]:
+        one.flushing(rec, reason)
+    new, epoch = rec.new_epoch(), rec.epoch
+    try:
+        rec.epoch = new
+        rec.turned &= ~TURNED  # a program that has just been cut need not be cut where the loop comes round
+        outs = run_settled(rec, epoch, reason)
+        if outs is None:
+            running.decide(rec, epoch, reason)
+        else:
+            keep(epoch, outs)
+    except CheckFailed:
+        running.rescue(epoch)
+    except Exception:
+        counters.failed += 1
+        if rec.epoch is epoch:  # it had not even begun
+            rec.epoch = new
+        running.rescue(epoch)
+    except BaseException:
+        if epoch.results:
+            with suppress(CheckFailed):  # told at the next look
+                keep(epoch, epoch.results[0])
+        raise
+    finally:
+        epoch.ended = rec.epoch is not epoch
 
 
 def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
@@ -99,20 +139,22 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     arrays = _arrays(found, epoch)
     if arrays is None:
         return None
-    counters.recorded += len(values)
-    counters.flushed += 1
-    counters.reasons[reason] += 1
-    rec.changing.repeated()
+    totals = counters
+    totals.recorded += len(values)
+    totals.flushed += 1
+    totals.settled += 1
+    totals.reasons[reason] += 1
+    rec.new_in_a_row = 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     rec.rolling = False
     epoch.wanted = found.slots
     form.used = keeping.now
     found.program.seen += 1
     if not found.compiled:
-        counters.interpreted += 1
+        totals.interpreted += 1
         _interpret(rec, found, arrays)
         return [_owned(arrays[place]) for place in found.places]
-    counters.ran += 1
+    totals.ran += 1
     if np.ndarray in set(map(type, arrays)):
         return call_x64(function, *arrays)
     return function(*arrays)
@@ -127,14 +169,18 @@ def _interpret(rec: Recorder, found: Settled, arrays: list[Any]) -> None:
         return
     rec.context = None
     try:
-        context.run(carry_out, found.calls, arrays)
+        within.carried_out(context, found.calls, arrays)
     finally:
         rec.context = context
 
 
 def _owned(array: Any) -> Any:
     """`own`, which most results need not be asked all of."""
-    if type(array) is np.ndarray and array.base is None:
+    kind = type(array)
+    if kind is not _ndarray and isinstance(array, _scalar):
+        array = _asarray(array)
+        kind = _ndarray
+    if kind is _ndarray and array.base is None:
         flags = array.flags
         if flags.c_contiguous:
             flags.writeable = False
@@ -153,7 +199,7 @@ def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:
             array = leaf.array
             if type(array) is Promised:
                 return None
-            arrays[i] = np.asarray(array) if type(array) is not np.ndarray else array
+            arrays[i] = _asarray(array) if type(array) is not _ndarray else array
             i += 1
         for place, kind in found.numbers:
             arrays[i] = kind(epoch.numbers[place])
@@ -183,3 +229,6 @@ def keep(epoch: Epoch, outs: Any) -> None:
     for twin in epoch.aliases:
         twin.array = values[twin.slot].array
     epoch.finish()
+
+
+running.run_pending = run_pending

@@ -8,6 +8,7 @@ of all threads.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
@@ -53,6 +54,11 @@ def leave(observer: Observer) -> None:
     global active
     with _lock:
         active = tuple([one for one in active if one is not observer])
+
+
+def looked(asked: str, look: Callable[[], Any]) -> Any:
+    """What `look` returns, for a public function that leaves no frame of Python's while it is compiled: this one says what was `asked`."""
+    return look()
 
 
 class _Clock(threading.local):

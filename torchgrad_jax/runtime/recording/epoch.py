@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from _thread import RLock  # `threading.RLock` is a function around it
 from collections.abc import Callable
 from typing import Any
 
@@ -25,12 +26,15 @@ _POLL = 1e-4
 class Running:
     """How what is recorded is run. The modules that do it put their functions here, for Epochs and Recorders, which they are made of.
 
-    run_pending(recorder, reason): run the recorder's epoch. recover(epoch, slot): compute a result of a program that did not come to its end.
+    run_pending(recorder, reason): run the recorder's epoch; decide(recorder, epoch, reason): run one of which something is still to be decided;
+    rescue(epoch): compute what can be computed of one that failed. recover(epoch, slot): compute a result of a program that did not come to its end.
     look_from_outside(epoch, value): compute a Value that is pending in another thread.
     """
 
-    __slots__ = ("run_pending", "recover", "look_from_outside")
+    __slots__ = ("run_pending", "decide", "rescue", "recover", "look_from_outside")
     run_pending: Callable[[Any, str], None]
+    decide: Callable[[Any, Epoch, str], None]
+    rescue: Callable[[Epoch], None]
     recover: Callable[[Epoch, int], None]
     look_from_outside: Callable[[Epoch, Any], None]
 
@@ -93,7 +97,7 @@ class Epoch:
         self.first_failure: Any = None
         self.results: list[Any] = []
         self.ended = False
-        self.lock = threading.RLock()
+        self.lock = RLock()
 
     def arrays_of_numbers(self) -> list[np.ndarray]:
         """The Python numbers, one array for each of their dtypes."""

@@ -1,0 +1,15 @@
+cimport cython
+
+
+cdef class Active:
+    cdef public Py_ssize_t modes
+
+
+cdef class Ways:
+    cdef public object at_first, looked_through, answer
+
+
+cdef Active _active
+cdef Ways _ways
+cpdef bint hold_plain(object arguments)
+cdef tuple _kinds(tuple args, dict kwargs)

@@ -1,0 +1,224 @@
+"""Operators that read at places given by index, and that order: their forms on NumPy arrays. See `numpy_forms.py`.
+
+What checks its indices returns the outcome behind its result, as its JAX function does: int64 zeros where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.declaration.numpy_forms import Array, Shape
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import stand_in
+
+_ALL = slice(None)
+# An index that is out of range is told in one number, with the size and the dimension it is out of; see `packing`.
+INDEX_BITS, SIZE_BITS = 32, 25
+_RIGHT = np.zeros(2, np.int64)
+_RIGHT.flags.writeable = False
+# From so many elements on a sort of integers, of the elements with their places in one, is quicker than a stable one.
+_FEW = 1 << 12
+
+
+def packing(size: int, dim: int) -> int:
+    """What is added to an index, within INDEX_BITS, to tell that it is out of range, and of what."""
+    return (1 << (INDEX_BITS - 1)) + (min(size, (1 << SIZE_BITS) - 1) << INDEX_BITS) + (dim << (INDEX_BITS + SIZE_BITS))
+
+
+def _outcome(offenders: Array, size: int, dim: int) -> Array:
+    half = 1 << (INDEX_BITS - 1)
+    return np.array([1, min(max(int(offenders[0]), -half), half - 1) + packing(size, dim)], np.int64)
+
+
+def _told(shape: Shape, dtype: np.dtype, checked: bool) -> Any:
+    found = stand_in(shape, dtype)
+    return (found, stand_in((2,), np.dtype(np.int64))) if checked else found
+
+
+def _forms(read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
+           outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None) -> Forms:  # fmt: skip
+    """The form of an operator that reads at indices, or of its checked twin. read: at indices in range. inside: whether they are; outcome: what
+    the twin says of those that are not, and clipped: its operands with these in range."""
+
+    def result(x: Array, *rest: Any, **statics: Any) -> Any:
+        shape = shape_of(x, *rest, **statics) if x.size else None
+        return None if shape is None else _told(shape, x.dtype, inside is not None)
+
+    def function(x: Array, *rest: Any, **statics: Any) -> Any:
+        if inside is None:
+            return read(x, *rest, **statics)
+        if inside(x, *rest, **statics):
+            return read(x, *rest, **statics), _RIGHT
+        assert outcome is not None and clipped is not None
+        return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
+
+    return Forms(function, result, True)
+
+
+def in_range(index: Array, size: int) -> bool:
+    """Whether all of an index is in [0, size)."""
+    if index.dtype == np.int64:
+        return not np.count_nonzero(index.view(np.uint64) >= size)  # negative ones are large then
+    return not index.size or (index.min() >= 0 and index.max() < size)
+
+
+# ---------------------------------------------------------------------- x[indices]
+
+
+def _index(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
+    if len(indices) == 1:
+        return x.take(indices[0], dims[0])
+    key: list[Any] = [_ALL] * x.ndim
+    for index, dim in zip(indices, dims, strict=True):
+        key[dim] = index
+    return x[tuple(key)]
+
+
+def _index_shape(x: Array, indices: Sequence[Array], dims: Shape) -> Shape:
+    shape = np.broadcast_shapes(*[i.shape for i in indices])
+    if dims[-1] - dims[0] == len(dims) - 1:
+        return (*x.shape[: dims[0]], *shape, *x.shape[dims[-1] + 1 :])
+    return (*shape, *[n for d, n in enumerate(x.shape) if d not in dims])
+
+
+def _are_inside(x: Array, indices: Sequence[Array], dims: Shape) -> bool:
+    return all([not i.size or (i.min() >= -x.shape[d] and i.max() < x.shape[d]) for i, d in zip(indices, dims, strict=True)])
+
+
+def _all_clipped(x: Array, indices: Sequence[Array], dims: Shape) -> tuple[Any, ...]:
+    return x, [np.clip(np.where(i < 0, i + x.shape[d], i), 0, x.shape[d] - 1) for i, d in zip(indices, dims, strict=True)]
+
+
+def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
+    for place, (i, d) in enumerate(zip(indices, dims, strict=True)):
+        n = x.shape[d]
+        bad = i[(i < -n) | (i >= n)]
+        if bad.size:
+            return _outcome(bad, n, place)  # PyTorch counts the index tensors here, not the dimensions
+    return _RIGHT
+
+
+index = _forms(_index, _index_shape)
+index_checked = _forms(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
+masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
+                      lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- along one dimension
+
+
+def _rows(x: Array, index: Array, dim: int) -> Array:
+    return x.take(index if index.ndim else index.reshape(1), dim)
+
+
+def _rows_shape(x: Array, index: Array, dim: int) -> Shape | None:
+    return (*x.shape[:dim], index.size, *x.shape[dim + 1 :]) if x.ndim else None
+
+
+@lru_cache(1024)
+def _grid(shape: Shape) -> list[Array]:
+    """For each dimension its places, to be broadcast."""
+    return list(np.ogrid[tuple([slice(n) for n in shape])])
+
+
+def along(x: Array, index: Array, dim: int) -> Array:
+    """The elements that `index`, in range, picks along `dim`, at its own place in the other dimensions."""
+    key = _grid(index.shape).copy()
+    key[dim] = index
+    return x[tuple(key)]
+
+
+def _along_shape(x: Array, index: Array, dim: int) -> Shape | None:
+    return index.shape if x.ndim and index.ndim and index.size else None
+
+
+def _inside(x: Array, index: Array, dim: int) -> bool:
+    return in_range(index, x.shape[dim])
+
+
+def _clipped(x: Array, index: Array, dim: int) -> tuple[Array, Array]:
+    return x, np.clip(index, 0, max(x.shape[dim] - 1, 0))
+
+
+def _outside_along(x: Array, index: Array, dim: int) -> Array:
+    size = x.shape[dim]
+    return _outcome(index[(index < 0) | (index >= size)], size, dim)
+
+
+index_select, index_select_checked = _forms(_rows, _rows_shape), _forms(_rows, _rows_shape, _inside, _outside_along, _clipped)
+gather, gather_checked = _forms(along, _along_shape), _forms(along, _along_shape, _inside, _outside_along, _clipped)
+
+
+# ---------------------------------------------------------------------- rows of a table
+
+
+def _embedded(weight: Array, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
+    return weight.take(indices, 0)
+
+
+def _embedded_shape(weight: Array, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Shape | None:
+    return (*indices.shape, *weight.shape[1:]) if indices.size else None
+
+
+def _are_rows(weight: Array, indices: Array, **_: Any) -> bool:
+    return in_range(indices, weight.shape[0])
+
+
+def _no_row(weight: Array, indices: Array, **_: Any) -> Array:
+    return np.array([1, indices[(indices < 0) | (indices >= weight.shape[0])][0]], np.int64)
+
+
+def _rows_clipped(weight: Array, indices: Array, **_: Any) -> tuple[Array, Array]:
+    return weight, np.clip(indices, 0, weight.shape[0] - 1)
+
+
+embedding = _forms(_embedded, _embedded_shape)
+embedding_checked = _forms(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
+
+
+# ---------------------------------------------------------------------- order
+
+
+def _order(x: Array, dim: int, descending: bool) -> Array:
+    """The indices that sort along `dim`, equal elements in their order; nan is the largest."""
+    if not descending:
+        return x.argsort(dim, "stable")
+    mirrored = np.flip(x, dim).argsort(dim, "stable")
+    return x.shape[dim] - 1 - np.flip(mirrored, dim)
+
+
+def _is_for_numpy(x: Array, dim: int) -> bool:
+    return -x.ndim <= dim < x.ndim and 0 < x.size <= _FEW and x.dtype.kind in "fiub" and x.dtype.isbuiltin == 1
+
+
+def _pair(x: Array, shape: Shape) -> tuple[Array, Array]:
+    return stand_in(shape, x.dtype), stand_in(shape, np.dtype(np.int64))
+
+
+def _sorted(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
+    order = _order(x, dim, descending)
+    return along(x, order, dim), order
+
+
+def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Array, Array]:
+    order = _order(x, dim, largest)
+    if k < x.shape[dim]:
+        order = order[(*(_ALL,) * (dim % x.ndim), slice(k))]
+    return along(x, order, dim), order
+
+
+def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+    if not _is_for_numpy(x, dim) or not 0 < k <= x.shape[dim]:
+        return None
+    dim %= x.ndim
+    return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
+
+
+sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_for_numpy(x, dim) else None, True)
+topk = Forms(_topk, _topk_result, True)
+argsort = Forms(lambda x, dim, descending, stable: _order(x, dim, descending),
+                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_for_numpy(x, dim) else None, True)  # fmt: skip

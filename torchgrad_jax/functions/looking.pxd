@@ -1,0 +1,15 @@
+cimport cython
+
+from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
+from torchgrad_jax.runtime.value cimport Value
+
+cdef object _ndarray, _asarray
+cdef dict _ASKED, _observed
+
+
+@cython.locals(value=Value)
+cpdef content(TensorFields t, str name, str asked=*)
+cpdef on_host(TensorFields t, bint force)
+cdef _refuse_turned(TensorFields t)
+cdef _number(TensorFields t, str name, str asked)
+cdef _only_element(TensorFields t, str asked)
