@@ -64,7 +64,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "From data, shapes and other arrays": ("functions.creation", "functions.arrays", "functions.dlpack"),
         "Random numbers": ("functions.random", "functions.random_factories"),
         "Filling": ("operators.filling",),
-        "Conversions": ("functions.conversion", "namespace.methods"),
+        "Conversions": ("functions.conversion", "functions.looking", "namespace.methods"),
         "What PyTorch has removed": ("functions.legacy",),
     }),
     "tensors": ("Tensors themselves", {

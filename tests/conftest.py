@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.recording import epoch
 
 # How long something takes says nothing of it: other programs may be running.
 settings.register_profile("on any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +36,7 @@ def programs_fail_only_where_that_is_tested(request):
     yield
     if request.node.get_closest_marker("failing_programs") is None:
         assert counters.failed <= before, "a program failed and was computed operation by operation"
+    assert not epoch._NONE and not epoch._EMPTY, "what all epochs share was written to"
 
 
 @pytest.fixture

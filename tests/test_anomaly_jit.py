@@ -94,7 +94,7 @@ def test_a_function_compiled_before_says_that_it_gave_nan():
     for _ in range(3):
         loss(GOOD).backward()
     made = loss(BAD)
-    message, told, _ = fault(made.backward)
+    message, told, _ = fault(lambda: made.backward())
     assert message == "Function 'CompiledFunctionBackward' returned nan values in its 0th output."
     assert told[0].startswith("Error detected in CompiledFunctionBackward. No forward pass information available.")
 

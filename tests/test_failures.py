@@ -50,7 +50,7 @@ def test_a_number_that_an_interrupted_operation_left_is_not_taken():
 def test_an_interrupt_right_after_a_program_whose_check_fails_keeps_nothing_of_it(monkeypatch):
     def interrupted(epoch, outs, keep=program.keep):
         if not epoch.results:
-            epoch.results.append(outs)
+            epoch.results = [outs]
             raise KeyboardInterrupt
         keep(epoch, outs)
 

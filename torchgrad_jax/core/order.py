@@ -17,6 +17,7 @@ from torchgrad_jax.declaration.strides import contiguous_strides, is_standard
 from torchgrad_jax.memory.formats import memory_format, preserve_format
 from torchgrad_jax.memory.storage import InferenceStorage, Link, Relayout, Storage, VersionCounter, View, read_through
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
 
@@ -114,13 +115,17 @@ def plain(t: Tensor) -> bool:
 
 def keep_order(made: Any, operands: Sequence[Any], bound: Any = None) -> None:
     """Lay new results of an operation out as their operands are; without `bound`, a copy as what it is a copy of."""
-    exactly = bound is None or bound.keeps_order == "exactly"
-    laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)] if exactly else _laid(bound, operands))
-    for t in made if isinstance(made, tuple) else (made,):
-        if _unplaced(t):
-            layout = result_layout(t._aval.shape, laid, exactly)
-            if layout is not None:
-                arrange(t, *layout)
+    several = made if isinstance(made, tuple) else (made,)
+    known = Memo() if bound is None else bound.laid_out
+    key = tuple([(o._aval, o._strides()) if isinstance(o, Tensor) else type(o) for o in operands])
+    layouts = known.get(key)
+    if layouts is None:  # working it out takes ten times as long as the operation
+        exactly = bound is None or bound.keeps_order == "exactly"
+        laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)] if exactly else _laid(bound, operands))
+        layouts = known.keep(key, [result_layout(t._aval.shape, laid, exactly) for t in several])
+    for t, layout in zip(several, layouts, strict=True):
+        if layout is not None and _unplaced(t):
+            arrange(t, *layout)
 
 
 def _laid(bound: Any, operands: Sequence[Any]) -> list[Laid]:

@@ -207,7 +207,7 @@ class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
     __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
-                 "kindred_vjps", "__weakref__")  # fmt: skip
+                 "kindred_vjps", "laid_out", "__weakref__")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
@@ -217,6 +217,7 @@ class BoundOperator:
         self.differentiable, self.keeps_order, self.order = operator.differentiable, operator.keeps_order, operator.order
         self.kindred: dict[Any, Any] = {}
         self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
+        self.laid_out = keeping.Memo()  # by its operands' shapes and strides those of its results, where these are not row-major
         for p, item in zip(operator.schema.parameters, layout, strict=True):
             if type(item) is Static:
                 self.statics[p.name] = real_number(item.value) if p.type == "number" and item.value is not None else item.value

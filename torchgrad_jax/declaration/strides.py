@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from torchgrad_jax.runtime.pickles import in_pickles
@@ -57,6 +58,7 @@ def is_standard(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return strides == contiguous_strides(shape) or 0 in shape
 
 
+@lru_cache(4096)
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether the strides are those of row-major storage; a dimension of size 1 may have any."""
     if 0 in shape:

@@ -484,11 +484,14 @@ def arange(start: Any = _MISSING, end: Any = None, step: Any = 1, **options: Any
             raise TypeError('arange() missing 1 required positional arguments: "end"')
     elif end is None:
         start, end = 0, start
-    start, end, step = (_number("arange", n, i, v) for i, (n, v) in enumerate((("start", start), ("end", end), ("step", step)), 1))
-    whole = all(isinstance(v, int) for v in (start, end, step))
+    whole = type(start) is int and type(end) is int and type(step) is int
+    if not whole:
+        start, end, step = (_number("arange", n, i, v) for i, (n, v) in enumerate((("start", start), ("end", end), ("step", step)), 1))
+        whole = all(isinstance(v, int) for v in (start, end, step))
     target = target_of("arange", options, np.dtype(np.int64) if whole else None)
     _refuse_dtype("arange_cpu", target, "bc")
-    start, end, step = map(_real, (start, end, step))
+    if not whole:
+        start, end, step = map(_real, (start, end, step))
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if not abs(step) > 0:

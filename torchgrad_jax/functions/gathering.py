@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,11 @@ def laid_out(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
             layout.append(len(a))
             operands.extend(a)
         else:
-            layout.append(Static(a))
+            layout.append(_static(a))
     return tuple(layout), operands
+
+
+_static = lru_cache(1024, typed=True)(Static)
 
 
 class RunTime(tuple[Any]):

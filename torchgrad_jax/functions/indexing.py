@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         raise IndexError(ZERO_DIM)
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
+    if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
+        return _gather(self, {0: key})
     out, indices = _basic(self, key)
     return _gather(out, indices) if indices else out
 
@@ -347,10 +350,14 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
 
 def _gather(t: Tensor, indices: dict[int, Tensor]) -> Tensor:
     dims = tuple(sorted(indices))
-    _gathered_shape(t._aval.shape, indices)
-    name = "index" if _check_indices(t._aval.shape, indices) else "index_checked"
-    bound = registry[name].bind((ARRAY, len(dims), Static(dims)))
-    return apply(bound, (t, *(indices[d] for d in dims)))
+    if len(dims) > 1:
+        _gathered_shape(t._aval.shape, indices)
+    return apply(_index_by(dims, _check_indices(t._aval.shape, indices)), (t, *[indices[d] for d in dims]))
+
+
+@lru_cache(256)
+def _index_by(dims: tuple[int, ...], known: bool) -> Any:
+    return registry["index" if known else "index_checked"].bind((ARRAY, len(dims), Static(dims)))
 
 
 def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:

@@ -445,20 +445,28 @@ def _unsafe_view(size: tuple[int, ...]) -> Any:
     return registry["_unsafe_view"].bind((ARRAY, Static(size)))
 
 
+def _is_followed(*tensors: Tensor) -> bool:
+    """Whether a graph is recorded of what is computed of these, or something watches."""
+    rec = per_thread.recorder
+    return rec.rare > 0 or (rec.grad_enabled and any([t.requires_grad for t in tensors]))
+
+
 def _batched(input: Tensor, other: Tensor) -> Tensor:
+    a, b = input._aval, other._aval
+    if a.ndim == 3 and a.shape[0] == b.shape[0] and b.ndim == 3 and not _is_followed(input, other):
+        return apply(_BMM, (input, other))  # PyTorch's views around it are seen in its graph alone
     left_vector, right_vector = input._aval.ndim == 1, other._aval.ndim == 1
     x = unsqueeze(input, 0) if left_vector else input
     y = unsqueeze(other, 1) if right_vector else other
-    a, b = x._aval.shape, y._aval.shape
-    batch = broadcast_shapes(a[:-2], b[:-2])
-    if a[-1] != b[-2] or x._aval.dtype != y._aval.dtype:  # bmm's own words for what does not fit
-        batch_size = math.prod(batch)
-        return apply(_BMM, (wrap_shape(x, (batch_size, *a[-2:]), batch), wrap_shape(y, (batch_size, *b[-2:]), batch)))
+    left, right = x._aval.shape, y._aval.shape
+    batch = broadcast_shapes(left[:-2], right[:-2])
     size = math.prod(batch)
-    product = apply(_BMM, (wrap_shape(x, (size, *a[-2:]), batch), wrap_shape(y, (size, *b[-2:]), batch)))
+    product = apply(_BMM, (wrap_shape(x, (size, *left[-2:]), batch), wrap_shape(y, (size, *right[-2:]), batch)))
+    if left[-1] != right[-2] or x._aval.dtype != y._aval.dtype:  # bmm's own words for what does not fit
+        return product
     if right_vector:
         product = squeeze(product, -1)
-    shape = batch + (() if left_vector else (a[-2],)) + (() if right_vector else (b[-1],))
+    shape = batch + (() if left_vector else (left[-2],)) + (() if right_vector else (right[-1],))
     return apply(_unsafe_view(shape), (product,))
 
 

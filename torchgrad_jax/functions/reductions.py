@@ -208,6 +208,8 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 def _clamp_call(input: Tensor, low: Any, high: Any) -> tuple[Any, tuple[Any, ...]]:
+    if type(low) in NUMBERS and type(high) in NUMBERS:
+        return _BETWEEN, (input, low, high)
     tensors = isinstance(low, Tensor) or isinstance(high, Tensor)
     if isinstance(low, Tensor) and not low._aval.ndim and isinstance(high, NUMBERS):
         low, tensors = low.item(), False
@@ -221,6 +223,9 @@ def _clamp_call(input: Tensor, low: Any, high: Any) -> tuple[Any, tuple[Any, ...
     given = tuple(x.item() if isinstance(x, np.generic) else x for x in (low, high) if x is not None)
     layout = (ARRAY, _NONE if low is None else ARRAY, _NONE if high is None else ARRAY)
     return registry["clamp_tensor" if tensors else "clamp_number"].bind(layout), (input, *given)
+
+
+_BETWEEN = registry["clamp_number"].bind((ARRAY, ARRAY, ARRAY))
 
 
 @public("torch", "torch.clip", "torch.Tensor", "torch.Tensor.clip")

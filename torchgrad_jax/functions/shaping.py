@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.expecting import tensors_in
 from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
@@ -28,15 +29,6 @@ from torchgrad_jax.functions.views import chunk_size, split_parts
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once
-
-
-def _tensors(name: str, tensors: Any) -> list[Tensor]:
-    if isinstance(tensors, Tensor) or not isinstance(tensors, (tuple, list)):
-        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
-    for i, t in enumerate(tensors):
-        if not isinstance(t, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
-    return list(tensors)
 
 
 @public("torch")
@@ -97,31 +89,37 @@ def _of_strides(size: tuple[int, ...], stride: tuple[int, ...], options: dict[st
 @public("torch", "torch.concat", "torch.concatenate")
 def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`. ValueError for none, RuntimeError where other sizes differ."""
-    found = _tensors("cat", tensors)
+    found = tensors_in("cat", tensors)
     if not found:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
-    first = next((t for t in found if t._aval.shape != (0,)), found[0])
-    for i, t in enumerate(found):
-        if not t._aval.ndim:
-            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    return with_out("cat", out, call("cat", found, wrap_dim(dim if axis is None else axis, first._aval.ndim)), found)
+    shapes = [t._aval.shape for t in found]
+    if () in shapes:
+        raise RuntimeError(f"zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated")
+    first = next((s for s in shapes if s != (0,)), (0,))
+    made = apply(_join("cat", len(found), wrap_dim(dim if axis is None else axis, len(first))), found)
+    return made if out is None else with_out("cat", out, made, found)
+
+
+@lru_cache(1024)
+def _join(name: str, count: int, dim: int) -> Any:
+    return registry[name].bind((count, Static(dim)))
 
 
 @public("torch")
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """Tensors of one shape along a new dimension. RuntimeError for none, or where shapes differ."""
-    found = _tensors("stack", tensors)
+    found = tensors_in("stack", tensors)
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
     dim = wrap_dim(dim, found[0]._aval.ndim + 1)
-    made = call("_stack", found, dim)
+    made = apply(_join("_stack", len(found), dim), found)
     if out is None and dim < found[0]._aval.ndim and not per_thread.recorder.inference and all([t.is_inference() for t in found]):
         made = views.view(views.view(made, -1), made._aval.shape)  # PyTorch joins them along `dim` and views that
-    return with_out("stack", out, made, found)
+    return made if out is None else with_out("stack", out, made, found)
 
 
 def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:
-    found = [rank(t) for t in _tensors(name, tensors)]
+    found = [rank(t) for t in tensors_in(name, tensors)]
     if not found:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
     return cat(found, dim, out=out)
@@ -130,7 +128,7 @@ def _joined(name: str, tensors: Any, rank: Any, dim: int, out: Any) -> Tensor:
 @public("torch")
 def hstack(tensors: Any, *, out: Any = None) -> Tensor:
     """The tensors side by side: along dimension 1, vectors along 0."""
-    found = [atleast_1d(t) for t in _tensors("hstack", tensors)]
+    found = [atleast_1d(t) for t in tensors_in("hstack", tensors)]
     return _joined("hstack", found, lambda t: t, 0 if found and found[0]._aval.ndim == 1 else 1, out)
 
 

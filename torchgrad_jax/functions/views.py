@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,7 +32,10 @@ def as_dims(dims: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
         dims = (named,)
     if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
         dims = tuple(dims[0])
-    return tuple(d.__index__() for d in dims)
+    return dims if _are_ints(map(type, dims)) else tuple([d.__index__() for d in dims])
+
+
+_are_ints = frozenset((int,)).issuperset
 
 
 # ---------------------------------------------------------------------- parts
@@ -97,9 +101,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 @public("torch", "torch.swapaxes", "torch.swapdims", "torch.Tensor", "torch.Tensor.swapaxes", "torch.Tensor.swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
-    for position, (label, dim) in enumerate((("dim0", dim0), ("dim1", dim1)), 1):
-        if not hasattr(dim, "__index__"):
-            raise TypeError(f"transpose(): argument '{label}' (position {position}) must be int, not {type(dim).__name__}")
+    if type(dim0) is not int or type(dim1) is not int:
+        for position, (label, dim) in enumerate((("dim0", dim0), ("dim1", dim1)), 1):
+            if not hasattr(dim, "__index__"):
+                raise TypeError(f"transpose(): argument '{label}' (position {position}) must be int, not {type(dim).__name__}")
     ndim = input._aval.ndim
     dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
     return viewed("transpose", input, dim0, dim1)
@@ -125,11 +130,16 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions "
             f"i.e. input.dim() = {ndim} is not equal to len(dims) = {len(order)}"
         )  # fmt: skip
-    wrapped = tuple(wrap_dim(d, ndim) for d in order)
+    wrapped = _wrapped(order, ndim)
     if len(set(wrapped)) != ndim:
         refuse_lost(input)
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return viewed("permute", input, wrapped)
+
+
+@lru_cache(1024)
+def _wrapped(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    return tuple([wrap_dim(d, ndim) for d in dims])
 
 
 @public("torch", "torch.moveaxis", "torch.Tensor", "torch.Tensor.moveaxis")
@@ -182,6 +192,9 @@ def infer_size(size: Sequence[int], numel: int) -> tuple[int, ...]:
     return (*size[:unknown], numel // known, *size[unknown + 1 :])
 
 
+_inferred = lru_cache(4096)(infer_size)
+
+
 @public("torch.Tensor")
 def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The same memory in another shape, or as another dtype of the same width. RuntimeError where strides do not allow it."""
@@ -191,7 +204,7 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Ten
             return viewed("alias", input)
         raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
     dims = as_dims(shape, size)
-    return _shaped(input, dims, infer_size(dims, input._aval.size))
+    return _shaped(input, dims, _inferred(dims, input._aval.size))
 
 
 def _shaped(input: Tensor, asked: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
@@ -205,8 +218,8 @@ def _shaped(input: Tensor, asked: tuple[int, ...], size: tuple[int, ...]) -> Ten
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where strides allow it, else a copy."""
     aval, dims = input._aval, as_dims(sizes, shape)
-    size = infer_size(dims, aval.size)
-    if input.is_contiguous():
+    size = _inferred(dims, aval.size)
+    if input._view is None or input.is_contiguous():
         return _shaped(input, dims, size)
     if view_strides(aval.shape, input._strides(), size) is not None:
         return viewed("_reshape_alias", input, size)
@@ -276,29 +289,47 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Dimensions of size 1 repeated, and new ones in front, without memory. -1 keeps a size."""
     shape = input._aval.shape
     wanted = as_dims(sizes, size)
+    full = _expanded(shape, wanted)
+    if full is None:
+        _refuse_expansion(input, shape, wanted)
+    out = viewed("expand", input, full)
+    if View.replayed_somewhere:
+        asked_for(out, input, lambda t, given: expand(t, *map(given, wanted)))
+    return out
+
+
+@lru_cache(4096)
+def _expanded(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The sizes of a tensor of `shape` expanded to those `wanted`, None where it cannot be."""
+    new = len(wanted) - len(shape)
+    if new < 0:
+        return None
+    full = []
+    for i, n in enumerate(wanted):
+        old = shape[i - new] if i >= new else None
+        if (n == -1 and old is None) or (n != -1 and old is not None and old not in (1, n)):
+            return None
+        full.append(old if n == -1 and old is not None else n)
+    return tuple(full)
+
+
+def _refuse_expansion(input: Tensor, shape: tuple[int, ...], wanted: tuple[int, ...]) -> NoReturn:
     new = len(wanted) - len(shape)
     if new < 0:
         raise RuntimeError(
             f"expand({input.dtype.tensor_type}{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be "
             f"greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
-    full: list[int] = []
     for i, n in reversed(list(enumerate(wanted))):
         old = shape[i - new] if i >= new else None
-        if n == -1:
-            if old is None:
-                raise RuntimeError(f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}")
-            n = old
-        elif old is not None and old not in (1, n):
+        if n == -1 and old is None:
+            raise RuntimeError(f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}")
+        if n != -1 and old is not None and old not in (1, n):
             raise RuntimeError(
                 f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton dimension {i}.  "
                 f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
-        full.insert(0, n)
-    out = viewed("expand", input, tuple(full))
-    if View.replayed_somewhere:
-        asked_for(out, input, lambda t, given: expand(t, *map(given, wanted)))
-    return out
+    raise AssertionError("it can be expanded")
 
 
 @public("torch", "torch.Tensor")

@@ -367,7 +367,7 @@ class TraceRecorder(Recorder, Watch):
             twin.array, twin.epoch, twin.slot = leaves[-1 - twin.slot].concrete(), None, 0
         for leaf in leaves.values():
             leaf.concrete()
-        self.epoch.on_host.extend(leaves)
+        self.epoch.on_host = [*self.epoch.on_host, *leaves]
         self.epoch.lines = dict(self.epoch.lines)
         running.run_pending(self, reason)
 
@@ -387,7 +387,8 @@ class TraceRecorder(Recorder, Watch):
                 return super().enter(value)
             if value.aval.device is not self.device:
                 self.switch_device(value.aval.device)
-            slot = epoch.foreign[value] = -1 - len(epoch.leaves)
+            slot = -1 - len(epoch.leaves)
+            epoch.note_foreign(value, slot)
             epoch.leaves[-1 - slot] = value
         return slot
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ _WORDS = {2: "two", 3: "three"}
 
 
 def _numbers(name: str, label: str, value: Any, count: int) -> Ints:
+    if type(value) is int:
+        return (value,) * count
     found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
     if len(found) == 1:
         return found * count
@@ -43,6 +46,7 @@ def _check_tensor(name: str, input: Any) -> None:
         raise not_a_tensor(name, input)
 
 
+@lru_cache(4096)
 def _check_windows(shape: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> None:
     """PyTorch's errors for windows that do not fit, in its order."""
     count = len(kernel)
@@ -100,9 +104,13 @@ def _max_pool(
 
 
 def _run_max_pool(count: int, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool, indices: bool) -> Any:
-    operator = registry[f"_max_pool{count}d_with_indices" if indices else f"_max_pool{count}d"]
-    bound = operator.bind((ARRAY, Static(kernel), Static(stride), Static(padding), Static(dilation), Static(bool(ceil_mode))))
-    return apply(bound, (input,))
+    name = f"_max_pool{count}d_with_indices" if indices else f"_max_pool{count}d"
+    return apply(_max_pool_of(name, bool(ceil_mode), kernel, stride, padding, dilation), (input,))
+
+
+@lru_cache(1024)
+def _max_pool_of(name: str, ceil_mode: bool, *sizes: Ints) -> Any:
+    return registry[name].bind((ARRAY, *map(Static, sizes), Static(ceil_mode)))
 
 
 def _check_1d_input(input: Tensor, indices: bool) -> None:

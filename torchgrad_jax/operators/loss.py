@@ -233,10 +233,19 @@ def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any,
     return classes, jnp.where(kept, ones, jnp.zeros((), x.dtype))
 
 
-def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+def _of_classes(x: Any, classes: Any, known: bool) -> Any:
+    """The element of each row of `x` that is of its class. known: whether these are in range."""
     axis = 0 if x.ndim == 1 else 1
+    if x.ndim != 2 or not 0 < x.size < 2**31:
+        return jnp.take_along_axis(x, jnp.expand_dims(classes, axis), axis, mode="clip").squeeze(axis)
+    rows, count = x.shape
+    at = (classes if known else jnp.clip(classes, 0, count - 1)) + lax.iota(np.int32, rows) * np.int32(count)
+    return x.reshape(-1).at[at].get(mode="promise_in_bounds", wrap_negative_indices=False)  # of one index interpreted in a third of the time
+
+
+def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str, known: bool = True) -> Any:
     classes, weights = _class_weights(x, target, weight, ignore_index)
-    found = jnp.take_along_axis(x, jnp.expand_dims(classes, axis), axis, mode="clip").squeeze(axis)
+    found = _of_classes(x, classes, known)
     # An infinite log-probability of an ignored target does not count.
     losses = -jnp.where(target != ignore_index, found, jnp.zeros((), x.dtype)) * weights
     if reduction == "none":
@@ -266,7 +275,7 @@ def _nll_types(x: Aval, target: Aval, weight: Aval | None, ignore_index: Any, **
 
 def _checked_nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
     bad = first_outside(target, 0, x.shape[0 if x.ndim == 1 else 1], ignore_index)
-    return _nll(x, target, weight, ignore_index, reduction), bad
+    return _nll(x, target, weight, ignore_index, reduction, False), bad
 
 
 def _declare_nll() -> None:

@@ -145,6 +145,7 @@ def permute(x: Any, dims: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------------- shapes
 
 
+@functools.lru_cache(4096)
 def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tuple[int, ...]) -> tuple[int, ...] | None:
     """The strides of the same memory seen as `size`; None where no strides describe it.
 

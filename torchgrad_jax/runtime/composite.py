@@ -28,7 +28,8 @@ class ScratchRecorder(Recorder):
         epoch = self.epoch
         slot = epoch.foreign.get(value)
         if slot is None:
-            slot = epoch.foreign[value] = -1 - len(epoch.leaves)
+            slot = -1 - len(epoch.leaves)
+            epoch.note_foreign(value, slot)
             epoch.leaves[-1 - slot] = value
         return slot
 
@@ -39,7 +40,7 @@ class ScratchRecorder(Recorder):
         twin = Value()
         twin.aval, twin.array, twin.slot, twin.epoch = value.aval, value.array, value.slot, value.epoch
         twin.counter, twin.version = None, 0
-        self.epoch.foreign[twin] = self.enter(value)
+        self.epoch.note_foreign(twin, self.enter(value))
         return twin
 
     @property

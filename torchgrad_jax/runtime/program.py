@@ -21,6 +21,7 @@ from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNING, TRACING, timed
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.fields import ProgramFields
 from torchgrad_jax.runtime.recording.holding import UNHELD, held
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
@@ -38,7 +39,7 @@ MOST_FORMS = 1024
 _above_unheld = UNHELD.__lt__
 
 
-class Program:
+class Program(ProgramFields):
     """A structure with its wanted outputs: how often it was met, what it costs, and its compiled form.
 
     repeats: how often in a row it was one of the last programs run: a loop is at work. tier: the one it was last run by. form: what is compiled of
@@ -47,7 +48,7 @@ class Program:
     """
 
     __slots__ = (
-        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "seen", "repeats", "tier", "form", "rolled", "common",
+        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "repeats", "tier", "rolled", "common",
         "interpreted", "_estimates", "_stepped", "_numbers",
     )  # fmt: skip
 
@@ -239,6 +240,7 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         arrays = [leaves[i].concrete() for i in program.inputs]
     if tier == COMPILED:
         function, arguments = program.call(numbers, arrays)
+        epoch.results = []
         # The arguments may have been given away: what it returns is in the epoch's list before anything can interrupt this.
         results = starmap(function, (arguments,))
         if program.form.ahead and np.ndarray not in (map(type, arguments) if numbers else kinds):
@@ -282,7 +284,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
 
 def rescue(epoch: Epoch) -> None:
     """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
-    with epoch.lock:
+    with epoch.lock():
         recover(epoch)
     outcomes = epoch.outcomes or {}
     for value in [*epoch.values.values(), *epoch.aliases]:

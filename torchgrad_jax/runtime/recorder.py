@@ -141,7 +141,7 @@ class Recorder:
             return self.enter(value)
         epoch.leaves[-1 - slot] = value
         if used_on_host:
-            epoch.on_host.append(-1 - slot)
+            epoch.note_on_host(-1 - slot)
         epoch.step = step
         if epoch.bytes > SOFT_BYTES:
             epoch.limit = min(epoch.limit, before.end + 1)
@@ -151,7 +151,7 @@ class Recorder:
         if owner is None or owner.recorder is self:
             value.slot, value.epoch = slot, epoch
         else:  # another thread reads `slot` and `epoch` without a lock: they stay its own
-            epoch.foreign[value] = slot
+            epoch.note_foreign(value, slot)
         return slot
 
     def extend(self, before: Step, bop: BoundOp, key: tuple[Any, ...], operands: tuple[Any, ...]) -> Step:
@@ -189,7 +189,7 @@ class Recorder:
         if twin.array is None:
             if self.epoch is not epoch:  # code that ran in between has looked
                 return self.alias(value)
-            epoch.aliases.append(twin)
+            epoch.note_alias(twin)
         return twin
 
     # ------------------------------------------------------------------ running
@@ -368,7 +368,7 @@ def _note_check(epoch: Epoch, step: Step) -> None:
     """Remember the user's line of an operation that checks values. Where checks are made at once, run it and raise what it finds."""
     rec = epoch.recorder
     if rec.epoch is epoch:  # else code that ran in between has looked
-        epoch.lines[step.slot] = user_line()
+        epoch.note_line(step.slot, user_line())
     if modes.checks == "now" or modes.execution == "eager":
         if rec.epoch is epoch:
             rec.flush("check")

@@ -4,23 +4,24 @@ from torchgrad_jax.runtime.baseline cimport within
 from torchgrad_jax.runtime.counters cimport Counters
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
+from torchgrad_jax.runtime.recording.fields cimport FormFields, ProgramFields
 from torchgrad_jax.runtime.recording cimport holding
 from torchgrad_jax.runtime.recording.step cimport Step
 from torchgrad_jax.runtime.value cimport Value
 
 
-cdef dict _modes, _observed
+cdef dict _modes, _observed, _kept
 cdef object _ndarray, _scalar, _asarray
 
 
 cdef class Settled:
-    cdef public object program
+    cdef public ProgramFields program
     cdef public bytes alive
     cdef public list slots, inputs, calls, template, places, numbers
     cdef public bint compiled, long, multiplies
 
 
-@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters)
+@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters, form=FormFields)
 cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
 @cython.locals(epoch=Epoch, new=Epoch)
 cpdef run_pending(Recorder rec, str reason)

@@ -34,7 +34,7 @@ DONATE_BYTES = 1 << 22
 # A loop may take so many programs more for one turn.
 LOOP_PROGRAMS = 3
 # What is asked of at each run, without asking the modules for their attributes.
-_modes, _observed = vars(modes), vars(observer)
+_modes, _observed, _kept = vars(modes), vars(observer), vars(keeping)
 _ndarray, _scalar, _asarray = np.ndarray, np.generic, np.asarray
 
 
@@ -94,7 +94,7 @@ def run_pending(rec: Recorder, reason: str) -> None:
     Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
     KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
     """
-    if keeping.steps > keeping.step_limit:
+    if _kept["steps"] > _kept["step_limit"]:
         prune(roots, rec.epoch.step)
     for one in _observed["active"]:
         one.flushing(rec, reason)
@@ -145,18 +145,20 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     totals.settled += 1
     totals.reasons[reason] += 1
     rec.new_in_a_row = 0
-    rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
+    if not rec.recent or rec.recent[0] is not step:
+        rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     rec.rolling = False
     epoch.wanted = found.slots
-    form.used = keeping.now
+    form.used = _kept["now"]
     found.program.seen += 1
     if not found.compiled:
         totals.interpreted += 1
         _interpret(rec, found, arrays)
         return [_owned(arrays[place]) for place in found.places]
     totals.ran += 1
-    if np.ndarray in set(map(type, arrays)):
-        return call_x64(function, *arrays)
+    for array in arrays:
+        if type(array) is _ndarray:
+            return call_x64(function, *arrays)
     return function(*arrays)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.recording.fields import FormFields
 
 # Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
 COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
@@ -36,7 +37,7 @@ LENGTHS = 3
 INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
 
 
-class Form:
+class Form(FormFields):
     """What is compiled as one: a program, or all those that differ in how often their loops go round.
 
     ahead: whether it was compiled ahead of its first call, after which no setting of JAX's matters to it: it takes arrays of JAX's as they are.
@@ -44,7 +45,7 @@ class Form:
     turns: how often one of them was interpreted. used, executable: see `keeping`.
     """
 
-    __slots__ = ("function", "ahead", "spent", "members", "turns", "used", "executable", "__weakref__")
+    __slots__ = ("spent", "members", "turns", "executable", "__weakref__")
 
     def __init__(self) -> None:
         self.function: Any = None

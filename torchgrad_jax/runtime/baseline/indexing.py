@@ -44,11 +44,15 @@ class _Windows:
                 offsets = np.add.outer(offsets, steps[d] * np.arange(window[d]))
         self.offsets = offsets
 
-    def places(self, starts: Any) -> tuple[Any, Any]:
-        """The places, with windows moved inside; and for each window whether it was, or None if all were."""
+    def places(self, starts: Any, promised: bool = False) -> tuple[Any, Any]:
+        """The places, with windows moved inside; and for each window whether it was, or None if all were. promised: that they are."""
         outside, found = None, np.zeros((), np.int64)
         for k, step, most in self.mapped:
             start = starts[..., k]
+            if promised and start.dtype == np.int64:
+                start = start if step == 1 else start * step
+                found = start if k == 0 else found + start
+                continue
             if start.dtype.kind == "u" and start.dtype.itemsize == 8:
                 start = np.minimum(start, np.uint64(np.iinfo(np.int64).max))
             start = start.astype(np.int64, copy=False)
@@ -90,11 +94,12 @@ def _gather(eqn: Any) -> Any:
     as_rows, as_windows = (windows.rows, windows.row), (*indices, *windows.inner)
     order = _order(numbers.offset_dims, found.ndim)
     fill = _fill_value(p["fill_value"], dtype) if mode == "FILL_OR_DROP" else None
+    promised = mode == "PROMISE_IN_BOUNDS"
 
     def gather(x: Any, starts: Any) -> Any:
-        places, inside = windows.places(starts)
+        places, inside = windows.places(starts, promised)
         rows = x.reshape(as_rows)
-        out = (rows[:, 0].take(places) if as_rows[1] == 1 else rows.take(places, 0)).reshape(as_windows)
+        out = (rows[:, 0].take(places, mode="clip") if as_rows[1] == 1 else rows.take(places, 0, mode="clip")).reshape(as_windows)
         if fill is not None and inside is not None:
             out[~inside] = fill
         return out if order is None else out.transpose(order)

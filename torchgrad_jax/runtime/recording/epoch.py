@@ -62,6 +62,12 @@ class Failure:
         return error
 
 
+# What an epoch has none of, which most have not: the same for all, and never written to.
+_NONE: dict[Any, Any] = {}
+_EMPTY: list[Any] = []
+_making = threading.Lock()
+
+
 class Epoch:
     """The operations of one program, pending or under way, and afterwards what those who hold its Values may still ask.
 
@@ -71,12 +77,12 @@ class Epoch:
     before they were written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
     wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
     did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
-    over, well or not.
+    over, well or not. What is rarely there, from `foreign` to `writes`, is noted by the methods for it alone.
     """
 
     __slots__ = (
         "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "limit", "wanted", "outcomes",
-        "first_failure", "results", "ended", "lock", "begun",
+        "first_failure", "results", "ended", "_lock", "begun",
     )  # fmt: skip
 
     def __init__(self, recorder: Any, step: Any = None, limit: int = 0) -> None:
@@ -86,18 +92,18 @@ class Epoch:
         self.values: dict[int, Any] = {}
         self.leaves: dict[int, Any] = {}
         self.numbers: dict[tuple[str, int], Any] = {}
-        self.foreign: dict[Any, int] = {}
-        self.aliases: list[Any] = []
-        self.on_host: list[int] = []
-        self.lines: dict[int, str] = {}
-        self.writes: list[tuple[int, Any, Any, int]] = []
+        self.foreign: dict[Any, int] = _NONE
+        self.aliases: list[Any] = _EMPTY
+        self.on_host: list[int] = _EMPTY
+        self.lines: dict[int, str] = _NONE
+        self.writes: list[tuple[int, Any, Any, int]] = _EMPTY
         self.bytes = 0
         self.wanted: list[int] | None = None
         self.outcomes: dict[int, Any] | None = None
         self.first_failure: Any = None
-        self.results: list[Any] = []
+        self.results: list[Any] = _EMPTY
         self.ended = False
-        self.lock = RLock()
+        self._lock: Any = None
 
     def arrays_of_numbers(self) -> list[np.ndarray]:
         """The Python numbers, one array for each of their dtypes."""
@@ -128,20 +134,53 @@ class Epoch:
         """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
         if self.outcomes is None or slot not in self.outcomes:
             # On one line: an interrupt between two would leave it locked.
-            with self.lock: running.recover(self, slot)  # noqa: E701  # fmt: skip
+            with self.lock(): running.recover(self, slot)  # noqa: E701  # fmt: skip
         found = (self.outcomes or {})[slot]
         if isinstance(found, Failure):
             raise found.error()
         return found
 
+    def lock(self) -> Any:
+        """What is held while something of a program that failed is computed."""
+        with _making:
+            if self._lock is None:
+                self._lock = RLock()
+            return self._lock
+
+    def note_foreign(self, value: Any, slot: int) -> None:
+        """`value`, which keeps another epoch, is the input of this slot."""
+        if self.foreign is _NONE:
+            self.foreign = {}
+        self.foreign[value] = slot
+
+    def note_alias(self, twin: Any) -> None:
+        """`twin` has the content of the Value of its slot."""
+        if self.aliases is _EMPTY:
+            self.aliases = []
+        self.aliases.append(twin)
+
+    def note_on_host(self, index: int) -> None:
+        """This input is host data, and was used before."""
+        if self.on_host is _EMPTY:
+            self.on_host = []
+        self.on_host.append(index)
+
+    def note_line(self, slot: int, line: str) -> None:
+        """The operation of this slot, which has a check, was recorded at this line of the user's."""
+        if self.lines is _NONE:
+            self.lines = {}
+        self.lines[slot] = line
+
     def note_write(self, storage: Any, old: Any, version: int) -> None:
         """Remember what a storage holds before a write that follows a check. Without holding it, so that it may still be given away."""
+        if self.writes is _EMPTY:
+            self.writes = []
         self.writes.append((self.step.end, weakref.ref(storage), old.slot if old.epoch is self else old, version))
 
     def finish(self) -> None:
         """All results are where they belong: nothing else need be kept."""
         self.ended = True
         # Others may be copying the former ones.
-        self.values, self.leaves, self.numbers, self.foreign, self.lines = {}, {}, {}, {}, {}
-        self.aliases, self.on_host, self.writes, self.results = [], [], [], []
+        self.values = self.leaves = self.numbers = self.foreign = self.lines = _NONE
+        self.aliases = self.on_host = self.writes = self.results = _EMPTY
         self.step = self.begun  # those who hold its Values hold it: they need not hold the Steps as well

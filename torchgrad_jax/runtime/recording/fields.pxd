@@ -1,3 +1,14 @@
+cdef class FormFields:
+    cdef public object function
+    cdef public bint ahead
+    cdef public Py_ssize_t used
+
+
+cdef class ProgramFields:
+    cdef public FormFields form
+    cdef public Py_ssize_t seen
+
+
 cdef class SignatureFields:
     cdef public object bop, check
     cdef public tuple avals

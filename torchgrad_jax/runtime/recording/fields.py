@@ -1,8 +1,26 @@
-"""The fields of a Signature that each operation reads: a class of nothing else, so that compiled code reads them without asking Python."""
+"""The fields of a Signature that each operation reads, and of a Program and its Form that each run does: classes of nothing else, so that compiled
+code reads them without asking Python."""
 
 from __future__ import annotations
 
 from typing import Any
+
+
+class ProgramFields:
+    """See Program."""
+
+    __slots__ = ("form", "seen")
+    form: Any
+    seen: int
+
+
+class FormFields:
+    """See Form."""
+
+    __slots__ = ("function", "ahead", "used")
+    function: Any
+    ahead: bool
+    used: int
 
 
 class SignatureFields:
