@@ -7,7 +7,7 @@ from jax import lax
 from jax import numpy as jnp
 from test_baseline_agreement import BOOL, EVERY, FLOATS, INTEGERS, agree, values
 
-from torchgrad_jax.runtime.baseline import plan_of
+from torchgrad_jax.runtime.baseline import blocks, plan_of
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -153,3 +153,19 @@ def test_slices_that_begin_anywhere(start):
     at = np.array(start, np.int32)
     agree(lambda x, s, u: [lax.dynamic_slice(x, s, (2, 3)), lax.dynamic_update_slice(x, u, s), lax.dynamic_slice(x, s, (4, 5))], x, at, update)
     agree(lambda x, s: [lax.dynamic_slice(x, s, (2, 0)), lax.dynamic_index_in_dim(x, s[0], 1), lax.dynamic_slice(x[:0], s, (0, 2))], x, at)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("length", [1, 7])
+def test_rows_are_added_one_after_the_other(dtype, length):
+    """To the bit as NumPy does it, whose `add.at` takes ten times as long and more."""
+    random = np.random.default_rng(length)
+    rows, updates = random.normal(size=(9, length)).astype(dtype), random.normal(size=(200, length)).astype(dtype)
+    places = random.integers(0, 9, 200)
+    expected = rows.copy()
+    np.add.at(expected, places, updates)
+    blocks.add_rows(rows, places, updates)
+    assert rows.tobytes() == expected.tobytes()
+    for wrong in ((rows, places.astype(np.int32), updates), (rows, places, updates[:, ::-1] if length > 1 else updates[::2])):
+        with pytest.raises((BufferError, ValueError)):
+            blocks.add_rows(*wrong)

@@ -170,6 +170,18 @@ def test_the_largest_few(dtype):
     agree(lambda x: [*lax.top_k(x, 3), *lax.top_k(x, x.shape[1]), *lax.top_k(x[0], 1), *lax.top_k(x, 2, axis=0)], x)
 
 
+@pytest.mark.parametrize(("shape", "axis", "count"), [((20, 150), 1, 9), ((20, 150), 1, 150), ((150, 4, 5), 0, 11), ((4000,), 0, 1)], ids=str)
+def test_the_largest_few_of_many(shape, axis, count):
+    """Those are sorted as integers, each with its place."""
+    random = np.random.default_rng(0)
+    x = random.integers(-20, 20, shape).astype(np.float32)  # many are equal
+    x.flat[random.integers(0, x.size, 9)] = np.nan
+    x.flat[random.integers(0, x.size, 9)] = np.inf
+    x.flat[random.integers(0, x.size, 9)] = -np.inf
+    agree(lambda x: lax.top_k(x, count, axis=axis), x)
+    agree(lambda x: lax.top_k(x - 30, count, axis=axis), np.where(np.isnan(x), np.float32(1), x))  # all below zero
+
+
 def test_complex_numbers_are_not_ordered():
     x = values(np.complex64, 4)
     for function in (lax.sort, lambda x: lax.max(x, x), lambda x: lax.cummax(x)):

@@ -21,7 +21,7 @@ INDEX_BITS, SIZE_BITS = 32, 25
 _RIGHT = np.zeros(2, np.int64)
 _RIGHT.flags.writeable = False
 # From so many elements on a sort of integers, of the elements with their places in one, is quicker than a stable one.
-_FEW = 1 << 12
+_FEW = 1 << 10
 
 
 def packing(size: int, dim: int) -> int:

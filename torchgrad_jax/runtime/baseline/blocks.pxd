@@ -25,6 +25,10 @@ cdef class Chain:
     cdef void _run(self, char** start, Py_ssize_t* step) noexcept
 
 
+@cython.locals(letter=int, width=int, count=Py_ssize_t, target="char*", where="char*", source="char*")
+cpdef add_rows(object rows, object places, object updates)
+
+
 cdef class Function:
     cdef int _number
 

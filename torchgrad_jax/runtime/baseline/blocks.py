@@ -126,6 +126,17 @@ class Function:
         return made
 
 
+def add_rows(rows: Any, places: Any, updates: Any) -> None:
+    """Add each of the updates (n, length) to the row at its place, int64 and in range, one after the other. All contiguous, of float32 or float64."""
+    letter = ord(rows.dtype.char)
+    width = 4 if letter == 102 else 8
+    target = lanes.memory(rows, width * rows.size, letter, True)
+    count = places.size
+    where = lanes.memory(places, 8 * count, ord(places.dtype.char), False)
+    source = lanes.memory(updates, width * updates.size, letter, False)
+    lanes.add_at(letter, target, where, source, count, rows.shape[1])
+
+
 def _padded(numbers: list[int], length: int) -> list[int]:
     return numbers + [0] * (length - len(numbers))
 

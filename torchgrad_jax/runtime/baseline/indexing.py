@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.cost import AT, CHEAP, INDEXED, weight
 from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, rule
 
@@ -159,7 +160,7 @@ def _scatter(eqn: Any) -> Any:
         window[d] = update.shape[at]
     windows = _Windows(operand.shape, window, numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, batching)
     order = (*[d for d in range(update.ndim) if d not in numbers.update_window_dims], *numbers.update_window_dims)
-    combine, drops = _combiner(combined, windows.row, p["unique_indices"]), mode != "CLIP"
+    combine, drops = _combiner(combined, windows.row, p["unique_indices"], operand.dtype), mode != "CLIP"
 
     def scatter(x: Any, starts: Any, updates: Any) -> Any:
         return scatter_into(np.array(x, order="C"), starts, updates)
@@ -183,7 +184,7 @@ def _takes_the_update(jaxpr: Any) -> bool:
     return not jaxpr.eqns and jaxpr.outvars[0] is jaxpr.invars[1]
 
 
-def _combiner(ufunc: Any, length: int, unique: bool) -> Any:
+def _combiner(ufunc: Any, length: int, unique: bool, dtype: np.dtype) -> Any:
     """What puts rows of this length to their places in another array, one after the other."""
     if ufunc is None:
 
@@ -194,6 +195,8 @@ def _combiner(ufunc: Any, length: int, unique: bool) -> Any:
                 rows[places] = updates
 
         return put
+    if ufunc is np.add and dtype.char in "fd" and blocks.by_numbers:  # a tenth of the time
+        return lambda rows, places, updates: blocks.add_rows(rows, np.ascontiguousarray(places), np.ascontiguousarray(updates))
     if unique:
 
         def combine(rows: Any, places: Any, updates: Any) -> None:

@@ -216,3 +216,20 @@ cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* ou
         tj_lane_float(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
     else:
         tj_lane_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
+
+
+cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef real* row
+    for i in range(count):
+        row = rows + places[i] * length
+        for j in range(length):
+            row[j] += updates[j]
+        updates += length
+
+
+cdef inline void add_at(int letter, char* rows, char* places, char* updates, Py_ssize_t count, Py_ssize_t length) noexcept nogil:
+    if letter == 102:
+        _add_at(<float*>rows, <long long*>places, <float*>updates, count, length)
+    else:
+        _add_at(<double*>rows, <long long*>places, <double*>updates, count, length)

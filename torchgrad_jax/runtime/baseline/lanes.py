@@ -86,3 +86,8 @@ def spread(letter: int, mask: bool, source: Any, size: int, times: int, begin: i
 def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> None:
     """One operation, by its number, on n elements."""
     out[:n] = _FUNCTIONS[which](*[x[:n] for x in (a, b, c)[: ARITY[which]]])
+
+
+def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, length: int) -> None:
+    """Add each of `count` updates of this length to the row at its place."""
+    np.add.at(rows.reshape(-1, length), places, updates.reshape(-1, length))
