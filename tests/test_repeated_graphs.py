@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import torchgrad_jax as tj
+from torchgrad_jax.runtime import execution_mode, keeping
 
 pytest.importorskip("torch")
 
@@ -199,3 +200,20 @@ def test_gradients_of_leaves_themselves_are_told_apart_by_shape_and_dtype():
                 x = tj.ones(shape, dtype=dtype, requires_grad=True)
                 (found,) = tj.autograd.grad([x, x], [x], [tj.full(shape, 2.0, dtype=dtype), tj.full(shape, 3.0, dtype=dtype)])
                 assert found.shape == shape and found.dtype == dtype and bool((found == 5).all())
+
+
+def test_a_loop_runs_the_program_of_its_second_turn_from_then_on():
+    """What a pass is rehearsed with is let go of: whatever is held when a program is run is a result of it."""
+    w, x = tj.rand(3, 3, requires_grad=True), tj.rand(2, 3)
+
+    def turn():
+        w.grad = None
+        loss = ((x @ w).tanh() @ w).square().sum()
+        loss.backward()
+        return loss.item()
+
+    with execution_mode("fused"):
+        turn()
+        turn()
+        met = keeping.now
+        assert turn() == turn() and keeping.now == met

@@ -49,8 +49,11 @@ class ScratchRecorder(Recorder):
         return steps_to(self.epoch.step)
 
     def close(self) -> None:
-        """Let go of the Values of what was recorded: recorders and their epochs refer to each other, so they would stay."""
+        """Let go of the Values of what was recorded, and of those that it was recorded of: epochs and their Values refer to each other, so they would
+        stay, and whatever is held when a program is run becomes a result of it."""
+        ended = self.epoch
         self.begin()
+        ended.finish()
 
 
 class Looked(BaseException):
