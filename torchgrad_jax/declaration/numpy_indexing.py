@@ -56,7 +56,7 @@ def _forms(read: Callable[..., Array], shape_of: Callable[..., Shape | None], in
         assert outcome is not None and clipped is not None
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
 
-    return Forms(function, result, True)
+    return Forms(function, result, True, picks=True)
 
 
 def in_range(index: Array, size: int) -> bool:
@@ -105,7 +105,7 @@ def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
 index = _forms(_index, _index_shape)
 index_checked = _forms(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
 masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
-                      lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True)  # fmt: skip
+                      lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- along one dimension

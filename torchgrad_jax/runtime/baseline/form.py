@@ -15,18 +15,20 @@ class Forms(NamedTuple):
 
     function: of its operands in order; it never writes to them, and its result may be a view of them. result: gives, of the same arguments, what has
     the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
-    always memory of its own. overwriting: the function with the result written into the first operand, which it returns.
+    always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
+    its first operand than it returns, however large that is.
     """
 
     function: Callable[..., Any]
     result: Callable[..., Any] | None = None
     fresh: bool = False
     overwriting: Callable[..., Any] | None = None
+    picks: bool = False
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting)
+        return Forms(change(self.function), result, self.fresh, overwriting, self.picks)
 
 
 class NumPyForm:
