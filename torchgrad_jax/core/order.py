@@ -119,7 +119,7 @@ def keep_order(made: Any, operands: Sequence[Any], bound: Any = None) -> None:
     known = Memo() if bound is None else bound.laid_out
     key = tuple([(o._aval, o._strides()) if isinstance(o, Tensor) else type(o) for o in operands])
     layouts = known.get(key)
-    if layouts is None:  # working it out takes ten times as long as the operation
+    if layouts is None:  # to work it out takes 20 calls of Python's
         exactly = bound is None or bound.keeps_order == "exactly"
         laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)] if exactly else _laid(bound, operands))
         layouts = known.keep(key, [result_layout(t._aval.shape, laid, exactly) for t in several])

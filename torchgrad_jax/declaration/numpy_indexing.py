@@ -59,7 +59,7 @@ def _forms(read: Callable[..., Array], shape_of: Callable[..., Shape | None], in
     return Forms(function, result, True, picks=True)
 
 
-def in_range(index: Array, size: int) -> bool:
+def _in_range(index: Array, size: int) -> bool:
     """Whether all of an index is in [0, size)."""
     if index.dtype == np.int64:
         return not np.count_nonzero(index.view(np.uint64) >= size)  # negative ones are large then
@@ -125,7 +125,7 @@ def _grid(shape: Shape) -> list[Array]:
     return list(np.ogrid[tuple([slice(n) for n in shape])])
 
 
-def along(x: Array, index: Array, dim: int) -> Array:
+def _along(x: Array, index: Array, dim: int) -> Array:
     """The elements that `index`, in range, picks along `dim`, at its own place in the other dimensions."""
     key = _grid(index.shape).copy()
     key[dim] = index
@@ -137,7 +137,7 @@ def _along_shape(x: Array, index: Array, dim: int) -> Shape | None:
 
 
 def _inside(x: Array, index: Array, dim: int) -> bool:
-    return in_range(index, x.shape[dim])
+    return _in_range(index, x.shape[dim])
 
 
 def _clipped(x: Array, index: Array, dim: int) -> tuple[Array, Array]:
@@ -150,7 +150,7 @@ def _outside_along(x: Array, index: Array, dim: int) -> Array:
 
 
 index_select, index_select_checked = _forms(_rows, _rows_shape), _forms(_rows, _rows_shape, _inside, _outside_along, _clipped)
-gather, gather_checked = _forms(along, _along_shape), _forms(along, _along_shape, _inside, _outside_along, _clipped)
+gather, gather_checked = _forms(_along, _along_shape), _forms(_along, _along_shape, _inside, _outside_along, _clipped)
 
 
 # ---------------------------------------------------------------------- rows of a table
@@ -165,7 +165,7 @@ def _embedded_shape(weight: Array, indices: Array, padding_idx: int, scale_grad_
 
 
 def _are_rows(weight: Array, indices: Array, **_: Any) -> bool:
-    return in_range(indices, weight.shape[0])
+    return _in_range(indices, weight.shape[0])
 
 
 def _no_row(weight: Array, indices: Array, **_: Any) -> Array:
@@ -201,14 +201,14 @@ def _pair(x: Array, shape: Shape) -> tuple[Array, Array]:
 
 def _sorted(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
     order = _order(x, dim, descending)
-    return along(x, order, dim), order
+    return _along(x, order, dim), order
 
 
 def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Array, Array]:
     order = _order(x, dim, largest)
     if k < x.shape[dim]:
         order = order[(*(_ALL,) * (dim % x.ndim), slice(k))]
-    return along(x, order, dim), order
+    return _along(x, order, dim), order
 
 
 def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any:

@@ -97,24 +97,24 @@ def _only_element(t: Tensor, asked: str) -> Any:
     return _number(t, "item", asked)
 
 
-@public("torch.Tensor")
-def __float__(self: Tensor) -> float:
-    found = _only_element(self, "__float__")
+def _real(t: Tensor, c_type: str, asked: str) -> Any:
+    """The only element, which is no complex number that has an imaginary part."""
+    found = _only_element(t, asked)
     if isinstance(found, complex):
         if found.imag:
-            raise RuntimeError("value cannot be converted to type double without overflow")
-        found = found.real
-    return float(found)
+            raise RuntimeError(f"value cannot be converted to type {c_type} without overflow")
+        return found.real
+    return found
+
+
+@public("torch.Tensor")
+def __float__(self: Tensor) -> float:
+    return float(_real(self, "double", "__float__"))
 
 
 @public("torch.Tensor")
 def __int__(self: Tensor) -> int:
-    found = _only_element(self, "__int__")
-    if isinstance(found, complex):
-        if found.imag:
-            raise RuntimeError("value cannot be converted to type int64_t without overflow")
-        found = found.real
-    return int(found)
+    return int(_real(self, "int64_t", "__int__"))
 
 
 @public("torch.Tensor")

@@ -209,7 +209,7 @@ class Signature(SignatureFields):
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
         if where is CPU:
-            self._baseline = NumPyForm(found, alone, _moved(given[found.picks :], outs, found.result is not None))
+            self._baseline = NumPyForm(found, alone, _moved(given[1:] if found.picks else given, outs, found.result is not None))
         return True
 
     def _as_of_vectors(self) -> bool:

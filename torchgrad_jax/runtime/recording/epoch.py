@@ -65,7 +65,6 @@ class Failure:
 # What an epoch has none of, which most have not: the same for all, and never written to.
 _NONE: dict[Any, Any] = {}
 _EMPTY: list[Any] = []
-_making = threading.Lock()
 
 
 class Epoch:
@@ -82,7 +81,7 @@ class Epoch:
 
     __slots__ = (
         "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "limit", "wanted", "outcomes",
-        "first_failure", "results", "ended", "_lock", "begun",
+        "first_failure", "results", "ended", "lock", "begun",
     )  # fmt: skip
 
     def __init__(self, recorder: Any, step: Any = None, limit: int = 0) -> None:
@@ -103,7 +102,7 @@ class Epoch:
         self.first_failure: Any = None
         self.results: list[Any] = _EMPTY
         self.ended = False
-        self._lock: Any = None
+        self.lock = RLock()
 
     def arrays_of_numbers(self) -> list[np.ndarray]:
         """The Python numbers, one array for each of their dtypes."""
@@ -134,18 +133,11 @@ class Epoch:
         """A result of a program that did not come to its end, computed operation by operation. Raises where that fails."""
         if self.outcomes is None or slot not in self.outcomes:
             # On one line: an interrupt between two would leave it locked.
-            with self.lock(): running.recover(self, slot)  # noqa: E701  # fmt: skip
+            with self.lock: running.recover(self, slot)  # noqa: E701  # fmt: skip
         found = (self.outcomes or {})[slot]
         if isinstance(found, Failure):
             raise found.error()
         return found
-
-    def lock(self) -> Any:
-        """What is held while something of a program that failed is computed."""
-        with _making:
-            if self._lock is None:
-                self._lock = RLock()
-            return self._lock
 
     def note_foreign(self, value: Any, slot: int) -> None:
         """`value`, which keeps another epoch, is the input of this slot."""
