@@ -56,7 +56,9 @@ def test_what_is_filled_in(dtype):
 
 @pytest.mark.parametrize("index", [np.uint8, np.int8, np.uint32, np.int64, np.uint64])
 def test_indices_of_each_dtype(index):
-    agree(lambda x, i: [x[i], x.at[i].get(mode="clip")], values(np.float32, 100), np.array([0, 5, 99, 120], index))
+    for shape in ((100,), (100, 1), (100, 3)):
+        agree(lambda x, i: [x[i], x.at[i].get(mode="clip")], values(np.float32, shape), np.array([0, 5, 99, 120], index))
+        agree(lambda x, i: x.at[i].get(mode="promise_in_bounds"), values(np.float32, shape), np.array([0, 5, 99, 7], index))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -97,6 +97,14 @@ _ALONG = [
 _NOT_ALONG = [(S(3, 4), 1, Places((3, 6), 0, 5)), (S(3, 4), 0, Places((2, 3), -1, 3))]
 _TABLE = [(S(5, 3), Places((2, 4), 0, 5), -1, False), (S(5), Places((4,), 0, 5), 0, True), (S(5, 3), Places((), 0, 5, np.int32), -1, False)]
 _NO_TABLE = [(S(5, 3), Places((2, 4), 0, 6), -1, False), (S(5, 3), Places((2, 4), -2, 5), -1, False)]
+_ADDED = [
+    (S(3, 4), 0, Places((5,), 0, 3), S(5, 4), 1), (S(6), 0, Places((9,), 0, 6), S(9), 0.5),
+    (S(3, 2, 2), 0, Places((4,), 0, 3, np.int32), S(4, 2, 2), 2),
+]  # fmt: skip
+_NOT_ADDED = [(S(3, 4), 0, Places((5,), 0, 5), S(5, 4), 1), (S(3, 4), 0, Places((5,), -1, 3), S(5, 4), 1)]
+_SCATTERED = [(*call, S(*call[2].shape)) for call in _ALONG] + [(S(3, 4), 1, Places((2, 3), 0, 4, np.int32), S(3, 5))]
+_NOT_SCATTERED = [(*call, S(*call[2].shape)) for call in _NOT_ALONG]
+_COUNTED = [(Places((7,), 0, 5), None, 5), (Places((4,), 0, 3, np.int32), None, 6), (Places((7,), 0, 5, np.uint8), S(7), 5)]
 _ORDERED = [(S(3, 40), 1, True), (S(3, 40), 1, False), (S(30, 4), 0, True), (S(30, 4), -2, False), (S(2, 9, 3), 1, True), (S(1), 0, False)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
 
@@ -149,6 +157,8 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "diagonal_scatter": [(S(3, 4), S(3), 0, 0, 1), (S(2, 3, 4), S(3, 2), 2, 0, 2), (S(3, 4), S(0), 7, 0, 1)],
     "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, 1), [Places((5,), 0, 3), Places((5,), 0, 4)], (3, 4))],
     "index_select": _ROWS, "index_select_checked": [*_ROWS, *_NO_ROWS], "gather": _ALONG, "gather_checked": [*_ALONG, *_NOT_ALONG],
+    "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED,
+    "scatter_add": _SCATTERED, "scatter_add_checked": [*_SCATTERED, *_NOT_SCATTERED],
     "embedding": _TABLE, "embedding_checked": [*_TABLE, *_NO_TABLE],
     "sort": _ORDERED, "sort_stable": _ORDERED, "argsort": [(x, dim, descending, True) for x, dim, descending in _ORDERED],
     "topk": [(S(3, 40), 5, 1, True, True), (S(3, 40), 5, -1, False, True), (S(30, 4), 30, 0, True, True), (S(30, 4), 20, -2, False, True)],
@@ -161,6 +171,7 @@ _COMPLEX = {"view_as_real", "view_as_real_copy", "_conj", "_conj_copy"}
 _PAIR = {"view_as_complex", "view_as_complex_copy"}
 # bfloat16 is none of NumPy's dtypes.
 _SORTED = {"sort", "sort_stable", "argsort", "topk"}
+_SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None)
 WITH_GRADIENT = sorted(o.name for o in registry.values() if o.numpy_vjp is not None)
 
@@ -173,6 +184,10 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(np.dtype(d),) for d in ("float32", "float64")]
     if name in _SORTED:
         return [(d,) for d in among if d.kind in "fiu" or (d.kind == "b" and name != "topk")]
+    if name in _SUMS:
+        return [(d,) for d in among if d.kind in "iuf"]
+    if name == "_bincount":
+        return [(np.dtype(np.float64),)]
     if name == "view_as_real_scatter":
         return [(np.dtype(np.complex64), np.dtype(np.float32))]
     if name == "view_as_complex_scatter":

@@ -13,6 +13,7 @@ import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array, Shape
 from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.operation import stand_in
 
 _ALL = slice(None)
@@ -39,10 +40,12 @@ def _told(shape: Shape, dtype: np.dtype, checked: bool) -> Any:
     return (found, stand_in((2,), np.dtype(np.int64))) if checked else found
 
 
-def _forms(read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
-           outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None) -> Forms:  # fmt: skip
-    """The form of an operator that reads at indices, or of its checked twin. read: at indices in range. inside: whether they are; outcome: what
-    the twin says of those that are not, and clipped: its operands with these in range."""
+def _forms(
+    read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
+    outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None, picks: bool = True,
+) -> Forms:  # fmt: skip
+    """The form of an operator that reads, or adds, at indices, or of its checked twin. read: at indices in range. inside: whether they are; outcome:
+    what the twin says of those that are not, and clipped: its operands with these in range."""
 
     def result(x: Array, *rest: Any, **statics: Any) -> Any:
         shape = shape_of(x, *rest, **statics) if x.size else None
@@ -56,7 +59,7 @@ def _forms(read: Callable[..., Array], shape_of: Callable[..., Shape | None], in
         assert outcome is not None and clipped is not None
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
 
-    return Forms(function, result, True, picks=True)
+    return Forms(function, result, True, picks=picks)
 
 
 def _in_range(index: Array, size: int) -> bool:
@@ -151,6 +154,68 @@ def _outside_along(x: Array, index: Array, dim: int) -> Array:
 
 index_select, index_select_checked = _forms(_rows, _rows_shape), _forms(_rows, _rows_shape, _inside, _outside_along, _clipped)
 gather, gather_checked = _forms(_along, _along_shape), _forms(_along, _along_shape, _inside, _outside_along, _clipped)
+
+
+# ---------------------------------------------------------------------- added along one dimension
+
+
+def _can_add(x: Array, index: Array, source: Array) -> bool:
+    return x.dtype.kind in "iuf" and source.dtype == x.dtype and index.dtype.kind in "iu" and bool(x.size and index.size)
+
+
+def _with_rows(x: Array, index: Array, source: Array, alpha: Any, dim: int) -> Array:
+    out = np.array(x, order="C")
+    source = source if alpha == 1 else source * x.dtype.type(alpha)
+    add_rows(out.reshape(len(x), -1), index, source.reshape(index.size, -1))
+    return out
+
+
+def _with_rows_shape(x: Array, index: Array, source: Array, alpha: Any, dim: int) -> Shape | None:
+    fits = index.ndim == 1 and x.ndim > 0 and dim == 0 and source.shape == (index.size, *x.shape[1:])
+    return x.shape if fits and _can_add(x, index, source) else None
+
+
+def _with_elements(x: Array, index: Array, src: Array, dim: int) -> Array:
+    out = np.array(x, order="C")
+    steps = [n // x.itemsize for n in out.strides]
+    places: Any = index * steps[dim]
+    for d, along in enumerate(_grid(index.shape)):
+        if d != dim:
+            places = places + along * steps[d]
+    src = src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
+    add_rows(out.reshape(-1, 1), places.reshape(-1), src.reshape(-1, 1))
+    return out
+
+
+def _with_elements_shape(x: Array, index: Array, src: Array, dim: int) -> Shape | None:
+    return x.shape if x.ndim == index.ndim == src.ndim > 0 and _can_add(x, index, src) else None
+
+
+index_add, index_add_checked = _forms(_with_rows, _with_rows_shape, picks=False), _forms(
+    _with_rows, _with_rows_shape, lambda x, index, source, alpha, dim: _inside(x, index, dim),
+    lambda x, index, source, alpha, dim: _outside_along(x, index, dim),
+    lambda x, index, source, alpha, dim: (*_clipped(x, index, dim), source, alpha), False,
+)  # fmt: skip
+scatter_add, scatter_add_checked = _forms(_with_elements, _with_elements_shape, picks=False), _forms(
+    _with_elements, _with_elements_shape, lambda x, index, src, dim: _inside(x, index, dim),
+    lambda x, index, src, dim: _outside_along(x, index, dim), lambda x, index, src, dim: (*_clipped(x, index, dim), src), False,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- how often
+
+
+def _counted(x: Array, weights: Array | None, length: int) -> Array:
+    return np.bincount(x, weights, length)
+
+
+def _counted_result(x: Array, weights: Array | None, length: int) -> Any:
+    if weights is not None and weights.dtype != np.float64:  # NumPy adds in float64
+        return None
+    return None if x.dtype == np.uint64 else stand_in((length,), np.dtype(np.int64 if weights is None else np.float64))
+
+
+bincount = Forms(_counted, _counted_result, True)
 
 
 # ---------------------------------------------------------------------- rows of a table

@@ -58,7 +58,12 @@ def adjoint(x: Any) -> Any:
 
 
 def diagonal(x: Any) -> Any:
-    return jnp.diagonal(x, axis1=-2, axis2=-1)
+    """The diagonals of a batch of matrices: a slice, where JAX's function picks element by element."""
+    *batch, rows, columns = x.shape
+    if not x.size:
+        return jnp.diagonal(x, axis1=-2, axis2=-1)
+    last = (min(rows, columns) - 1) * (columns + 1)
+    return lax.slice_in_dim(x.reshape(*batch, rows * columns), 0, last + 1, columns + 1, -1)
 
 
 def identity(x: Any, n: int | None = None) -> Any:
@@ -232,15 +237,20 @@ def permutation_of(pivots: Any, rows: int) -> Any:
     return lax.linalg.lu_pivots_to_permutation(pivots - 1, rows)
 
 
+def _rows_in_order(b: Any, order: Any) -> Any:
+    """The rows of a batch of matrices in this order."""
+    if b.ndim == 2 and b.size:
+        return b.at[order].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return jnp.take_along_axis(b, jnp.broadcast_to(order[..., None], (*b.shape[:-1], 1)).astype(jnp.int32), -2)
+
+
 def _lu_solve(lu: Any, permutation: Any, b: Any) -> Any:
-    b = jnp.take_along_axis(b, jnp.broadcast_to(permutation[..., None], (*b.shape[:-1], 1)).astype(jnp.int32), -2)
-    return triangular(lu, triangular(lu, b, True, unit=True), False)
+    return triangular(lu, triangular(lu, _rows_in_order(b, permutation), True, unit=True), False)
 
 
 def _lu_solve_adjoint(lu: Any, permutation: Any, b: Any) -> Any:
     x = triangular(lu, triangular(lu, b, False, conjugate=True), True, conjugate=True, unit=True)
-    inverse = jnp.argsort(permutation, -1)
-    return jnp.take_along_axis(x, jnp.broadcast_to(inverse[..., None], (*x.shape[:-1], 1)).astype(jnp.int32), -2)
+    return _rows_in_order(x, jnp.argsort(permutation, -1))
 
 
 def solve_adjoint(a: Any, lu: Any, pivots: Any, b: Any) -> Any:

@@ -200,7 +200,8 @@ def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     if product:
         squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
         squares = jnp.maximum(squares, 0)
-        return jnp.where(squares == 0, 0, lax.sqrt(jnp.where(squares == 0, 1, squares))).astype(x.dtype)
+        none = squares == 0
+        return jnp.where(none, 0, lax.sqrt(jnp.where(none, 1, squares))).astype(x.dtype)
     return _distance(_differences(x, y), p)
 
 

@@ -292,7 +292,7 @@ def histc(x: Any, low: Any, high: Any, bins: int) -> Any:
     return jnp.zeros(bins, x.dtype).at[jnp.where(inside, place, bins)].add(1, mode="drop")
 
 
-@op("_bincount(Tensor self, Tensor? weights, int length)", differentiable=False, method=False, toplevel=False)
+@op("_bincount(Tensor self, Tensor? weights, int length)", differentiable=False, method=False, toplevel=False, numpy=numpy_indexing.bincount)
 def bincount(x: Any, weights: Any, length: int) -> Any:
     """How often each number below `length` occurs, or the sum of its weights."""
     if weights is None:

@@ -17,7 +17,7 @@ cdef object _ndarray, _scalar, _asarray
 cdef class Settled:
     cdef public ProgramFields program
     cdef public bytes alive
-    cdef public list slots, inputs, calls, template, places, numbers
+    cdef public list slots, inputs, calls, template, places, checks, numbers
     cdef public bint compiled, long, multiplies
 
 

@@ -42,11 +42,12 @@ class Settled:
     """A program that is run the same way for as long as the modes are the usual ones, and what that takes.
 
     alive: which of the results that were recorded are held, a byte for each; slots: those of the program's outputs. inputs: which of its epoch's it
-    reads. compiled: whether it is, and then whether it takes `long`. Else what the interpreter carries out (`baseline.places`): calls, template and
-    the outputs' places, each number that is read by its place among the epoch's and its NumPy class, and whether any of it `multiplies` matrices.
+    reads. compiled: whether it is, and then whether it takes `long`. Else what the interpreter carries out (`baseline.places`): calls, template, the
+    places of the outputs and of the checks' outcomes, each number that is read by its place among the epoch's and its NumPy class, and whether any of
+    it `multiplies` matrices.
     """
 
-    __slots__ = ("program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "numbers", "multiplies")
+    __slots__ = ("program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "checks", "numbers", "multiplies")
 
     def __init__(self, program: Any, alive: bytes) -> None:
         self.program, self.alive = program, alive
@@ -55,6 +56,7 @@ class Settled:
         self.calls: list[Any] = []
         self.template: list[Any] = []
         self.places: list[int] = []
+        self.checks: list[int] = []
         self.numbers: list[Any] = []
 
 
@@ -71,9 +73,10 @@ def settled(program: Any, alive: bytes) -> Settled | None:
     if program.tier != INTERPRETED or program.common is not None or form.spent or interpreted is None or not program.estimate.small:
         return None
     merged = interpreted.merged
-    if merged is None or program.checked or not merged.final:
+    if merged is None or not merged.final:
         return None
-    (found.calls, found.template, found.places), found.multiplies = merged.ready, interpreted.multiplies
+    (found.calls, found.template, places), found.multiplies = merged.ready, interpreted.multiplies
+    found.places, found.checks = places[: len(found.slots)], places[len(found.slots) :]
     found.numbers = [(place, KINDS[place[0]]) for place in interpreted.numbers]
     return found
 
@@ -154,6 +157,9 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     if not found.compiled:
         totals.interpreted += 1
         _interpret(rec, found, arrays)
+        for place in found.checks:
+            if arrays[place][0]:
+                raise CheckFailed
         return [_owned(arrays[place]) for place in found.places]
     totals.ran += 1
     for array in arrays:

@@ -61,16 +61,17 @@ class Form(FormFields):
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. small: whether all have, and calling what is
-    compiled would cost no less than interpreting.
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. alike: what a call takes besides if products and
+    factorizations are not the faster for being fused, as small ones. small: whether all have plans, and calling what is compiled would even then
+    cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "compiling")
+    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "alike", "compiling")
 
     def __init__(self, calls: list[Any], outputs: int) -> None:
         self.plans: list[Any] = []
         primitives = 0
-        self.interpreting, saved = 0.0, 0.0
+        self.interpreting, self.alike, saved = 0.0, 0.0, 0.0
         for call in calls:
             plan = call.signature.baseline if modes.baseline or modes.without_xla else None
             if plan is not None and plan.cost > MOST and not modes.without_xla:
@@ -80,10 +81,11 @@ class Estimate:
             cost = ALONE if plan is None else OPERATION + plan.cost
             self.interpreting += cost
             saved += 0.0 if plan is None else FUSED * plan.cost
+            self.alike += 0.0 if plan is None else (1 - FUSED) * plan.alike
         self.calling = CALL + OUTPUT * outputs + saved
         self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
         self.planned = any(self.plans)
-        self.small = all(self.plans) and self.interpreting <= self.calling
+        self.small = all(self.plans) and self.interpreting <= self.calling + self.alike
 
 
 def tier_of(program: Any) -> str:
@@ -144,8 +146,8 @@ def reason(program: Any) -> str:
         return "use_deterministic_algorithms: a program keeps the tier that it began with"
     if program.common is not None and program.common.members >= LENGTHS:
         return "what repeats in it goes round other times in other programs: they are to be compiled as one with a loop"
-    if estimate.interpreting <= estimate.calling:
-        cost, call = estimate.interpreting / 1e3, estimate.calling / 1e3
+    if estimate.interpreting <= estimate.calling + estimate.alike:
+        cost, call = estimate.interpreting / 1e3, (estimate.calling + estimate.alike) / 1e3
         return f"that takes {cost:.0f} us by estimate, and a call of a compiled program would take {call:.0f}"
     share = form.spent * (1 + program.repeats / TURNS) / max(estimate.compiling, 1.0)
     return f"compiling it has to pay first: interpreting it has cost {share:.0%} of what that would, by estimate"

@@ -131,12 +131,15 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def first_failure(info: Any) -> Any:
     """The check of `info`, nonzero where a matrix of the batch failed."""
+    if not info.ndim:
+        number = info.astype(jnp.int64)
+        return jnp.stack([(number != 0).astype(jnp.int64), number])
     flat = info.reshape(-1).astype(jnp.int64)
     if not flat.size:
         return jnp.zeros(2, jnp.int64)
     where = jnp.argmax(flat != 0)
-    element = where + 1 if info.ndim else jnp.zeros((), jnp.int64)
-    return jnp.stack([(flat[where] != 0).astype(jnp.int64), flat[where] + (element.astype(jnp.int64) << 32)])
+    found = flat.at[where].get(mode="promise_in_bounds")
+    return jnp.stack([(found != 0).astype(jnp.int64), found + ((where + 1).astype(jnp.int64) << 32)])
 
 
 def failure(name: str, text: str, error: type[Exception] = LinAlgError) -> Callable[[int], Exception]:

@@ -29,6 +29,19 @@ cdef class Chain:
 cpdef add_rows(object rows, object places, object updates)
 
 
+@cython.locals(
+    letter=int, width=int, matrix="char*", exchanged="char*", rows_now="char*", pivot="char*", i=Py_ssize_t, count=Py_ssize_t, rows=Py_ssize_t,
+    columns=Py_ssize_t,
+)
+cpdef factorize(object a, object pivots, object order)
+
+
+@cython.locals(
+    letter=int, width=int, matrix="char*", right="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t, columns=Py_ssize_t, system="char*",
+)
+cpdef substitute(object a, object x, bint turned, bint lower, bint unit)
+
+
 cdef class Function:
     cdef int _number
 

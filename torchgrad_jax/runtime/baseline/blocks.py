@@ -1,7 +1,8 @@
-"""Loops over numbers, compiled where there is a compiler, and used only there.
+"""Loops over numbers, compiled where there is a compiler, and used only there but for matrices.
 
 A chain of element-wise operations is carried out block by block: what lies between its operands and its results never leaves the processor's cache,
 and 13 operations on 10 numbers take 1.7 us instead of NumPy's 6. Rows are added to others one after the other: 500 of 8 take 1.7 us instead of 50.
+Small matrices are factorized, and triangular systems solved.
 """
 
 from __future__ import annotations
@@ -130,14 +131,36 @@ class Function:
 
 
 def add_rows(rows: Any, places: Any, updates: Any) -> None:
-    """Add each of the updates (n, length) to the row at its place, int64 and in range, one after the other. All contiguous, of float32 or float64."""
+    """Add each of the updates (n, length) to the row at its place, int64, one after the other; what has none is dropped. All contiguous, of float32
+    or float64."""
     letter = ord(rows.dtype.char)
     width = 4 if letter == 102 else 8
     target = lanes.memory(rows, width * rows.size, letter, True)
     count = places.size
     where = lanes.memory(places, 8 * count, ord(places.dtype.char), False)
     source = lanes.memory(updates, width * updates.size, letter, False)
-    lanes.add_at(letter, target, where, source, count, rows.shape[1])
+    lanes.add_at(letter, target, where, source, count, rows.shape[0], rows.shape[1])
+
+
+def factorize(a: Any, pivots: Any, order: Any) -> None:
+    """`lanes.factorize` of a contiguous batch of matrices (n, rows, columns), with room for their pivots and orders, int32."""
+    letter, width = ord(a.dtype.char), a.dtype.itemsize
+    matrix = lanes.memory(a, a.nbytes, letter, True)
+    exchanged, rows_now = lanes.memory(pivots, 4 * pivots.size, 105, True), lanes.memory(order, 4 * order.size, 105, True)
+    count, rows, columns = a.shape
+    for i in range(count):
+        pivot = lanes.at(exchanged, 4, i * min(rows, columns))
+        lanes.factorize(letter, lanes.at(matrix, width, i * rows * columns), pivot, lanes.at(rows_now, 4, i * rows), rows, columns)
+
+
+def substitute(a: Any, x: Any, turned: bool, lower: bool, unit: bool) -> None:
+    """`lanes.substitute` of contiguous batches of matrices (n, size, size) and right sides (n, size, columns)."""
+    letter, width = ord(a.dtype.char), a.dtype.itemsize
+    matrix, right = lanes.memory(a, a.nbytes, letter, False), lanes.memory(x, x.nbytes, letter, True)
+    count, size, columns = x.shape
+    for i in range(count):
+        system = lanes.at(matrix, width, i * size * size)
+        lanes.substitute(letter, system, lanes.at(right, width, i * size * columns), size, columns, turned, lower, unit)
 
 
 def _padded(numbers: list[int], length: int) -> list[int]:

@@ -38,7 +38,7 @@ def _cond(eqn: Any) -> Any:
     def run(which: Any, *arrays: Any) -> Any:
         return branches[min(max(int(which), 0), last)](*arrays)
 
-    return Costed(run, max([b.cost for b in branches]))
+    return Costed(run, min([b.cost for b in branches]))  # the dear one is for what is seldom, such as the details of an error
 
 
 @rule("while")

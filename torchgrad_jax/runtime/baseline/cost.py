@@ -16,10 +16,12 @@ STEP = 1000.0
 CHEAP, DEAR, SPECIAL = 0.3, 2.5, 60.0
 # A multiply-add of a matrix product, and what the product takes besides.
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
+# A product of more nanoseconds than this is shared by threads in XLA.
+SHARED = 10_000.0
 # An element moved by an index array, one sorted (times the logarithm of how many), one combined by a ufunc's `at`.
 INDEXED, SORTED, AT = 4.0, 2.0, 8.0
-# One call of LAPACK for one matrix through NumPy or scipy, and each of its multiply-adds.
-LAPACK, FACTOR = 12_000.0, 0.5
+# One call of LAPACK through NumPy, and one matrix of a batch.
+LAPACK, MATRIX = 7_000.0, 1_500.0
 # What a view takes besides its step: nothing.
 VIEW = 0.0
 
@@ -64,8 +66,9 @@ def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) ->
     return PRODUCT + each * batch * rows * inner * columns + CHEAP * batch * inner * (rows + columns) + 60.0 * batch
 
 
-def lapack(eqn: Any, work: float = 1.0) -> float:
-    """The cost of a factorization, or of what takes `work` times as long as one."""
-    shape = eqn.invars[0].aval.shape
-    *batch, rows, columns = shape if len(shape) >= 2 else (1, *shape, 1)
-    return math.prod(batch) * (LAPACK + work * FACTOR * weight(eqn.invars[0].aval.dtype) * rows * columns * min(rows, columns))
+def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:
+    """The cost of what takes `element` nanoseconds for each element of a small matrix, and twice that for one of 300 rows, and `matrix` besides."""
+    aval = eqn.invars[0].aval
+    *batch, rows, columns = aval.shape
+    each = element * (weight(aval.dtype) if aval.dtype.kind == "c" else 1.0)
+    return LAPACK + math.prod(batch) * (matrix + each * rows * columns * (1 + min(rows, columns) / 300))

@@ -34,10 +34,10 @@ class Forms(NamedTuple):
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    moved: how many bytes it copies. multiplies: see Plan.
+    moved: how many bytes it copies. multiplies, alike: see Plan.
     """
 
-    multiplies = False
+    multiplies, alike = False, 0.0
     __slots__ = ("cost", "size", "compiling", "function", "single", "fresh", "overwriting")
 
     def __init__(self, forms: Forms, single: bool, moved: int) -> None:

@@ -44,6 +44,7 @@ class _Windows:
             if d not in absent:
                 offsets = np.add.outer(offsets, steps[d] * np.arange(window[d]))
         self.offsets = offsets
+        self.are_rows = not batching and not offsets.ndim and [step for _, step, _ in self.mapped] == [1]  # and an index vector is the place of one
 
     def places(self, starts: Any, promised: bool = False) -> tuple[Any, Any]:
         """The places, with windows moved inside; and for each window whether it was, or None if all were. promised: that they are."""
@@ -78,7 +79,8 @@ class _Windows:
 
 def _gather_cost(eqn: Any) -> float:
     windows = math.prod(eqn.invars[1].aval.shape[:-1])
-    return 4000.0 + INDEXED * windows + CHEAP * eqn.outvars[0].aval.size * weight(eqn.outvars[0].aval.dtype)
+    rows = eqn.params["mode"].name == "PROMISE_IN_BOUNDS" and eqn.invars[1].aval.shape[-1] == 1
+    return (500.0 if rows else 4000.0) + INDEXED * windows + CHEAP * eqn.outvars[0].aval.size * weight(eqn.outvars[0].aval.dtype)
 
 
 @rule("gather", cost=_gather_cost)
@@ -96,6 +98,8 @@ def _gather(eqn: Any) -> Any:
     order = _order(numbers.offset_dims, found.ndim)
     fill = _fill_value(p["fill_value"], dtype) if mode == "FILL_OR_DROP" else None
     promised = mode == "PROMISE_IN_BOUNDS"
+    if promised and order is None and windows.are_rows and eqn.invars[1].aval.dtype.kind == "i":
+        return _picked(windows, indices, as_windows)
 
     def gather(x: Any, starts: Any) -> Any:
         places, inside = windows.places(starts, promised)
@@ -106,6 +110,16 @@ def _gather(eqn: Any) -> Any:
         return out if order is None else out.transpose(order)
 
     return gather
+
+
+def _picked(windows: _Windows, indices: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The rows of an array at these places, which are in range: a function."""
+    rows, row = windows.rows, windows.row
+    if row > 1:
+        return lambda x, starts: x.reshape(rows, row).take(starts.reshape(indices), 0, mode="clip").reshape(shape)
+    if shape != indices:
+        return lambda x, starts: x.reshape(rows).take(starts.reshape(indices), mode="clip").reshape(shape)
+    return lambda x, starts: x.reshape(rows).take(starts.reshape(indices), mode="clip")
 
 
 def _order(window_dims: Sequence[int], rank: int) -> tuple[int, ...] | None:
@@ -137,8 +151,9 @@ _COMBINED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.mi
 
 
 def _scatter_cost(eqn: Any) -> float:
-    copied = CHEAP * eqn.outvars[0].aval.size * weight(eqn.outvars[0].aval.dtype)
-    return 10_000.0 + copied + AT * eqn.invars[2].aval.size * weight(eqn.outvars[0].aval.dtype)
+    aval, combined = eqn.outvars[0].aval, eqn.invars[2].aval.size
+    base, each = (3_000.0, 2 * CHEAP) if _by_loops(_COMBINED.get(eqn.primitive.name[8:]), aval.dtype) else (10_000.0, AT)
+    return base + (CHEAP * aval.size + each * combined) * weight(aval.dtype)
 
 
 @rule("scatter", *[f"scatter{sign}{name}" for name in _COMBINED for sign in "-_"], cost=_scatter_cost)
@@ -161,9 +176,16 @@ def _scatter(eqn: Any) -> Any:
     windows = _Windows(operand.shape, window, numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, batching)
     order = (*[d for d in range(update.ndim) if d not in numbers.update_window_dims], *numbers.update_window_dims)
     combine, drops = _combiner(combined, windows.row, p["unique_indices"], operand.dtype), mode != "CLIP"
+    in_order = order == tuple(range(update.ndim))
+    straight = drops and in_order and windows.are_rows and _by_loops(combined, operand.dtype) and eqn.invars[1].aval.dtype.kind == "i"
 
     def scatter(x: Any, starts: Any, updates: Any) -> Any:
-        return scatter_into(np.array(x, order="C"), starts, updates)
+        return into(np.array(x, order="C"), starts, updates)
+
+    def rows_into(x: Any, starts: Any, updates: Any) -> Any:
+        out = np.ascontiguousarray(x)
+        combine(out.reshape(windows.rows, windows.row), starts.reshape(-1), updates.reshape(-1, windows.row))
+        return out
 
     def scatter_into(x: Any, starts: Any, updates: Any) -> Any:
         places, inside = windows.places(starts)
@@ -174,7 +196,8 @@ def _scatter(eqn: Any) -> Any:
         combine(out.reshape(windows.rows, windows.row), places.reshape(-1), updates.reshape(-1, windows.row))
         return out
 
-    return Writing(scatter, scatter_into)
+    into = rows_into if straight else scatter_into
+    return Writing(scatter, into)
 
 
 def _takes_the_update(jaxpr: Any) -> bool:
@@ -182,6 +205,11 @@ def _takes_the_update(jaxpr: Any) -> bool:
         return True
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     return not jaxpr.eqns and jaxpr.outvars[0] is jaxpr.invars[1]
+
+
+def _by_loops(ufunc: Any, dtype: np.dtype) -> bool:
+    """Whether what is combined is so by the typed core's loops."""
+    return ufunc is np.add and dtype.char in "fd" and blocks.by_numbers
 
 
 def _combiner(ufunc: Any, length: int, unique: bool, dtype: np.dtype) -> Any:
@@ -195,8 +223,8 @@ def _combiner(ufunc: Any, length: int, unique: bool, dtype: np.dtype) -> Any:
                 rows[places] = updates
 
         return put
-    if ufunc is np.add and dtype.char in "fd" and blocks.by_numbers:
-        return lambda rows, places, updates: blocks.add_rows(rows, np.ascontiguousarray(places), np.ascontiguousarray(updates))
+    if _by_loops(ufunc, dtype):
+        return lambda rows, places, updates: blocks.add_rows(rows, np.ascontiguousarray(places, np.int64), np.ascontiguousarray(updates))
     if unique:
 
         def combine(rows: Any, places: Any, updates: Any) -> None:
@@ -219,6 +247,11 @@ def _combiner(ufunc: Any, length: int, unique: bool, dtype: np.dtype) -> Any:
         ufunc.at(rows.reshape(-1), places, updates.reshape(-1))
 
     return combine_elements
+
+
+def add_rows(rows: Any, places: Any, updates: Any) -> None:
+    """Add each of the updates (n, length) to the row at its place, in range, one after the other."""
+    _combiner(np.add, rows.shape[1], False, rows.dtype)(rows, places, updates)
 
 
 # ---------------------------------------------------------------------- slices

@@ -218,18 +218,83 @@ cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* ou
         tj_lane_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
 
 
-cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t length) noexcept nogil:
+cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t most, Py_ssize_t length) noexcept nogil:
     cdef Py_ssize_t i, j
     cdef real* row
     for i in range(count):
-        row = rows + places[i] * length
-        for j in range(length):
-            row[j] += updates[j]
+        if 0 <= places[i] < most:
+            row = rows + places[i] * length
+            for j in range(length):
+                row[j] += updates[j]
         updates += length
 
 
-cdef inline void add_at(int letter, char* rows, char* places, char* updates, Py_ssize_t count, Py_ssize_t length) noexcept nogil:
+cdef inline void add_at(int letter, char* rows, char* places, char* updates, Py_ssize_t count, Py_ssize_t most, Py_ssize_t length) noexcept nogil:
     if letter == 102:
-        _add_at(<float*>rows, <long long*>places, <float*>updates, count, length)
+        _add_at(<float*>rows, <long long*>places, <float*>updates, count, most, length)
     else:
-        _add_at(<double*>rows, <long long*>places, <double*>updates, count, length)
+        _add_at(<double*>rows, <long long*>places, <double*>updates, count, most, length)
+
+
+cdef inline void _factorize(real* a, int* pivots, int* order, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    cdef Py_ssize_t k, i, j, best
+    cdef real largest, size, factor
+    cdef real* top
+    cdef real* row
+    for i in range(rows):
+        order[i] = <int>i
+    for k in range(min(rows, columns)):
+        best, largest = k, -1
+        for i in range(k, rows):
+            size = abs(a[i * columns + k])
+            if size > largest or size != size:
+                best, largest = i, size
+            if size != size:
+                break
+        pivots[k] = <int>best
+        top = a + k * columns
+        row = a + best * columns
+        if best != k:
+            order[k], order[best] = order[best], order[k]
+            for j in range(columns):
+                top[j], row[j] = row[j], top[j]
+        for i in range(k + 1, rows):
+            row = a + i * columns
+            if top[k] != 0:
+                row[k] = row[k] / top[k]
+            factor = row[k]
+            for j in range(k + 1, columns):
+                row[j] -= factor * top[j]
+
+
+cdef inline void factorize(int letter, char* a, char* pivots, char* order, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    if letter == 102:
+        _factorize(<float*>a, <int*>pivots, <int*>order, rows, columns)
+    else:
+        _factorize(<double*>a, <int*>pivots, <int*>order, rows, columns)
+
+
+cdef inline void _substitute(real* a, real* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:
+    cdef Py_ssize_t step, i, j, r, across = size if turned else 1, down = 1 if turned else size
+    cdef real factor
+    cdef real* known
+    cdef real* row
+    for step in range(size):
+        i = step if lower else size - 1 - step
+        known = x + i * columns
+        if not unit:
+            factor = a[i * down + i * across]
+            for j in range(columns):
+                known[j] = known[j] / factor
+        for r in range(i + 1 if lower else 0, size if lower else i):
+            factor = a[r * down + i * across]
+            row = x + r * columns
+            for j in range(columns):
+                row[j] -= factor * known[j]
+
+
+cdef inline void substitute(int letter, char* a, char* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:
+    if letter == 102:
+        _substitute(<float*>a, <float*>x, size, columns, turned, lower, unit)
+    else:
+        _substitute(<double*>a, <double*>x, size, columns, turned, lower, unit)

@@ -88,6 +88,35 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
     out[:n] = _FUNCTIONS[which](*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 
-def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, length: int) -> None:
-    """Add each of `count` updates of this length to the row at its place."""
-    np.add.at(rows.reshape(-1, length), places, updates.reshape(-1, length))
+def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, most: int, length: int) -> None:
+    """Add each of `count` updates of this length to the row at its place, if it is one of 0 to `most`."""
+    there = (places >= 0) & (places < most)
+    np.add.at(rows.reshape(most, length), places[there], updates.reshape(count, length)[there])
+
+
+def factorize(letter: int, a: Any, pivots: Any, order: Any, rows: int, columns: int) -> None:
+    """Write both triangles of an LU factorization over a matrix, which row each was exchanged with (the largest of its column, by what LAPACK takes
+    for a complex size), and the order in which the rows are then."""
+    a = a[: rows * columns].reshape(rows, columns)
+    order[:rows] = np.arange(rows)
+    for k in range(min(rows, columns)):
+        column = a[k:, k]
+        pivots[k] = k + np.argmax(np.abs(column.real) + np.abs(column.imag) if a.dtype.kind == "c" else np.abs(column))
+        if pivots[k] != k:
+            a[[k, pivots[k]]] = a[[pivots[k], k]]
+            order[[k, pivots[k]]] = order[[pivots[k], k]]
+        if a[k, k] != 0:
+            a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+
+
+def substitute(letter: int, a: Any, x: Any, size: int, columns: int, turned: bool, lower: bool, unit: bool) -> None:
+    """Write the solution of a triangular system over its right side, column after column of the matrix, which is read transposed if `turned`. The
+    other triangle is not read."""
+    a, x = a[: size * size].reshape(size, size), x[: size * columns].reshape(size, columns)
+    a = a.T if turned else a
+    for i in range(size) if lower else range(size - 1, -1, -1):
+        others = slice(i + 1, size) if lower else slice(i)
+        if not unit:
+            x[i] /= a[i, i]
+        x[others] -= np.outer(a[others, i], x[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.cost import lapack
+from torchgrad_jax.runtime.baseline import blocks, lanes
+from torchgrad_jax.runtime.baseline.cost import lapack, weight
 from torchgrad_jax.runtime.baseline.rules import Unknown, rule
 
 Solver = Callable[..., Any]
@@ -43,14 +45,21 @@ def _safe(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Ca
     return run
 
 
-@rule("cholesky", cost=lapack)
+@rule("cholesky", cost=partial(lapack, element=6.0, matrix=300.0))
 def _cholesky(eqn: Any) -> Any:
     """Reads the lower triangle."""
-    run = _safe(lambda x: [np.linalg.cholesky(x)], _avals(eqn))
-    return lambda x: np.tril(run(x)[0]) if x.size else x
+    by_matrix = _safe(lambda x: [np.linalg.cholesky(x)], _avals(eqn))
+
+    def run(x: Any) -> Any:
+        try:
+            return np.linalg.cholesky(x) if x.size else x
+        except np.linalg.LinAlgError:
+            return np.tril(by_matrix(x)[0])
+
+    return run
 
 
-@rule("eigh", cost=partial(lapack, work=9.0))
+@rule("eigh", cost=partial(lapack, element=80.0))
 def _eigh(eqn: Any) -> Any:
     p, size = eqn.params, eqn.invars[0].aval.shape[-1]
     if p["subset_by_index"] not in (None, (0, size)) or not size:
@@ -59,7 +68,7 @@ def _eigh(eqn: Any) -> Any:
     return _safe(lambda x: np.linalg.eigh(x, triangle)[::-1], _avals(eqn))
 
 
-@rule("svd", cost=partial(lapack, work=15.0))
+@rule("svd", cost=lambda eqn: lapack(eqn, 130.0 if eqn.params["compute_uv"] else 60.0))
 def _svd(eqn: Any) -> Any:
     p = eqn.params
     if p["subset_by_index"] is not None or 0 in eqn.invars[0].aval.shape[-2:]:
@@ -75,7 +84,7 @@ def _svd(eqn: Any) -> Any:
     return _safe(solve, _avals(eqn))
 
 
-@rule("eig", cost=partial(lapack, work=25.0))
+@rule("eig", cost=partial(lapack, element=600.0))
 def _eig(eqn: Any) -> Any:
     p = eqn.params
     if p["compute_left_eigenvectors"] or not eqn.invars[0].aval.shape[-1]:
@@ -85,7 +94,7 @@ def _eig(eqn: Any) -> Any:
     return _safe(lambda x: [np.linalg.eigvals(x)], _avals(eqn))
 
 
-@rule("qr", cost=partial(lapack, work=3.0))
+@rule("qr", cost=partial(lapack, element=35.0))
 def _qr(eqn: Any) -> Any:
     if eqn.params["pivoting"] or 0 in eqn.invars[0].aval.shape[-2:]:
         raise Unknown("pivoting")
@@ -95,8 +104,10 @@ def _qr(eqn: Any) -> Any:
 
 # ---------------------------------------------------------------------- matrix by matrix
 
-# Up to this many rows and columns NumPy solves and factorizes step by step. scipy, which has LAPACK's own functions, takes 110 ms to import.
-_SMALL = 32
+# Up to this many rows and columns matrices are solved and factorized step by step. scipy, which has LAPACK's own functions, takes 110 ms to import.
+_SMALL = 64 if blocks.by_numbers else 32
+# One call of such a function, in nanoseconds.
+_ROUTINE = 12_000.0
 
 
 def _routine(module: str, name: str, dtype: np.dtype) -> Any:
@@ -116,11 +127,21 @@ def _each(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]], rank:
     return run
 
 
-def _solving(eqn: Any) -> float:
-    return lapack(eqn) * max(1.0, eqn.invars[1].aval.size / max(1, eqn.invars[0].aval.size))
+def _batch(a: Any, rank: int = 2) -> Any:
+    """A contiguous batch, of several dimensions or of none, as one of one dimension."""
+    return a.reshape(math.prod(a.shape[:-rank]), *a.shape[-rank:])
 
 
-@rule("triangular_solve", cost=_solving)
+def _elimination(eqn: Any, step: float) -> float:
+    """The cost of so many multiply-adds as eliminating takes. step: what NumPy takes for one column besides."""
+    a, b = eqn.invars[0].aval, eqn.invars[-1].aval
+    *batch, rows, columns = a.shape
+    least = min(rows, columns)
+    besides = _ROUTINE if least > _SMALL else 500.0 if blocks.by_numbers else step * least
+    return 2000.0 + math.prod(batch) * besides + 0.4 * weight(a.dtype) * least * max(a.size, b.size)
+
+
+@rule("triangular_solve", cost=partial(_elimination, step=7_000.0))
 def _triangular_solve(eqn: Any) -> Any:
     p, (shape, dtype) = eqn.params, _avals(eqn)[0]
     if dtype.kind not in "fc" or dtype.itemsize == 2:
@@ -131,74 +152,80 @@ def _triangular_solve(eqn: Any) -> Any:
     left, lower, unit, transposed = p["left_side"], p["lower"], p["unit_diagonal"], p["transpose_a"]
     conjugated = p["conjugate_a"] and dtype.kind == "c"
 
-    def by_steps(a: Any, b: Any) -> list[Any]:
+    def by_steps(a: Any, b: Any) -> Any:
         a = np.conj(a) if conjugated else a
-        found = _substituted(a if transposed != left else a.T, b if left else b.T, lower == (transposed != left), unit)
-        return [found if left else found.T]
+        found = _substituted(a, b if left else b.mT, transposed == left, lower != (transposed == left), unit)
+        return found if left else found.mT
 
     def by_blas(a: Any, b: Any) -> list[Any]:
         a = np.conj(a) if conjugated else a
         return [_routine("blas", "trsm", dtype)(1, a, b, side=int(not left), lower=int(lower), trans_a=int(transposed), diag=int(unit))]
 
-    run = _each(by_steps if size <= _SMALL else by_blas, [(shape, dtype)], 2)
+    if size <= _SMALL:
+        return by_steps
+    run = _each(by_blas, [(shape, dtype)], 2)
     return lambda a, b: run(a, b)[0]
 
 
-def _substituted(a: Any, b: Any, lower: bool, unit: bool) -> Any:
-    """The solution of a triangular system, row after row. The other triangle of `a` is not read."""
-    x, size = np.array(b), len(a)
-    for i in range(size) if lower else range(size - 1, -1, -1):
-        known = slice(i) if lower else slice(i + 1, size)
-        x[i] -= a[i, known] @ x[known]
-        if not unit:
-            x[i] /= a[i, i]
+def _substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
+    """The solutions of triangular systems (`lanes.substitute`)."""
+    x = np.array(b, order="C")
+    systems, found = _batch(np.ascontiguousarray(a)), _batch(x)
+    if x.dtype.kind != "c":
+        blocks.substitute(systems, found, turned, lower, unit)
+        return x
+    for system, one in zip(systems, found, strict=True):
+        lanes.substitute(0, system.reshape(-1), one.reshape(-1), *one.shape, turned, lower, unit)
     return x
 
 
-@rule("lu", cost=partial(lapack, work=0.7))
+@rule("lu", cost=partial(_elimination, step=15_000.0))
 def _lu(eqn: Any) -> Any:
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
         raise Unknown("nothing to factorize")
 
-    def solve(a: Any) -> list[Any]:
-        found, pivots = _factorized(a) if max(shape[-2:]) <= _SMALL else _routine("lapack", "getrf", dtype)(a)[:2]
-        return [found, pivots, _permutation(pivots, a.shape[0])]
+    if max(shape[-2:]) <= _SMALL:
+        return _factorized
+    factorized = _each(lambda a: _routine("lapack", "getrf", dtype)(a)[:2], _avals(eqn)[:2], 2)
 
-    return _each(solve, _avals(eqn), 2)
+    def run(a: Any) -> list[Any]:
+        found, pivots = factorized(a)
+        return [found, pivots, _permutations(pivots, shape[-2])]
 
-
-def _factorized(a: Any) -> tuple[Any, Any]:
-    """Both triangles in one matrix, and which row each was exchanged with: the largest of its column, by what LAPACK takes for a complex size."""
-    a = np.array(a)
-    pivots = np.arange(min(a.shape))
-    for k in range(len(pivots)):
-        column = a[k:, k]
-        pivots[k] = k + np.argmax(np.abs(column.real) + np.abs(column.imag) if a.dtype.kind == "c" else np.abs(column))
-        if pivots[k] != k:
-            a[[k, pivots[k]]] = a[[pivots[k], k]]
-        if a[k, k] != 0:
-            a[k + 1 :, k] /= a[k, k]
-        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
-    return a, pivots
+    return run
 
 
-def _permutation(pivots: Any, size: int) -> list[int]:
-    """The order of rows that exchanges of row after row make."""
-    found = list(range(size))
-    for i, j in enumerate(pivots.tolist()):
-        found[i], found[j] = found[j], found[i]
-    return found
+def _factorized(a: Any) -> list[Any]:
+    """Both triangles in one matrix, the pivots and the permutation (`lanes.factorize`)."""
+    a = np.array(a, order="C")
+    *batch, rows, columns = a.shape
+    pivots, order = np.empty((*batch, min(rows, columns)), np.int32), np.empty((*batch, rows), np.int32)
+    if a.dtype.kind != "c":
+        blocks.factorize(_batch(a), pivots, order)
+        return [a, pivots, order]
+    for matrix, exchanged, one in zip(_batch(a), _batch(pivots, 1), _batch(order, 1), strict=True):
+        lanes.factorize(0, matrix.reshape(-1), exchanged, one, rows, columns)
+    return [a, pivots, order]
+
+
+def _permutations(pivots: Any, size: int) -> Any:
+    """The orders of rows that exchanges of row after row make, int32."""
+    orders = []
+    for exchanges in _batch(pivots, 1).tolist():
+        order = list(range(size))
+        for i, j in enumerate(exchanges):
+            order[i], order[j] = order[j], order[i]
+        orders.append(order)
+    return np.array(orders, np.int32).reshape(*pivots.shape[:-1], size)
 
 
 @rule("lu_pivots_to_permutation")
 def _lu_pivots_to_permutation(eqn: Any) -> Any:
-    size = eqn.params["permutation_size"]
-    run = _each(lambda pivots: [_permutation(pivots, size)], _avals(eqn), 1)
-    return lambda pivots: run(pivots)[0]
+    return partial(_permutations, size=eqn.params["permutation_size"])
 
 
-@rule("geqrf", cost=partial(lapack, work=1.5))
+@rule("geqrf", cost=partial(lapack, element=20.0, matrix=_ROUTINE))
 def _geqrf(eqn: Any) -> Any:
     shape, dtype = _avals(eqn)[0]
     if 0 in shape[-2:]:
@@ -206,7 +233,7 @@ def _geqrf(eqn: Any) -> Any:
     return _each(lambda a: _routine("lapack", "geqrf", dtype)(a)[:2], _avals(eqn), 2)
 
 
-@rule("householder_product", cost=partial(lapack, work=1.5))
+@rule("householder_product", cost=partial(lapack, element=20.0, matrix=_ROUTINE))
 def _householder_product(eqn: Any) -> Any:
     shape, dtype = _avals(eqn)[0]
     if 0 in (*shape[-2:], eqn.invars[1].aval.shape[-1]):

@@ -14,7 +14,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import carry_out
-from torchgrad_jax.runtime.baseline.cost import STEP, VIEW
+from torchgrad_jax.runtime.baseline.cost import SHARED, STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _FAMILIES = ("elementwise", "converting", "special", "shaping", "reducing", "products", "indexing", "control", "linear_algebra", "fourier")
-_BY_BLAS = (".products", ".linear_algebra", ".control")  # what loops hold is not looked at
+_LAPACK = ".linear_algebra"
+_BY_BLAS = (".products", _LAPACK, ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
 _FOLDED_COST, FOLDED_BYTES = 50_000.0, 1 << 16
 # From so many elements on a result is written over an operand that is not needed any more, if there is one.
@@ -38,8 +39,8 @@ _ALL = -1
 class Plan:
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
-    cost: estimated nanoseconds of a call. size: how many functions it calls. compiling: what compiling it costs, in fused primitives.
-    multiplies: whether NumPy's BLAS or LAPACK may be called.
+    cost: estimated nanoseconds of a call; alike: those that XLA takes, too. size: how many functions it calls. compiling: what compiling it
+    costs, in fused primitives. multiplies: whether NumPy's BLAS or LAPACK may be called.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
     seen here: see `same_plan`.) everywhere: made for vectors, it gives one vector, each element of the elements at that place: so it serves
@@ -48,13 +49,14 @@ class Plan:
     """
 
     __slots__ = (
-        "cost", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
+        "cost", "alike", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
         "_calls", "_template", "_inputs", "_outputs", "_broadcasting",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         build = _Build(closed)
         self.cost, self.size = sum([s.cost for s in build.steps]), len(build.steps)
+        self.alike = build.alike
         self.compiling, self.multiplies = compiling_weight(closed.jaxpr), build.multiplies
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
@@ -131,7 +133,7 @@ class _Build:
         self.sized: set[int] = set()  # constants that tell of a shape, such as a sum of ones
         self.whole: dict[tuple[int, Shape], int] = {}
         self.placed = False  # whether dimensions were put to places of their own
-        self.multiplies = False
+        self.multiplies, self.alike = False, 0.0
         jaxpr = closed.jaxpr
         if jaxpr.effects:
             raise Unknown("effects")
@@ -198,6 +200,10 @@ class _Build:
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
+        if rule.make.__module__.endswith(_LAPACK):
+            self.alike += cost
+        elif eqn.primitive.name == "dot_general":
+            self.alike += min(cost, SHARED)
         results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, eqn.primitive.multiple_results)
         if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
             self.say_memory(self.steps[-1], eqn, rule.fresh, made)

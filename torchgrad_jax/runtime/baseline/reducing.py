@@ -93,10 +93,13 @@ def _place_of_extreme(eqn: Any) -> Any:
     if len(eqn.params["axes"]) != 1 or eqn.invars[0].aval.dtype.kind == "c":
         raise Unknown(eqn.primitive.name)
     (axis,) = eqn.params["axes"]
-    find = np.argmax if eqn.primitive.name == "argmax" else np.argmin
+    largest = eqn.primitive.name == "argmax"
     if eqn.invars[0].aval.dtype.kind == "V":
+        find = np.argmax if largest else np.argmin
         return AnySizes(lambda x: find(x.astype(np.float32), axis).astype(dtype))
-    return AnySizes(lambda x: find(x, axis).astype(dtype))
+    if largest:  # methods take half of what the functions take
+        return AnySizes(lambda x: x.argmax(axis).astype(dtype, copy=False))
+    return AnySizes(lambda x: x.argmin(axis).astype(dtype, copy=False))
 
 
 # ---------------------------------------------------------------------- cumulative operations
