@@ -122,6 +122,20 @@ def test_what_each_library_does_in_its_own_way_is_seen_by_what_comes_of_it():
     assert [record.name for record in aligned.ours.records].count("randn") == 4
 
 
+@pytest.mark.parametrize(("dtype", "apart", "differs"), [("float32", 1e-7, False), ("float32", 1e-2, True), ("float64", 1e-7, True)])
+def test_a_number_that_is_read_is_as_far_off_as_what_it_is_read_from(dtype, apart, differs):
+    """As a float of Python's it would be looked at more closely in every script that prints its loss."""
+
+    def notes(number):
+        x = tj.tensor([number], dtype=getattr(tj, dtype))
+        with Noting(tj) as noting:
+            x.item()
+        return noting.notes
+
+    suspects = Search(Aligned(notes(3.0), notes(3.0 * (1 + apart)))).suspects()
+    assert bool(suspects) == differs
+
+
 @with_pytorch
 @pytest.mark.slow
 class TestScripts:

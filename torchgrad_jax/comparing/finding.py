@@ -162,13 +162,20 @@ class Search:
                 apart = self._distance((i, k))
                 assert apart is not None
                 self._count(apart, record)
-                if not apart.is_rounding(tolerance(apart.dtype)):
+                if not apart.is_rounding(self._tolerance(record, apart.dtype)):
                     # Gradients arrive while a pass runs, so what it gives comes after them.
                     at = i + 0.75 if record.name in PASSES else i
                     yield Suspect(i, j, f"result {k}", apart, self._worse(record, apart), at, self._otherwise(record, self.theirs[j]))
                     self._so_far = max(self._so_far, apart.relative)
                     break
                 self._so_far = max(self._so_far, apart.relative)
+
+    def _tolerance(self, record: Record, dtype: str) -> float:
+        """How far results of a call may be apart by rounding: a number of Python's as far as the tensor that it was read from."""
+        if dtype not in ("float", "complex"):
+            return tolerance(dtype)
+        read = [self.ours[number].results[i].dtype for number, i in record.inputs]
+        return max(map(tolerance, [dtype, *read]))
 
     def _otherwise(self, record: Record, other: Record) -> str:
         """In what else the two calls differ: an operand that another call gave, or Python's numbers."""
