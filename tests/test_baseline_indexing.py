@@ -71,6 +71,19 @@ def test_gathers_with_batching_dimensions(mode):
     agree(lambda x, i: jax.vmap(lambda a, b: a[b[:, 0]])(x, i), x, index)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("start", [(1, 2), (0, 4), (3, 5), (-1, 0), (9, 1)])
+def test_one_window(mode, start):
+    """As a slice is in a `vmap`."""
+    x, start = values(np.float32, (4, 6, 3)), np.array(start, np.int32)
+    kept = {"offset_dims": (0, 1, 2), "collapsed_slice_dims": (), "start_index_map": (0, 1)}
+    agree(gather(kept, (2, 2, 3), mode), x, start)
+    agree(gather({"offset_dims": (0, 1), "collapsed_slice_dims": (1,), "start_index_map": (1, 0)}, (2, 1, 3), mode), x, start[::-1])
+    agree(gather({"offset_dims": (), "collapsed_slice_dims": (0, 1, 2), "start_index_map": (0, 1)}, (1, 1, 1), mode), x, start)
+    mapped = jax.vmap(lambda row, at: lax.dynamic_slice(row, (at, jnp.int32(1)), (2, 2)), (0, None))
+    agree(lambda x, start: mapped(x, start[0]), x, start)
+
+
 def test_gathers_from_nothing():
     agree(lambda x, i: x.at[i].get(mode="fill"), values(np.int8, (4, 0)), np.array([0, 2]))
 

@@ -151,6 +151,38 @@ def test_what_was_let_go_is_made_again(short):
     assert not short
 
 
+def test_checks_of_values_are_told_on_the_short_way(short):
+    """What fails is told where it is looked at, what does not depend on it is there, and the next run is as any."""
+    x, good, bad = tj.arange(6.0), tj.tensor([[2.0, 0.0], [0.0, 4.0]]), tj.zeros(2, 2)
+
+    def both(a):
+        return tj.linalg.inv(a * 1), x + a[0, 0]
+
+    for _ in range(4):
+        inverse, other = both(good)
+        assert inverse.tolist() == [[0.5, 0.0], [0.0, 0.25]] and other[1].item() == 3
+    short.reset()
+    inverse, other = both(bad)
+    with pytest.raises(tj.linalg.LinAlgError, match="singular"):
+        inverse.tolist()
+    assert other.tolist() == x.tolist()
+    with pytest.raises(tj.linalg.LinAlgError, match="singular"):
+        inverse.tolist()
+    inverse, other = both(good)
+    assert inverse.tolist() == [[0.5, 0.0], [0.0, 0.25]] and short
+
+
+def test_an_index_out_of_range_is_told_on_the_short_way(short):
+    x, rows = tj.arange(6.0), tj.tensor([1, 4])
+    for n in (0, 1, 0, 1):
+        assert (x * 2)[(rows * 1) + n].tolist() == [2 + 2 * n, 8 + 2 * n]
+    short.reset()
+    found = (x * 2)[(rows * 1) + 2]
+    with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 6"):
+        found.tolist()
+    assert (x * 2)[(rows * 1) + 1].tolist() == [4, 10] and short
+
+
 @pytest.mark.failing_programs
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_nothing_is_lost_where_it_is_interrupted(short, monkeypatch, error):

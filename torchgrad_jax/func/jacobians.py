@@ -39,6 +39,8 @@ class UnitVectors:
 
     def split(self, t: Tensor) -> list[Tensor]:
         """The parts of ``t``, whose first dimension counts the unit vectors, that belong to each tensor."""
+        if len(self.sizes) == 1:
+            return [t]
         found, offset = [], 0
         for size in self.sizes:
             found.append(narrow(t, 0, offset, size))

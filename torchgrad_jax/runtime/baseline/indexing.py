@@ -79,6 +79,8 @@ class _Windows:
 
 def _gather_cost(eqn: Any) -> float:
     windows = math.prod(eqn.invars[1].aval.shape[:-1])
+    if eqn.invars[1].aval.ndim == 1:
+        return 1000.0
     rows = eqn.params["mode"].name == "PROMISE_IN_BOUNDS" and eqn.invars[1].aval.shape[-1] == 1
     return (500.0 if rows else 4000.0) + INDEXED * windows + CHEAP * eqn.outvars[0].aval.size * weight(eqn.outvars[0].aval.dtype)
 
@@ -98,6 +100,8 @@ def _gather(eqn: Any) -> Any:
     order = _order(numbers.offset_dims, found.ndim)
     fill = _fill_value(p["fill_value"], dtype) if mode == "FILL_OR_DROP" else None
     promised = mode == "PROMISE_IN_BOUNDS"
+    if not indices and not batching:
+        return _window(shape, p["slice_sizes"], numbers, found, fill)
     if promised and order is None and windows.are_rows and eqn.invars[1].aval.dtype.kind == "i":
         return _picked(windows, indices, as_windows)
 
@@ -110,6 +114,25 @@ def _gather(eqn: Any) -> Any:
         return out if order is None else out.transpose(order)
 
     return gather
+
+
+def _window(shape: tuple[int, ...], sizes: tuple[int, ...], numbers: Any, found: Any, fill: Any) -> Any:
+    """The one window that begins at an index vector, as a slice in a `vmap` does: a function."""
+    mapped = [(k, d, shape[d] - sizes[d], d in numbers.collapsed_slice_dims) for k, d in enumerate(numbers.start_index_map)]
+    whole = [0 if d in numbers.collapsed_slice_dims else slice(n) for d, n in enumerate(sizes)]
+
+    def window(x: Any, starts: Any) -> Any:
+        key: list[Any] = [*whole, ...]
+        for k, d, most, dropped in mapped:
+            start = int(starts[k])
+            if not 0 <= start <= most:
+                if fill is not None:
+                    return np.full(found.shape, fill, found.dtype)
+                start = min(max(start, 0), most)
+            key[d] = start if dropped else slice(start, start + sizes[d])
+        return x[tuple(key)]
+
+    return window
 
 
 def _picked(windows: _Windows, indices: tuple[int, ...], shape: tuple[int, ...]) -> Any:
