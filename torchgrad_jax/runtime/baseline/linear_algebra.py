@@ -174,8 +174,9 @@ def _substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
     if x.dtype.kind != "c":
         blocks.substitute(systems, found, turned, lower, unit)
         return x
+    size, columns = x.shape[-2:]
     for system, one in zip(systems, found, strict=True):
-        lanes.substitute(0, system.reshape(-1), one.reshape(-1), *one.shape, turned, lower, unit)
+        lanes.substitute(0, system.reshape(-1), one.reshape(-1), size, columns, turned, lower, unit)
     return x
 
 
