@@ -1,5 +1,7 @@
 """The baseline tier's branches, loops and linear algebra against XLA."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 from test_baseline_agreement import agree, assert_close, both, values
 
-from torchgrad_jax.runtime.baseline import plan_of
+from torchgrad_jax.runtime.baseline import blocks, lanes, plan_of
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -193,6 +195,30 @@ def test_triangular_systems(dtype, left, size):
 def test_a_singular_triangular_system_is_no_error():
     a, b = np.array([[1, 0, 0], [2, 0, 0], [1, 1, 1]], np.float32), np.array([[1.0], [3.0], [5.0]], np.float32)
     agree(lambda a, b: jnp.isfinite(lax.linalg.triangular_solve(a, b, left_side=True, lower=True)), a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loops_for_matrices_have_the_bits_of_numpys_steps(dtype):
+    random = np.random.RandomState(1)
+    for rows, columns in ((9, 9), (9, 4), (4, 9), (1, 1)):
+        a = random.standard_normal((4, rows, columns)).astype(dtype)
+        a[1, :, 0], a[2, -1, 0], a[3, 0, -1] = 0, np.nan, np.inf
+        made = [(a.copy(), np.zeros((4, min(rows, columns)), np.int32), np.zeros((4, rows), np.int32)) for _ in range(2)]
+        with np.errstate(all="ignore"):
+            blocks.factorize(*made[0])
+            for matrix, pivots, order in zip(*made[1], strict=True):
+                lanes.factorize(ord(a.dtype.char), matrix.reshape(-1), pivots, order, rows, columns)
+        for one, other in zip(*made, strict=True):
+            np.testing.assert_array_equal(one, other)
+    systems, right = random.standard_normal((2, 6, 6)).astype(dtype), random.standard_normal((2, 6, 3)).astype(dtype)
+    systems[1, 2, 2] = 0
+    for turned, lower, unit in itertools.product((False, True), repeat=3):
+        found, steps = right.copy(), right.copy()
+        with np.errstate(all="ignore"):
+            blocks.substitute(systems, found, turned, lower, unit)
+            for system, one in zip(systems, steps, strict=True):
+                lanes.substitute(ord(one.dtype.char), system.reshape(-1), one.reshape(-1), 6, 3, turned, lower, unit)
+        np.testing.assert_array_equal(found, steps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -160,6 +160,7 @@ gather, gather_checked = _forms(_along, _along_shape), _forms(_along, _along_sha
 
 
 def _can_add(x: Array, index: Array, source: Array) -> bool:
+    """Complex numbers are JAX's: their products with `alpha` tell infinite parts apart."""
     return x.dtype.kind in "iuf" and source.dtype == x.dtype and index.dtype.kind in "iu" and bool(x.size and index.size)
 
 
@@ -178,7 +179,7 @@ def _with_rows_shape(x: Array, index: Array, source: Array, alpha: Any, dim: int
 def _with_elements(x: Array, index: Array, src: Array, dim: int) -> Array:
     out = np.array(x, order="C")
     steps = [n // x.itemsize for n in out.strides]
-    places: Any = index * steps[dim]
+    places: Any = index.astype(np.int64, copy=False) * steps[dim]
     for d, along in enumerate(_grid(index.shape)):
         if d != dim:
             places = places + along * steps[d]

@@ -89,7 +89,7 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
 
 
 def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, most: int, length: int) -> None:
-    """Add each of `count` updates of this length to the row at its place, if it is one of 0 to `most`."""
+    """Add each of `count` updates of this length to the row at its place, if that is in [0, most)."""
     there = (places >= 0) & (places < most)
     np.add.at(rows.reshape(most, length), places[there], updates.reshape(count, length)[there])
 
