@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import FunctionType
 
 import numpy as np
@@ -11,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
-from torchgrad_jax._typed import as_python
 from torchgrad_jax.runtime import tiers
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes, load_families
 from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection
@@ -184,7 +185,9 @@ def test_what_was_done_before_is_not_done_again():
 @pytest.mark.parametrize("size", [1, 5, 511, 512, 1100])
 def test_the_loops_are_those_of_arrays(dtype, size):
     """Of each operation: compiled, and as Python's source has it."""
-    arrays = as_python(blocks.__name__)
+    spec = spec_from_file_location("blocks_of_arrays", Path(chains.__file__).with_name("blocks.py"))
+    arrays = module_from_spec(spec)
+    spec.loader.exec_module(arrays)
     rng = np.random.default_rng(size)
     a, b, mask = contents(rng, (size,), dtype), contents(rng, (size,), dtype), rng.random(size) < 0.5
     letter = np.dtype(dtype).char

@@ -7,9 +7,8 @@ from jax import lax
 from jax import numpy as jnp
 
 import torchgrad_jax
-from torchgrad_jax._typed import as_python
 from torchgrad_jax.operators import convolution, cumulative, pointwise
-from torchgrad_jax.operators.kernels import circular, normals
+from torchgrad_jax.operators.kernels import box_muller, circular, normals
 from torchgrad_jax.runtime import baseline_tier
 from torchgrad_jax.runtime.compiling import compiled, transposed
 
@@ -139,15 +138,16 @@ def test_gradient_of_a_product(dtype):
 # ---------------------------------------------------------------------- samples
 
 
-def test_normal_samples_are_the_same_by_numpy_by_xla_and_number_by_number():
-    uniform = (np.random.RandomState(0).randint(0, 1 << 24, (normals._MANY + 3, 16)) * np.float32(2.0**-24)).astype(np.float32)
-    uniform[0], uniform[1] = 0, 1 - 2.0**-24
-    expected = normals.samples(uniform, np)
+def test_samples_are_the_same_by_numpy_by_xla_and_in_c(monkeypatch):
+    draws = np.random.RandomState(0).randint(0, 1 << 32, 16 * (normals._MANY + 3), np.uint64)
+    draws[:32] = [0] * 16 + [2**24 - 1] * 16
+    uniform, expected = np.empty((2, len(draws)), np.float32)
+    box_muller.units(draws, uniform)
+    np.testing.assert_array_equal(normals.uniform(draws), uniform)
+    box_muller.normals(uniform, expected)
     np.testing.assert_array_equal(normals.in_blocks(uniform), expected)
-    np.testing.assert_array_equal(normals.in_blocks(uniform[:5000]), expected[:5000])
-    few = np.empty((2, 16), np.float32)
-    as_python("torchgrad_jax.operators.kernels.box_muller").fill(uniform[1:3], few)
-    np.testing.assert_array_equal(few, expected[1:3])
+    monkeypatch.setattr(normals, "_in_c", False)
+    np.testing.assert_array_equal(normals.in_blocks(uniform), expected)
 
 
 # ---------------------------------------------------------------------- transposed arrays

@@ -14,9 +14,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -28,11 +27,11 @@ MODULES = (
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
-    "calling/guards", "functions/looking", "operators/kernels/box_muller",
+    "calling/guards", "functions/looking", "operators/kernels/drawing",
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/recording/making", "runtime/recording/holding", "core/blank",
-    "operators/kernels/rounded",
+    "operators/kernels/box_muller",
 )  # fmt: skip
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
@@ -75,16 +74,6 @@ class Finder:
         """See `importlib.abc.MetaPathFinder`."""
         file = self.files.get(name)
         return None if file is None else spec_from_file_location(name, file, loader=ExtensionFileLoader(name, file))
-
-
-def as_python(name: str) -> ModuleType:
-    """The module of this name from its source, which may be in use compiled: where its functions are of numbers then, here they are of arrays."""
-    parts = name.split(".")[1:]
-    spec = spec_from_file_location(f"{name}_of_arrays", ROOT.joinpath(*parts).with_suffix(".py"))
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def is_used() -> bool:

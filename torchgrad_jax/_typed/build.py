@@ -33,7 +33,8 @@ DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": Fa
 # Debug information doubles the time that it takes.
 OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.
-LOOPS = {"runtime/baseline/blocks": [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=off"]}
+_VECTORS = [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=off"]
+LOOPS = {"runtime/baseline/blocks": _VECTORS, "operators/kernels/drawing": _VECTORS}
 
 
 def build() -> str:

@@ -1,22 +1,78 @@
-cimport cython
+# What `box_muller.py` says of arrays, in C: the same steps. A multiply-add is made of a product in double, which is exact, as there, so that
+# its bits do not depend on whether a processor has one.
+cdef extern from *:
+    """
+    #include <math.h>
+    #include <string.h>
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+    #define TJ_DRAWN __attribute__((target_clones("avx2", "default")))
+    #else
+    #define TJ_DRAWN
+    #endif
+    static inline float tj_mad(float a, float b, float c) {
+        return (float)((double)a * b + c);
+    }
+    static inline float tj_log_of_unit(float x) {
+        int bits, e, small;
+        float m, z, y, whole;
+        memcpy(&bits, &x, 4);
+        e = ((bits >> 23) & 255) - 126;
+        bits = (bits & 0x7fffff) | 0x3f000000;
+        memcpy(&m, &bits, 4);
+        small = m < 0.7071067690849304f;
+        m = (small ? m + m : m) - 1;
+        whole = (float)(e - small);
+        z = m * m;
+        y = tj_mad(m, 0.07037683576345444f, -0.11514610052108765f);
+        y = tj_mad(y, m, 0.11676998436450958f);
+        y = tj_mad(y, m, -0.12420140951871872f);
+        y = tj_mad(y, m, 0.14249323308467865f);
+        y = tj_mad(y, m, -0.16668057441711426f);
+        y = tj_mad(y, m, 0.2000071406364441f);
+        y = tj_mad(y, m, -0.24999994039535522f);
+        y = tj_mad(y, m, 0.3333333134651184f);
+        y = tj_mad(y * m, z, whole * -0.00021219444170128554f);
+        y = tj_mad(z, -0.5f, y);
+        return tj_mad(whole, 0.693359375f, m + y);
+    }
+    TJ_DRAWN static void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) {
+        Py_ssize_t i, j;
+        for (i = 0; i < blocks; i++, uniform += 16, out += 16) {
+            float cosines[8], sines[8];
+            for (j = 0; j < 8; j++) {
+                float radius = sqrtf(-2 * tj_log_of_unit(1 - uniform[j])), x = uniform[8 + j] * 6.2831854820251465f;
+                int octant = ((int)(x * 1.2732394933700562f) + 1) & ~1;
+                float y = (float)octant, r = tj_mad(y, -0.78515625f, x), z, sine, cosine, s, c;
+                r = tj_mad(y, -0.00024187564849853516f, r);
+                r = tj_mad(y, -3.774895063202166e-08f, r);
+                z = r * r;
+                cosine = tj_mad(tj_mad(z, 2.44331567955669e-05f, -0.0013887316454201937f), z, 0.04166664555668831f) * z;
+                cosine = tj_mad(cosine, z, z * -0.5f) + 1;
+                sine = tj_mad(tj_mad(z, -0.00019515295571181923f, 0.008332161232829094f), z, -0.16666655242443085f) * z;
+                sine = tj_mad(sine, r, r);
+                s = octant & 2 ? cosine : sine;
+                c = octant & 2 ? sine : cosine;
+                cosines[j] = radius * (((octant - 2) & 4) == 0 ? -c : c);
+                sines[j] = radius * (octant & 4 ? -s : s);
+            }
+            memcpy(out, cosines, sizeof cosines);
+            memcpy(out + 8, sines, sizeof sines);
+        }
+    }
+    TJ_DRAWN static void tj_units(const unsigned long long* draws, float* out, Py_ssize_t n) {
+        Py_ssize_t i;
+        for (i = 0; i < n; i++) { out[i] = (float)((int)draws[i] & 0xffffff) * 5.9604644775390625e-08f; }
+    }
+    """
+    void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) noexcept nogil
+    void tj_units(const unsigned long long* draws, float* out, Py_ssize_t n) noexcept nogil
 
-from torchgrad_jax.operators.kernels cimport rounded as f32
 
-cdef double[9] _LOG
-cdef double[3] _SIN
-cdef double[3] _COS
-cdef double[2] _LN2
-cdef double[3] _PI_4
-cdef float _ROOT_HALF
-cdef float _4_PI
-cdef float _2PI
+cdef inline void normals(const float[::1] uniform, float[::1] out) noexcept:
+    if uniform.shape[0]:
+        tj_normals(&uniform[0], &out[0], uniform.shape[0] // 16)
 
 
-@cython.locals(r=double, sin=double, cos=double)
-cdef (float, float) pair(float radius, float angle) noexcept nogil
-@cython.locals(i=Py_ssize_t, j=Py_ssize_t)
-cpdef fill(const float[:, ::1] uniform, float[:, ::1] out)
-@cython.locals(m=double, e=double, small=bint, z=double, y=double, i=int)
-cdef double _log(float x) noexcept nogil
-@cython.locals(octant=int, r=double, y=double, z=double, sin=double, cos=double, swapped=bint, i=int)
-cdef (double, double) _sin_cos(float x) noexcept nogil
+cdef inline void units(const unsigned long long[::1] draws, float[::1] out) noexcept:
+    if draws.shape[0]:
+        tj_units(&draws[0], &out[0], draws.shape[0])

@@ -1,12 +1,14 @@
-# cython: boundscheck=False, wraparound=False
-"""The Box-Muller transform in float32, as PyTorch's AVX2 kernel computes it, to the bit. Of arrays; compiled, of numbers.
+"""Samples of raw draws in float32: uniform ones, and by the Box-Muller transform, as PyTorch's AVX2 kernel computes it, normal ones, to the bit.
 
-Polynomials: the Cephes library (S. Moshier), for log, sin and cos in single precision. All constants are float32 values.
+Of arrays; in compiled modules the functions that fill memory are loops of C: `box_muller.pxd`. Polynomials: the Cephes library (S. Moshier), for
+log, sin and cos in single precision. All constants are float32 values.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from torchgrad_jax.operators.kernels import rounded as f32
 
@@ -22,6 +24,7 @@ _PI_4 = [0.78515625, 0.00024187564849853516, 3.774895063202166e-08]
 _ROOT_HALF = 0.7071067690849304
 _4_PI = 1.2732394933700562
 _2PI = 6.2831854820251465
+_AT_ONCE = 2048  # blocks that NumPy computes at once: they stay in the cache
 
 
 def pair(radius: Any, angle: Any) -> Any:
@@ -31,11 +34,17 @@ def pair(radius: Any, angle: Any) -> Any:
     return f32.single(r * cos), f32.single(r * sin)
 
 
-def fill(uniform: Any, out: Any) -> None:
-    """The samples of blocks (n, 16) of uniform ones: radii are made of the first 8 of a block, angles of the others."""
-    for i in range(uniform.shape[0]):
-        for j in range(8):
-            out[i, j], out[i, 8 + j] = pair(uniform[i, j], uniform[i, 8 + j])
+def normals(uniform: Any, out: Any) -> None:
+    """Fill `out` with normal samples of uniform ones, both (n,), n a multiple of 16: of 16 the first 8 make radii, the others angles."""
+    blocks, filled = uniform.reshape(-1, 16), out.reshape(-1, 16)
+    for start in range(0, len(blocks), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        filled[part, :8], filled[part, 8:] = pair(blocks[part, :8], blocks[part, 8:])
+
+
+def units(draws: Any, out: Any) -> None:
+    """Fill `out` with uniform samples of [0, 1) of raw draws, both (n,): the low 24 bits of each."""
+    np.multiply((draws & np.uint64(0xFFFFFF)).astype(np.int32), np.float32(2**-24), out, dtype=np.float32)  # of signed integers quicker
 
 
 def _log(x: Any) -> Any:

@@ -37,6 +37,8 @@ class Draws(Protocol):
 
     _next_normal: float | None
 
+    def raw(self, n: int) -> np.ndarray: ...
+
     def random32(self, n: int) -> np.ndarray: ...
 
     def random64(self, n: int) -> np.ndarray: ...
@@ -139,13 +141,6 @@ def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
 # ---- uniform --------------------------------------------------------------------------------------------------------
 
 
-def _unit32(g: Draws, n: int) -> np.ndarray:
-    """float32 uniforms of [0, 1): the low 24 bits of a draw."""
-    found = (g.random32(n) & np.uint32(0xFFFFFF)).view(np.int32).astype(np.float32)  # of signed integers quicker
-    found *= np.float32(2**-24)
-    return found
-
-
 def unit64(g: Draws, n: int) -> np.ndarray:
     """float64 uniforms of [0, 1): the low 53 bits of a pair of draws."""
     draws = g.random64(n)
@@ -163,7 +158,7 @@ def hits(g: Draws, n: int, p: float) -> np.ndarray:
 
 
 def unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
-    return unit64(g, n) if acc == _F64 else _unit32(g, n)
+    return unit64(g, n) if acc == _F64 else normals.uniform(g.raw(n))
 
 
 def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
@@ -202,15 +197,16 @@ def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) ->
 
 
 def _box_muller(u: np.ndarray, mean: float, std: float) -> np.ndarray:
-    """Box-Muller transform of blocks of 16 uniforms, shape (blocks, 16): radii from the first 8, angles from the last."""
+    """Box-Muller transform of blocks of 16 uniforms, shape (16 blocks,): radii from the first 8, angles from the last."""
     if u.dtype == _F32:
         return _scale_shift(normals.in_blocks(u), np.float32(std), np.float32(mean))
+    u = u.reshape(-1, 16)
     out = np.empty_like(u)
     radius = np.sqrt(-2.0 * np.log(1.0 - u[:, :8]))
     theta = 2.0 * math.pi * u[:, 8:]
     out[:, :8] = _scale_shift(radius * np.cos(theta), std, mean)
     out[:, 8:] = _scale_shift(radius * np.sin(theta), std, mean)
-    return out
+    return out.reshape(-1)
 
 
 def _normal_stream(g: Draws, n: int) -> np.ndarray:
@@ -257,11 +253,10 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blo
     drawn = whole if dtype.itemsize == 2 else n
     tail = 16 if n % 16 else 0
     u = unit(g, drawn + tail, acc_dtype(dtype))
-    out = np.empty(n, u.dtype)
-    out[:whole] = _box_muller(u[:whole].reshape(-1, 16), mean, std).reshape(-1)
+    out = _box_muller(u[:whole], mean, std)
     if tail:
         # The last 16 samples, overlapping the last whole block, come from 16 further draws.
-        out[n - 16 :] = _box_muller(u[drawn:].reshape(1, 16), mean, std)[0]
+        out = np.concatenate([out[: n - 16], _box_muller(u[drawn:], mean, std)])
     return out.astype(dtype, copy=False).reshape(shape)
 
 

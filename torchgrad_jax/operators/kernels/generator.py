@@ -157,11 +157,15 @@ class Generator:
 
     # ---- raw draws --------------------------------------------------------------------------------------------------
 
-    def random32(self, n: int) -> np.ndarray:
-        """The next `n` 32-bit draws, uint32 of shape (n,)."""
+    def raw(self, n: int) -> np.ndarray:
+        """The next `n` 32-bit draws, as the engine gives them: uint64 of shape (n,)."""
         if n:
             self._fresh, self.position = False, next(_positions)
-        return self._bits.random_raw(n).astype(np.uint32)
+        return self._bits.random_raw(n)
+
+    def random32(self, n: int) -> np.ndarray:
+        """The next `n` 32-bit draws, uint32 of shape (n,)."""
+        return self.raw(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray:
         """The next `n` pairs of draws, first draw in the high word, uint64 of shape (n,)."""

@@ -1,7 +1,4 @@
-"""Arithmetic of float32 with fused multiply-adds, done in float64, where a product is exact, and rounded: of arrays, NumPy's or JAX's.
-
-In compiled modules the same names are functions of numbers: `rounded.pxd`.
-"""
+"""Arithmetic of float32 with fused multiply-adds, done in float64, where a product is exact, and rounded: of arrays, NumPy's or JAX's."""
 
 from __future__ import annotations
 
