@@ -104,6 +104,19 @@ _ADDED = [
 _NOT_ADDED = [(S(3, 4), 0, Places((5,), 0, 5), S(5, 4), 1), (S(3, 4), 0, Places((5,), -1, 3), S(5, 4), 1)]
 _SCATTERED = [(*call, S(*call[2].shape)) for call in _ALONG] + [(S(3, 4), 1, Places((2, 3), 0, 4, np.int32), S(3, 5))]
 _NOT_SCATTERED = [(*call, S(*call[2].shape)) for call in _NOT_ALONG]
+_PUT = [
+    (S(3, 4), S(5, 4), [Places((5,), -3, 3)], (0,), False),
+    (S(3, 4), S(4), [Places((2, 3), 0, 3, np.int32)], (0,), False),
+    (S(3, 4), S(5), [Places((5,), -3, 3), Places((1,), -4, 4)], (0, 1), False),
+    (S(6), S(), [Places((9,), -6, 6)], (0,), False),
+    (S(3, 4, 2), S(3, 2), [Places((3,), 0, 3), Places((3,), -4, 4, np.int32)], (0, 1), False),
+]
+_PUT += [(*call[:-1], True) for call in _PUT]  # summed, of some dtypes only
+_CLASSES = [
+    (S(5, 4), Places((5,), 0, 4), None, -100, "mean"), (S(5, 4), Places((5,), 0, 4), None, 2, "mean"), (S(5, 4), Places((5,), 0, 4), None, 2, "sum"),
+    (S(5, 4), Places((5,), 0, 4), None, 2, "none"), (S(5, 4), Places((5,), -7, -6), None, -7, "mean"),
+]  # fmt: skip
+_NO_CLASSES = [(S(5, 4), Places((5,), 2, 6), None, 3, "mean"), (S(5, 4), Places((5,), -1, 3), None, -100, "none")]
 _COUNTED = [(Places((7,), 0, 5), None, 5), (Places((4,), 0, 3, np.int32), None, 6), (Places((7,), 0, 5, np.uint8), S(7), 5)]
 _ORDERED = [(S(3, 40), 1, True), (S(3, 40), 1, False), (S(30, 4), 0, True), (S(30, 4), -2, False), (S(2, 9, 3), 1, True), (S(1), 0, False)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
@@ -157,7 +170,8 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "diagonal_scatter": [(S(3, 4), S(3), 0, 0, 1), (S(2, 3, 4), S(3, 2), 2, 0, 2), (S(3, 4), S(0), 7, 0, 1)],
     "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, 1), [Places((5,), 0, 3), Places((5,), 0, 4)], (3, 4))],
     "index_select": _ROWS, "index_select_checked": [*_ROWS, *_NO_ROWS], "gather": _ALONG, "gather_checked": [*_ALONG, *_NOT_ALONG],
-    "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED,
+    "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED, "_nll_loss": _CLASSES,
+    "_nll_loss_checked": [*_CLASSES, *_NO_CLASSES], "index_put": _PUT,
     "scatter_add": _SCATTERED, "scatter_add_checked": [*_SCATTERED, *_NOT_SCATTERED],
     "embedding": _TABLE, "embedding_checked": [*_TABLE, *_NO_TABLE],
     "sort": _ORDERED, "sort_stable": _ORDERED, "argsort": [(x, dim, descending, True) for x, dim, descending in _ORDERED],
@@ -186,6 +200,8 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(d,) for d in among if d.kind in "fiu" or (d.kind == "b" and name != "topk")]
     if name in _SUMS:
         return [(d,) for d in among if d.kind in "iuf"]
+    if name in ("_nll_loss", "_nll_loss_checked"):
+        return [(np.dtype(d),) for d in ("float32", "float64")]
     if name == "_bincount":
         return [(np.dtype(np.float64),)]
     if name == "view_as_real_scatter":
@@ -198,7 +214,8 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
 def _calls(name: str, among: list[np.dtype]) -> list[tuple[tuple[Any, ...], tuple[np.dtype, ...]]]:
     every = _dtypes(name, among)
     few = [d for d in every if d[0] in (np.float32, BFLOAT16)] or every[:1]
-    return [(call, d) for i, call in enumerate(CALLS[name]) for d in (every if i == 0 else few)]
+    calls = [(call, d) for i, call in enumerate(CALLS[name]) for d in (every if i == 0 else few)]
+    return [(call, d) for call, d in calls if name != "index_put" or not call[-1] or d[0].kind in "iuf"]
 
 
 def _numbers(shape: tuple[int, ...], dtype: np.dtype, seed: int, exact: bool = False) -> np.ndarray:

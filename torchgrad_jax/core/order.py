@@ -148,13 +148,20 @@ def _laid(bound: Any, operands: Sequence[Any]) -> list[Laid]:
 
 def order_by_rule(bound: Any, order: Order, made: Any, operands: Sequence[Any]) -> None:
     """Lay new results out by the rules of their operator."""
-    laid = [(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)]
-    for t, rule in zip(made if isinstance(made, tuple) else (made,), order.rules, strict=False):
-        if rule is not None and _unplaced(t):
-            shape = t._aval.shape
-            found = rule(shape, laid, bound.statics)
-            if found is not None and found != tuple(range(len(shape))):
-                arrange(t, found)
+    several = made if isinstance(made, tuple) else (made,)
+    laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)])
+    key = tuple([t._aval.shape for t in several]), laid
+    found = bound.laid_out.get(key)
+    if found is None:
+        found = bound.laid_out.keep(key, [_by_rule(rule, t._aval.shape, laid, bound) for t, rule in zip(several, order.rules, strict=False)])
+    for t, layout in zip(several, found, strict=False):
+        if layout is not None and _unplaced(t):
+            arrange(t, layout)
+
+
+def _by_rule(rule: Any, shape: Ints, laid: tuple[Laid, ...], bound: Any) -> Ints | None:
+    found = None if rule is None else rule(shape, laid, bound.statics)
+    return None if found == tuple(range(len(shape))) else found
 
 
 def lay_out(t: Tensor, order: tuple[int, ...]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def _to_integer(x: Any, target: np.dtype) -> Any:
     return lax.convert_element_type(lax.convert_element_type(x, whole), target)
 
 
+@lru_cache(4096)
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape all of `shapes` expand to. RuntimeError with PyTorch's text where there is none."""
     found: tuple[int, ...] = ()

@@ -77,6 +77,7 @@ def result_order(shape: Ints, operands: tuple[Laid, ...]) -> Ints | None:
     return None if is_standard(shape, strides_in(shape, found)) else found
 
 
+@lru_cache(4096)
 def dense_order(shape: Ints, strides: Ints) -> Ints | None:
     """The dimensions from slowest to fastest; None where elements overlap or leave gaps."""
     order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], -shape[d], d)))
@@ -84,6 +85,7 @@ def dense_order(shape: Ints, strides: Ints) -> Ints | None:
     return order if all(s == e or n == 1 for s, e, n in zip(strides, dense, shape, strict=True)) else None
 
 
+@lru_cache(4096)
 def strides_in(shape: Ints, order: Ints) -> Ints:
     """The strides, in elements, of dimensions that lie in memory from slowest to fastest as `order` says."""
     found, step = [1] * len(shape), 1

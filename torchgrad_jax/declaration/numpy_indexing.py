@@ -111,6 +111,40 @@ masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape)
                       lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip
 
 
+# ---------------------------------------------------------------------- x[indices] = values
+
+
+def _put(x: Array, values: Array, indices: Sequence[Array], dims: Shape, accumulate: bool) -> Array:
+    return _put_into(np.array(x, order="C"), values, indices, dims, accumulate)
+
+
+def _put_into(x: Array, values: Array, indices: Sequence[Array], dims: Shape, accumulate: bool) -> Array:
+    """With the first dimensions as one: elements in order, as of several for one place the last counts."""
+    x, places = np.ascontiguousarray(x), np.zeros((), np.int64)
+    for n, index in zip(x.shape, indices, strict=False):
+        index = index.astype(np.int64, copy=False)
+        if not _in_range(index, n):
+            index = np.where(index < 0, index + n, index)
+        places = index if len(dims) == 1 else places * n + index
+    shape = (*places.shape, *x.shape[len(dims) :])
+    values = (values if values.shape == shape else np.broadcast_to(values, shape)).reshape(places.size, -1)
+    rows = x.reshape(-1, values.shape[1])
+    if accumulate:
+        add_rows(rows, places.reshape(-1), values)
+    else:
+        rows[places.reshape(-1)] = values
+    return x
+
+
+def _put_result(x: Array, values: Array, indices: Sequence[Array], dims: Shape, accumulate: bool) -> Any:
+    fits = values.dtype == x.dtype and dims == tuple(range(len(dims))) and x.size and all([i.size and i.dtype.kind == "i" for i in indices])
+    return stand_in(x.shape, x.dtype) if fits and (not accumulate or x.dtype.kind in "iuf") else None
+
+
+# The checked twin goes by JAX's function, which writes in place where it may.
+index_put = Forms(_put, _put_result, True, _put_into)
+
+
 # ---------------------------------------------------------------------- along one dimension
 
 
@@ -244,6 +278,50 @@ def _rows_clipped(weight: Array, indices: Array, **_: Any) -> tuple[Array, Array
 
 embedding = _forms(_embedded, _embedded_shape)
 embedding_checked = _forms(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
+
+
+# ---------------------------------------------------------------------- the negative log likelihood
+
+
+def _likelihood(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
+    kept = target != ignore_index
+    count = np.count_nonzero(kept)
+    whole = count == target.size
+    places = target if whole else np.where(kept, target, 0)
+    losses = x.reshape(-1).take(places + _starts_of_rows(*x.shape))
+    np.negative(losses, losses)
+    if not whole:
+        losses[~kept] = 0
+    if reduction == "none":
+        return losses
+    total = np.add.reduce(losses, initial=x.dtype.type(0))
+    return np.asarray(total if reduction == "sum" else total / x.dtype.type(count) if count else x.dtype.type(np.nan))
+
+
+@lru_cache(1024)
+def _starts_of_rows(rows: int, columns: int) -> Array:
+    return np.arange(rows) * columns
+
+
+def _likelihood_shape(x: Array, target: Array, weight: Array | None, ignore_index: Any, reduction: str) -> Shape | None:
+    fits = weight is None and x.ndim == 2 and x.dtype.char in "fd" and target.dtype == np.int64
+    return None if not fits else target.shape if reduction == "none" else ()
+
+
+def _are_classes(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> bool:
+    return _in_range(target, x.shape[1]) or _in_range(target[target != ignore_index], x.shape[1])
+
+
+def _no_class(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
+    return np.array([1, target[((target < 0) | (target >= x.shape[1])) & (target != ignore_index)][0]], np.int64)
+
+
+def _classes_clipped(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> tuple[Any, ...]:
+    return x, np.where(target == ignore_index, target, np.clip(target, 0, x.shape[1] - 1)), weight, ignore_index
+
+
+nll_loss = _forms(_likelihood, _likelihood_shape, picks=False)
+nll_loss_checked = _forms(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
 
 
 # ---------------------------------------------------------------------- order

@@ -207,7 +207,7 @@ class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
     __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
-                 "kindred_vjps", "laid_out", "__weakref__")  # fmt: skip
+                 "kindred_vjps", "laid_out", "_places", "__weakref__")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
@@ -223,6 +223,7 @@ class BoundOperator:
                 self.statics[p.name] = real_number(item.value) if p.type == "number" and item.value is not None else item.value
             else:
                 self.names.extend([p.name] * (1 if item is ARRAY else item))
+        self._places = self._argument_places()
         bound_ever.append(weakref.ref(self))
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
@@ -282,14 +283,18 @@ class BoundOperator:
 
     def _arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """The array arguments in the schema's order: sequences as lists, an absent tensor as None."""
-        found: list[Any] = []
+        return [None if p is None else arrays[p] if type(p) is int else list(arrays[p]) for p in self._places]
+
+    def _argument_places(self) -> list[int | slice | None]:
+        """Where among the operands each array argument is."""
+        found: list[int | slice | None] = []
         at = 0
         for p, item in zip(self.operator.schema.parameters, self.layout, strict=True):
             if item is ARRAY:
-                found.append(arrays[at])
+                found.append(at)
                 at += 1
             elif type(item) is int:
-                found.append(list(arrays[at : at + item]))
+                found.append(slice(at, at + item))
                 at += item
             elif p.is_tensor or p.is_number:
                 found.append(None)

@@ -35,6 +35,7 @@ def _named(name: str) -> layout:
     return strided
 
 
+@lru_cache(4096)
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of row-major storage, in elements."""
     strides = [1] * len(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,9 @@ def scaled_dot_product_attention(
     for i, x in enumerate((query, key, value)):
         expect_tensor("scaled_dot_product_attention", x, ("query", "key", "value")[i], i + 1)
     q, k, v = query._aval, key._aval, value._aval
-    _check_inputs(q, k, v)
-    if attn_mask is not None:
-        _check_mask(q, attn_mask)
-    fused = _may_be_fused(query) and _is_fused(q, k, v, attn_mask, dropout_p, enable_gqa)
+    mask = None if attn_mask is None else attn_mask._aval
+    tracked = per_thread.recorder.grad_enabled
+    fused = _is_fused(q, k, v, mask, tracked and attn_mask is not None and attn_mask._rg, bool(dropout_p), bool(enable_gqa)) and _may_be_fused(query)
     if not (fused or kernels["math"]):
         raise RuntimeError(
             "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math kernel and the fused "
@@ -60,26 +60,30 @@ def scaled_dot_product_attention(
         )
     if is_causal and attn_mask is not None and not fused:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    scores = _scores_shape(q, k, v, enable_gqa)
-    if attn_mask is not None:
-        broadcast_shapes(scores, attn_mask._aval.shape)
+    scores = _scores_shape(q, k, v, bool(enable_gqa))
+    if mask is not None:
+        broadcast_shapes(scores, mask.shape)
     if dropout_p:
         check_probability(dropout_p, RuntimeError)
     dropped = _drawn(query, scores, dropout_p) if dropout_p else None
     empty = 0 in q.shape or 0 in k.shape
     factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
-    tracked = per_thread.recorder.grad_enabled and any(x is not None and x.requires_grad for x in (query, key, value, attn_mask))
-    if tracked and not (fused or empty):
+    if tracked and not (fused or empty) and any([x is not None and x.requires_grad for x in (query, key, value, attn_mask)]):
         return _composed(query, key, value, attn_mask, dropped, is_causal, factor, enable_gqa)
     name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
-    layout = (*(ARRAY,) * 3, *[Static(None) if x is None else ARRAY for x in (attn_mask, dropped)], Static(bool(is_causal)), Static(factor))
     operands = [x for x in (query, key, value, attn_mask, dropped) if x is not None]
-    made = apply(registry["attention_" + name].bind(layout), operands)[0]
+    made = apply(_bound("attention_" + name, mask is not None, dropped is not None, bool(is_causal), factor), operands)[0]
     order = dense_order(q.shape, query._strides()) if fused else None
     return lay_out(made, order) if order is not None and order[-1] == 3 else made  # it lies in memory as the queries do
 
 
 scaled_dot_product_attention = as_one_operator(scaled_dot_product_attention, "scaled_dot_product_attention")
+
+
+@lru_cache(1024)
+def _bound(name: str, masked: bool, dropped: bool, is_causal: bool, factor: float) -> Any:
+    optional = [ARRAY if there else Static(None) for there in (masked, dropped)]
+    return registry[name].bind((*(ARRAY,) * 3, *optional, Static(is_causal), Static(factor)))
 
 
 def _drawn(query: Tensor, scores: tuple[int, ...], p: float) -> Tensor:
@@ -130,8 +134,7 @@ def _check_inputs(q: Any, k: Any, v: Any) -> None:
         )
 
 
-def _check_mask(q: Any, attn_mask: Tensor) -> None:
-    mask = attn_mask._aval
+def _check_mask(q: Any, mask: Any) -> None:
     if mask.dtype not in (np.bool_, np.float32) and mask.dtype != q.dtype:
         raise RuntimeError(
             f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {dtypes.of(mask.dtype).word} "
@@ -146,16 +149,18 @@ def _may_be_fused(query: Tensor) -> bool:
     return kernels["flash"] or (query.device.type != "cpu" and (kernels["mem_efficient"] or kernels["cudnn"]))
 
 
-def _is_fused(q: Any, k: Any, v: Any, attn_mask: Tensor | None, dropout_p: float, enable_gqa: bool) -> bool:
-    """Whether PyTorch's CPU kernel takes these inputs."""
-    if attn_mask is not None:
-        mask = attn_mask._aval.shape
-        fits = len(mask) in (2, 4) and all(n in (1, m) for n, m in zip(reversed(mask), reversed((*q.shape[:-1], k.shape[-2])), strict=False))
-        if attn_mask._rg and per_thread.recorder.grad_enabled or not fits:
+@lru_cache(1024)
+def _is_fused(q: Any, k: Any, v: Any, mask: Any, mask_is_tracked: bool, drops: bool, enable_gqa: bool) -> bool:
+    """Whether PyTorch's CPU kernel takes these inputs, told by their avals. RuntimeError where dtypes or dimensions do not fit."""
+    _check_inputs(q, k, v)
+    if mask is not None:
+        _check_mask(q, mask)
+        sizes = zip(reversed(mask.shape), reversed((*q.shape[:-1], k.shape[-2])), strict=False)
+        if mask_is_tracked or mask.ndim not in (2, 4) or not all(n in (1, m) for n, m in sizes):
             return False
     return (
         q.ndim == k.ndim == v.ndim == 4
-        and not dropout_p
+        and not drops
         and 0 not in q.shape + k.shape + v.shape
         and q.shape[-1] == k.shape[-1] == v.shape[-1]
         and q.shape[0] == k.shape[0] == v.shape[0]
@@ -163,6 +168,7 @@ def _is_fused(q: Any, k: Any, v: Any, attn_mask: Tensor | None, dropout_p: float
     )
 
 
+@lru_cache(1024)
 def _scores_shape(q: Any, k: Any, v: Any, enable_gqa: bool) -> tuple[int, ...]:
     """The shape of query @ key.T. RuntimeError where the three do not fit."""
     leading_k, leading_v = k.shape[:-2], v.shape[:-2]

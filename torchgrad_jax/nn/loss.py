@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,14 @@ def clamp_min_of(x: Tensor, least: float) -> Tensor:
     return apply(registry["clamp_min_number"].bind((ARRAY, ARRAY)), (x, least))
 
 
-def _optional(x: Tensor | None) -> Any:
-    return Static(None) if x is None else ARRAY
+@lru_cache(1024, typed=True)
+def _bound(name: str, given: tuple[bool, ...], *statics: Any) -> Any:
+    """The operator `name` of arrays, as far as these are given, and of what is static."""
+    return registry[name].bind((*[ARRAY if there else Static(None) for there in given], *map(Static, statics)))
 
 
 def call_loss(name: str, tensors: tuple[Tensor | None, ...], *statics: Any) -> Tensor:
-    bound = registry[name].bind((*map(_optional, tensors), *map(Static, statics)))
-    return apply(bound, tuple(t for t in tensors if t is not None))
+    return apply(_bound(name, tuple([t is not None for t in tensors]), *statics), tuple([t for t in tensors if t is not None]))
 
 
 # ---------------------------------------------------------------------- regression
@@ -286,9 +288,8 @@ def _classes_known(target: Tensor, classes: int, ignore_index: int) -> bool:
 def _nll(name: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
     classes = input._aval.shape[0 if input._aval.ndim == 1 else 1]
     known = target._aval.dtype.kind not in "iu" or _classes_known(target, classes, ignore_index)
-    bound = registry[f"_{name}" if known else f"_{name}_checked"].bind((ARRAY, ARRAY, _optional(weight), ARRAY, Static(reduction)))
-    operands = (input, target) if weight is None else (input, target, weight)
-    return apply(bound, (*operands, ignore_index))
+    bound = _bound(f"_{name}" if known else f"_{name}_checked", (True, True, weight is not None, True), reduction)
+    return apply(bound, (input, target, ignore_index) if weight is None else (input, target, weight, ignore_index))
 
 
 def _check_weight(weight: Tensor | None, classes: int, spatial: bool) -> None:

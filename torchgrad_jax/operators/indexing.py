@@ -104,7 +104,8 @@ _INDEX_PUT_GRADS = {
 _BY_INDICES, _BY_MASK = ("index_put_", "tensor[indices] = tensor"), ("index_fill_", "tensor[mask] = scalar")
 
 op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-   keeps_order=True, grads=_INDEX_PUT_GRADS, attributes="accumulate", into_expanded=_BY_INDICES)(_index_put)  # fmt: skip
+   keeps_order=True, grads=_INDEX_PUT_GRADS, attributes="accumulate", into_expanded=_BY_INDICES,
+   numpy=numpy_indexing.index_put)(_index_put)  # fmt: skip
 
 
 @op(

@@ -128,7 +128,8 @@ def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     for _ in range(a.ndim - 2):
         minors = jax.vmap(minors)
     count = lambda: minors(lax.stop_gradient(lower))  # noqa: E731
-    info = jnp.where(failed, lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32)), 0)
+    info = lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32))
+    info = jnp.where(failed, info, 0) if a.ndim > 2 else info
     return (adjoint(factor) if upper else factor), info
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
@@ -225,12 +225,12 @@ def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
 # ---------------------------------------------------------------------- several classes
 
 
-def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any, Any]:
-    """For each target its class, made harmless where ignored, and its weight."""
+def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any, Any, Any]:
+    """For each target whether it counts, its class, made harmless where not, and its weight; without weights these are 1 and 0."""
     kept = target != ignored
     classes = jnp.where(kept, target, 0).astype(np.int32)
-    ones = jnp.ones((), x.dtype) if weight is None else weight.at[classes].get(mode="clip")
-    return classes, jnp.where(kept, ones, jnp.zeros((), x.dtype))
+    weights = kept.astype(x.dtype) if weight is None else jnp.where(kept, weight.at[classes].get(mode="clip"), jnp.zeros((), x.dtype))
+    return kept, classes, weights
 
 
 def _of_classes(x: Any, classes: Any, known: bool) -> Any:
@@ -245,10 +245,10 @@ def _of_classes(x: Any, classes: Any, known: bool) -> Any:
 
 
 def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str, known: bool = True) -> Any:
-    classes, weights = _class_weights(x, target, weight, ignore_index)
+    kept, classes, weights = _class_weights(x, target, weight, ignore_index)
     found = _of_classes(x, classes, known)
     # An infinite log-probability of an ignored target does not count.
-    losses = -jnp.where(target != ignore_index, found, jnp.zeros((), x.dtype)) * weights
+    losses = jnp.where(kept, -found if weight is None else -found * weights, jnp.zeros((), x.dtype))
     if reduction == "none":
         return losses
     total = losses.sum(dtype=x.dtype)
@@ -257,10 +257,10 @@ def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str, kn
 
 def _nll_grad(grad: Any, self: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
     axis = 0 if self.ndim == 1 else 1
-    classes, weights = _class_weights(self, target, weight, ignore_index)
+    kept, classes, weights = _class_weights(self, target, weight, ignore_index)
     if reduction == "mean":
         grad = grad / weights.sum(dtype=grad.dtype)
-    each = jnp.expand_dims(jnp.where(target != ignore_index, -grad * weights, 0).astype(grad.dtype), axis)
+    each = jnp.expand_dims(jnp.where(kept, -grad if weight is None else -grad * weights, 0).astype(grad.dtype), axis)
     here = lax.broadcasted_iota(np.int32, self.shape, axis) == jnp.expand_dims(classes, axis)
     return jnp.where(here, each, jnp.zeros((), grad.dtype))
 
@@ -286,8 +286,9 @@ def _declare_nll() -> None:
         common: dict[str, Any] = dict(
             node=node, constants={"weight": f"{name}_forward"}, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad}
         )  # fmt: skip
-        op(f"_{name}{schema}", **common)(_nll)
-        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), **common)(_checked_nll)
+        forms = (numpy_indexing.nll_loss, numpy_indexing.nll_loss_checked) if name == "nll_loss" else (None, None)
+        op(f"_{name}{schema}", numpy=forms[0], **common)(_nll)
+        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), numpy=forms[1], **common)(_checked_nll)
 
 
 _declare_nll()

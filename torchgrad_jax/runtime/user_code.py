@@ -16,9 +16,14 @@ _PACKAGE = __name__.partition(".")[0]
 def user_line() -> str:
     """``file:line`` of the innermost frame outside this package."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@lru_cache(maxsize=4096)
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == _PACKAGE
 
 
 def user_stack() -> list[str]:

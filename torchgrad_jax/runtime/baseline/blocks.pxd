@@ -36,6 +36,10 @@ cpdef add_rows(object rows, object places, object updates)
 cpdef factorize(object a, object pivots, object order)
 
 
+@cython.locals(letter=int, width=int, matrix="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t)
+cpdef positive(object a)
+
+
 @cython.locals(
     letter=int, width=int, matrix="char*", right="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t, columns=Py_ssize_t, system="char*",
 )

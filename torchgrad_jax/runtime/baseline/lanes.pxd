@@ -1,5 +1,6 @@
 # cython: cdivision=True
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -272,6 +273,40 @@ cdef inline void factorize(int letter, char* a, char* pivots, char* order, Py_ss
         _factorize(<float*>a, <int*>pivots, <int*>order, rows, columns)
     else:
         _factorize(<double*>a, <int*>pivots, <int*>order, rows, columns)
+
+
+cdef inline void _positive(real* a, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t k, i, j
+    cdef real pivot, factor
+    cdef real* top
+    cdef real* row
+    for k in range(size):
+        top = a + k * size
+        pivot = top[k]
+        if not pivot > 0:
+            _fill(<real>NAN, a, size * size)
+            return
+        pivot = sqrt(pivot)
+        top[k] = pivot
+        for i in range(k + 1, size):  # the column, in the row, which is not needed, too
+            row = a + i * size
+            row[k] = row[k] / pivot
+            top[i] = row[k]
+        for i in range(k + 1, size):
+            row = a + i * size
+            factor = row[k]
+            for j in range(k + 1, i + 1):
+                row[j] -= factor * top[j]
+    for i in range(size):
+        for j in range(i + 1, size):
+            a[i * size + j] = 0
+
+
+cdef inline void positive(int letter, char* a, Py_ssize_t size) noexcept nogil:
+    if letter == 102:
+        _positive(<float*>a, size)
+    else:
+        _positive(<double*>a, size)
 
 
 cdef inline void _substitute(real* a, real* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:

@@ -110,6 +110,19 @@ def factorize(letter: int, a: Any, pivots: Any, order: Any, rows: int, columns: 
         a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
 
 
+def positive(letter: int, a: Any, size: int) -> None:
+    """Write its Cholesky factor over a matrix, of which the lower triangle is read: nan everywhere if there is none."""
+    a = a[: size * size].reshape(size, size)
+    for k in range(size):
+        if not a[k, k] > 0:
+            a[...] = np.nan
+            return
+        a[k, k] = np.sqrt(a[k, k])
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k + 1 :, k])
+    a[...] = np.tril(a)
+
+
 def substitute(letter: int, a: Any, x: Any, size: int, columns: int, turned: bool, lower: bool, unit: bool) -> None:
     """Write the solution of a triangular system over its right side, column after column of the matrix, which is read transposed if `turned`. The
     other triangle is not read."""

@@ -49,6 +49,9 @@ def _safe(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Ca
 def _cholesky(eqn: Any) -> Any:
     """Reads the lower triangle."""
     by_matrix = _safe(lambda x: [np.linalg.cholesky(x)], _avals(eqn))
+    shape, dtype = _avals(eqn)[0]
+    if blocks.by_numbers and dtype.char in "fd" and shape[-1] <= _SMALL:
+        return _positive
 
     def run(x: Any) -> Any:
         try:
@@ -57,6 +60,12 @@ def _cholesky(eqn: Any) -> Any:
             return np.tril(by_matrix(x)[0])
 
     return run
+
+
+def _positive(x: Any) -> Any:
+    x = np.array(x, order="C")
+    blocks.positive(_batch(x))
+    return x
 
 
 @rule("eigh", cost=partial(lapack, element=80.0))
