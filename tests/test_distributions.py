@@ -73,7 +73,36 @@ def test_parameters_are_looked_at_once():
     made = D.Gamma(loc, scale)
     assert counters.flushed == 1
     made.log_prob(value)
+    assert counters.flushed == 1, "the first look computed it, too: on the host it is asked by NumPy"
+    made.log_prob(tj.ones(3).sin())
     assert counters.flushed == 2
+
+
+NUMBERS = ["real", "boolean", "positive", "nonnegative", "unit_interval", "nonnegative_integer", "one_hot", "simplex", "real_vector"]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_constraints_hold_of_what_is_at_hand_where_they_are_met(name):
+    region = getattr(D.constraints, name)
+    rows = [[0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [-1.0, 1.0, 1.0], [0.5, 3.0, float("nan")], [2.0, 0.0, 1.0]]
+    values = [tj.tensor(row, dtype=dtype) for row in rows for dtype in (tj.float32, tj.float64, tj.bfloat16)]
+    for value in [*values, tj.tensor(rows), tj.tensor([0, 1, 0]), tj.ones(2, 3, requires_grad=True)]:
+        assert region.holds(value) == bool(region.check(value).all())
+    assert not region.holds(tj.ones(3).cos() * 0.5), "it is pending"
+
+
+def test_constraints_hold_by_the_bounds_and_the_question_that_they_have():
+    between = D.constraints.integer_interval(0, 2)
+    assert between.holds(tj.tensor([0, 2])) and not between.holds(tj.tensor([0, 3]))
+    assert not D.constraints.greater_than(tj.tensor(0.0)).holds(tj.tensor(1.0)), "a bound that is a tensor is not asked for here"
+
+    class Never(type(D.constraints.positive)):
+        def check(self, value):
+            return value < value
+
+    assert not Never(0.0).holds(tj.tensor(1.0))
+    with pytest.raises(ValueError, match="within the support"):
+        D.Categorical(logits=tj.zeros(3)).log_prob(tj.tensor(3))
 
 
 def test_set_default_validate_args():

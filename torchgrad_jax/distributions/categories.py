@@ -13,6 +13,7 @@ from torchgrad_jax.distributions.distribution import Distribution
 from torchgrad_jax.distributions.utils import Equivalent, logits_to_probs, probs_to_logits, the_given
 from torchgrad_jax.functions.creation import arange, eye
 from torchgrad_jax.functions.limits import finfo
+from torchgrad_jax.functions.random_factories import categories
 from torchgrad_jax.functions.shaping import broadcast_tensors
 
 _NAN = float("nan")
@@ -54,16 +55,15 @@ class Categorical(Distribution):
     variance: Any = property(lambda self: self.probs.new_full(self._extended_shape(), _NAN))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        each = Size(sample_shape).numel()
         with no_grad():
-            drawn = self.probs.reshape(-1, self._num_events).multinomial(each, True)
-        return drawn.mT.reshape(shape)
+            return categories(self.probs, Size(sample_shape).numel(), self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        index = self._checked(value).long().unsqueeze(-1)
-        index, logs = broadcast_tensors(index, self.logits)
-        return logs.gather(-1, index[..., :1]).squeeze(-1)
+        index, logs = self._checked(value).long().unsqueeze(-1), self.logits
+        if index.shape[:-1] != logs.shape[:-1]:
+            index, logs = broadcast_tensors(index, logs)
+            index = index[..., :1]
+        return logs.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:
         finite = self.logits.clamp(min=finfo(self.logits.dtype).min)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.matrices.decompositions import cholesky_ex, eigvalsh
@@ -38,6 +41,10 @@ class Constraint:
     def check(self, value: Any) -> Tensor:
         """Whether each value lies within: booleans of `value`'s shape without its last `event_dim` dimensions."""
         raise NotImplementedError
+
+    def holds(self, value: Tensor) -> bool:
+        """Whether all values are at hand, on the host, and lie within: then `check`, which is recorded and run, need not be asked."""
+        return False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.lstrip('_')}()"
@@ -79,19 +86,35 @@ def _region(name: str, question: Callable[..., Tensor], *bounds: str, discrete: 
     def check(self: Any, value: Any) -> Tensor:
         return question(value, *(getattr(self, bound) for bound in bounds))
 
+    def holds(self: Any, value: Tensor) -> bool:
+        of_numbers = type(self).check is check and all([isinstance(getattr(self, bound), (int, float)) for bound in bounds])
+        array = _at_hand(value) if of_numbers and event_dim < 2 else None  # questions about matrices are asked of tensors only
+        if array is None or array.ndim < event_dim:
+            return False
+        with np.errstate(invalid="ignore"):
+            return bool(np.all(check(self, array)))
+
     contents = {
-        "__module__": __name__, "__doc__": question.__doc__, "check": check, "is_discrete": discrete, "event_dim": event_dim, "bounds": bounds,
+        "__module__": __name__, "__doc__": question.__doc__, "check": check, "holds": holds, "is_discrete": discrete, "event_dim": event_dim,
+        "bounds": bounds,
     }  # fmt: skip
     return type(name, (base or _BY_BOUNDS[bounds],), contents)
 
 
-def _whole(value: Tensor, inside: Tensor) -> Tensor:
+def _at_hand(value: Any) -> np.ndarray | None:
+    return value._read().at_hand() if type(value) is Tensor and not in_transform() else None
+
+
+def _whole(value: Any, inside: Any) -> Any:
     """Which values are integers and `inside`."""
-    return (value % 1 == 0) & inside if value.is_floating_point() else inside
+    floating = value.dtype.kind not in "biu" if isinstance(value, np.ndarray) else value.is_floating_point()
+    return (value % 1 == 0) & inside if floating else inside
 
 
-def _all_along(answers: Tensor, dims: int) -> Tensor:
+def _all_along(answers: Any, dims: int) -> Any:
     """Whether all are true along the last `dims` dimensions."""
+    if isinstance(answers, np.ndarray):
+        return answers.all(tuple(range(-dims, 0)))
     return answers.flatten(-dims).all(-1) if dims else answers
 
 
@@ -116,7 +139,7 @@ def _is_one_hot(x: Tensor) -> Tensor:
 
 
 def _is_simplex(x: Tensor) -> Tensor:
-    return _all_along(x >= 0, 1) & ((x.sum(-1) - 1).abs() < _ROUNDING)
+    return _all_along(x >= 0, 1) & (abs(x.sum(-1) - 1) < _ROUNDING)
 
 
 def _are_counts(x: Tensor, total: Any) -> Tensor:
@@ -193,6 +216,10 @@ class _IndependentConstraint(Constraint):
             least = self.event_dim
             raise ValueError(f"Expected value.dim() >= {least} but got {value.dim()}")
         return _all_along(answers, self.reinterpreted_batch_ndims)
+
+    def holds(self, value: Tensor) -> bool:
+        """See `Constraint`."""
+        return value.dim() >= self.event_dim and self.base_constraint.holds(value)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}{self.base_constraint}, {self.reinterpreted_batch_ndims})"

@@ -75,7 +75,10 @@ class Distribution:
         says of how many dimensions that is."""
         ranks = {name: self._rank(name) for name in parameters}
         values = dict(zip(parameters, tensors(*parameters.values()), strict=True))
-        if len(values) > 1 and not any(ranks.values()):
+        if len(values) == 1:
+            [(name, value)] = values.items()
+            batch = value.shape[: value.dim() - ranks[name]]
+        elif not any(ranks.values()):
             values = dict(zip(values, broadcast_tensors(*values.values()), strict=True))
             batch = next(iter(values.values())).shape
         else:
@@ -112,7 +115,8 @@ class Distribution:
             )
             return
         # What follows from another parameter is computed only when it is asked for: what is checked was given.
-        answers = {name: c.check(vars(self)[name]).all() for name, c in table.items() if name in vars(self) and not C.is_dependent(c)}
+        asked = [(name, c, vars(self)[name]) for name, c in table.items() if name in vars(self) and not C.is_dependent(c)]
+        answers = {name: c.check(value).all() for name, c, value in asked if not c.holds(value)}
         if not answers or _looked_at(list(answers.values())):
             return
         name = next(name for name, fine in answers.items() if not fine)
@@ -245,7 +249,7 @@ class Distribution:
                 "`validate_args=False` to turn off validation."
             )
             return
-        if not support.check(value).all():
+        if not support.holds(value) and not support.check(value).all():
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the support ({support!r}) of the "
                 f"distribution {self!r}, but found invalid values:\n{value}"

@@ -10,11 +10,13 @@ import numpy as np
 from torchgrad_jax.calling.generate import inplace_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
@@ -327,8 +329,14 @@ def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple
 
 
 def known_bounds(index: Tensor) -> tuple[int, int] | None:
-    """The smallest and largest element of host data; None where the values are not at hand without a computation."""
-    return index._read().known_bounds()
+    """The smallest and largest element of host data; None where the values are not at hand without a computation. A view of all elements of
+    host data has its bounds."""
+    found, storage = index._read().known_bounds(), index._storage
+    if found is None and index._view is not None and storage is not None and not in_transform():
+        whole, aval = storage.peek(), index._aval
+        if whole.aval.size == aval.size and whole.aval.dtype == aval.dtype and dense_order(aval.shape, index._strides()) is not None:
+            found = whole.known_bounds()
+    return found
 
 
 def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:

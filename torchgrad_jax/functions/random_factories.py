@@ -11,6 +11,7 @@ from torchgrad_jax.calling.expecting import expect_tensor, not_a_tensor
 from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.out import check_out, resize
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.order import keep_order, lay_out
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
@@ -296,6 +297,16 @@ def _chosen(input: Tensor, dims: int, count: int, replacement: bool, source: hos
     order = memory_order(rows._aval.shape, rows._strides())
     made = source.multinomial(_looked_at(rows), count, replacement, order).reshape(*shape[:-1], count)
     return drawn(made, input.device) if out is None else put(_resized(out, made.shape), made)
+
+
+def categories(weights: Tensor, count: int, shape: tuple[int, ...]) -> Tensor:
+    """For each row of `weights`, (*, n), `count` indices drawn by them, with replacement: the rows' first ones come first. Of a shape."""
+    rows = reshape(weights, (-1, weights._aval.shape[-1])) if weights._aval.ndim != 2 else weights
+    if in_transform():
+        return reshape(multinomial(rows, count, True).mT, shape)
+    check_multinomial(rows._aval, count, True)
+    order = memory_order(rows._aval.shape, rows._strides())
+    return drawn(default_generator.multinomial(_looked_at(rows), count, True, order).T.reshape(shape), weights.device)
 
 
 @public("torch")

@@ -63,9 +63,16 @@ cdef extern from *:
         Py_ssize_t i;
         for (i = 0; i < n; i++) { out[i] = (float)((int)draws[i] & 0xffffff) * 5.9604644775390625e-08f; }
     }
+    TJ_DRAWN static void tj_wide_units(const unsigned long long* draws, double* out, Py_ssize_t n) {
+        Py_ssize_t i;
+        for (i = 0; i < n; i++) {
+            out[i] = (double)(long long)((draws[2 * i] << 32 | draws[2 * i + 1]) & 0x1fffffffffffffULL) * 1.1102230246251565e-16;
+        }
+    }
     """
     void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) noexcept nogil
     void tj_units(const unsigned long long* draws, float* out, Py_ssize_t n) noexcept nogil
+    void tj_wide_units(const unsigned long long* draws, double* out, Py_ssize_t n) noexcept nogil
 
 
 cdef inline void normals(const float[::1] uniform, float[::1] out) noexcept:
@@ -76,3 +83,8 @@ cdef inline void normals(const float[::1] uniform, float[::1] out) noexcept:
 cdef inline void units(const unsigned long long[::1] draws, float[::1] out) noexcept:
     if draws.shape[0]:
         tj_units(&draws[0], &out[0], draws.shape[0])
+
+
+cdef inline void wide_units(const unsigned long long[::1] draws, double[::1] out) noexcept:
+    if out.shape[0]:
+        tj_wide_units(&draws[0], &out[0], out.shape[0])

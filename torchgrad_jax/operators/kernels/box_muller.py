@@ -47,6 +47,13 @@ def units(draws: Any, out: Any) -> None:
     np.multiply((draws & np.uint64(0xFFFFFF)).astype(np.int32), np.float32(2**-24), out, dtype=np.float32)  # of signed integers quicker
 
 
+def wide_units(draws: Any, out: Any) -> None:
+    """Fill `out` (n,) with uniform samples of [0, 1) in float64 of raw draws (2 n,): the low 53 bits of each pair, its first draw being the high
+    word."""
+    pairs = draws[0::2] << np.uint64(32) | draws[1::2]
+    np.multiply((pairs & np.uint64(2**53 - 1)).view(np.int64), 2.0**-53, out)
+
+
 def _log(x: Any) -> Any:
     """The logarithm of float32 in (0, 1], in float64."""
     m, e = f32.mantissa(x), f32.exponent(x)

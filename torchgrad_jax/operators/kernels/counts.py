@@ -102,9 +102,10 @@ def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool
         return np.empty(out_shape, np.int64)
     if replacement and num_samples > 1:
         return _multinomial_inverse(g, rows, num_samples).reshape(out_shape)
-    if not ((rows >= 0) & (rows < np.inf)).all():
+    least, most = (rows.min(), rows.max()) if rows.size else (0, 0)
+    if not (least >= 0 and most < np.inf):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not rows.shape[1] or (rows.sum(-1) == 0).any():
+    if not least > 0 and (not rows.shape[1] or (rows.sum(-1) == 0).any()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     # Efraimidis and Spirakis (Inf. Process. Lett. 97(5), 2006): the greatest of p / exponential, in that order.
     q = ordered(probs.shape, order, lambda shape: exponential(g, shape, probs.dtype, 1.0))

@@ -143,9 +143,7 @@ def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
 
 def unit64(g: Draws, n: int) -> np.ndarray:
     """float64 uniforms of [0, 1): the low 53 bits of a pair of draws."""
-    draws = g.random64(n)
-    draws &= np.uint64(2**53 - 1)
-    return draws.view(np.int64).astype(np.float64) * 2.0**-53
+    return normals.wide_uniform(g.raw(2 * n))
 
 
 def hits(g: Draws, n: int, p: float) -> np.ndarray:
@@ -475,6 +473,8 @@ def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.nda
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={number(lambd)}")
     x = -1.0 / lambd * np.log1p(-unit64(g, math.prod(shape)))
+    if dtype.itemsize > 2 and lambd > 1e-3:  # at most 37 / lambd
+        return x.astype(dtype, copy=False).reshape(shape)
     return finish(x, dtype, shape)
 
 

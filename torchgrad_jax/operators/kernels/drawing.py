@@ -12,6 +12,11 @@ def units(draws: Any, out: Any) -> None:
     box_muller.units(draws, out)
 
 
+def wide_units(draws: Any, out: Any) -> None:
+    """See `box_muller.wide_units`."""
+    box_muller.wide_units(draws, out)
+
+
 def normals(uniform: Any, out: Any) -> None:
     """See `box_muller.normals`."""
     box_muller.normals(uniform, out)
