@@ -34,7 +34,7 @@ DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": Fa
 OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.
 _VECTORS = [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=off"]
-LOOPS = {"runtime/baseline/blocks": _VECTORS, "operators/kernels/drawing": _VECTORS}
+LOOPS = {"runtime/baseline/blocks": _VECTORS, "runtime/baseline/copying": _VECTORS, "operators/kernels/drawing": _VECTORS}
 
 
 def build() -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -235,8 +236,8 @@ split_vjp, unbind_vjp = _joined(split, np.concatenate), _joined(unbind, np.stack
 
 
 def reshape_vjp(grad: Array, aval: Aval, **_: Any) -> Array:
-    """The same elements in the tensor's shape, a view."""
-    return grad.reshape(aval.shape)
+    """The same elements in the tensor's shape."""
+    return reshaped(grad, aval.shape)
 
 
 # The options of a view operator that gives the same elements in the same order.

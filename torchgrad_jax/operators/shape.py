@@ -24,7 +24,7 @@ def clone(x: Any) -> Any:
 
 
 @op("_unsafe_view(Tensor self, int[] size)", method=False, toplevel=False, linear=True, node="UnsafeViewBackward0",
-    numpy=lambda x, size: x.reshape(size), numpy_vjp=forms.reshape_vjp, attributes="self_sym_sizes")  # fmt: skip
+    numpy=lambda x, size: forms.reshaped(x, size), numpy_vjp=forms.reshape_vjp, attributes="self_sym_sizes")  # fmt: skip
 def unsafe_view(x: Any, size: tuple[int, ...]) -> Any:
     """The elements in another shape, of a copy that nobody else sees."""
     return lax.reshape(x, size)

@@ -185,7 +185,7 @@ def _view_rule(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, si
 for _name, _node in (("view", "ViewBackward0"), ("_reshape_alias", "ReshapeAliasBackward0")):
 
     @viewed(f"{_name}(Tensor self, int[] size)", lambda x, src, size: lax.reshape(src, x.shape), _view_rule, node=_node,
-           numpy=lambda x, size: x.reshape(size), attributes="self_sym_sizes", **forms.RESHAPED)  # fmt: skip
+           numpy=lambda x, size: forms.reshaped(x, size), attributes="self_sym_sizes", **forms.RESHAPED)  # fmt: skip
     def view(x: Any, size: tuple[int, ...]) -> Any:
         """The same elements in another shape."""
         return lax.reshape(x, size)

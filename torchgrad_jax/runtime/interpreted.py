@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import Merged, Part, quietly
+from torchgrad_jax.runtime.baseline.copying import copied
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.structure import last_uses, operands, store
@@ -125,7 +126,7 @@ def own(array: Any) -> np.ndarray:
         array = np.asarray(array)
     base, flags = array.base, array.flags
     if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
-        array = np.array(array, order="C")
+        array = copied(array)
         flags = array.flags
     flags.writeable = False
     return array

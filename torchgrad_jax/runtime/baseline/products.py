@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.shaping import places_of_padding
@@ -21,7 +22,7 @@ def _working_dtype(eqn: Any) -> np.dtype:
 def _for_blas(array: Any) -> Any:
     """A matrix, or several, that BLAS takes as they are: NumPy multiplies others element by element, or copies them."""
     rows, columns = array.strides[-2:]
-    return array if array.itemsize in (rows, columns) else np.ascontiguousarray(array)
+    return array if array.itemsize in (rows, columns) else contiguous(array)
 
 
 # ---------------------------------------------------------------------- dot_general
@@ -118,7 +119,10 @@ def _convolution(eqn: Any) -> Any:
     total = [low + high + n + max(n - 1, 0) * step for n, (low, high, step) in zip(image[2:], padding, strict=True)]
     into, of = places_of_padding(image[2:], padding, total)
     padded = any([numbers != (0, 0, 0) for numbers in padding])
-    view_shape = (images, groups, depth, *window, *outs)
+    # The longer runs of the image are copied as they lie, be it those of a window (in the gradient of a kernel) or those of the result.
+    turned, inner, places = window[-1:] > outs[-1:], depth * math.prod(window), math.prod(outs)
+    view_shape = (images, groups, *outs, depth, *window) if turned else (images, groups, depth, *window, *outs)
+    columns_shape = (images, groups, places, inner) if turned else (images, groups, inner, places)
 
     def arranged(x: Any) -> Any:
         x = x.transpose(numbers.lhs_spec).astype(work, copy=False)
@@ -134,9 +138,9 @@ def _convolution(eqn: Any) -> Any:
         x, w = arranged(x), w.transpose(numbers.rhs_spec).astype(work, copy=False)
         a, b, *rest = x.strides
         moves = [s * d for s, d in zip(rest, dilation, strict=True)], [s * d for s, d in zip(rest, strides, strict=True)]
-        windows = np.lib.stride_tricks.as_strided(x, view_shape, (a, b * depth, b, *moves[0], *moves[1]), writeable=False)
-        columns = windows.reshape(images, groups, depth * math.prod(window), math.prod(outs))
-        product = np.matmul(w.reshape(groups, features // groups, -1), columns)
+        strides_of_windows = (a, b * depth, *moves[1], b, *moves[0]) if turned else (a, b * depth, b, *moves[0], *moves[1])
+        columns = contiguous(np.lib.stride_tricks.as_strided(x, view_shape, strides_of_windows, writeable=False)).reshape(columns_shape)
+        product = np.matmul(w.reshape(groups, features // groups, -1), columns.mT if turned else columns)
         return product.reshape(images, features, *outs).transpose(back).astype(dtype, copy=False)
 
     if 0 in found or 0 in kernel or 0 in image:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.baseline.cost import VIEW
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Same, Unknown, rule
 
@@ -34,11 +35,11 @@ def _reshape(eqn: Any) -> Any:
     own, shape = eqn.invars[0].aval.shape, tuple(eqn.outvars[0].aval.shape)
     order = eqn.params.get("dimensions") if eqn.primitive.name == "reshape" else None
     if order is not None and tuple(order) != tuple(range(len(own))):
-        return lambda x: x.transpose(order).reshape(shape)
+        return lambda x: reshaped(x.transpose(order), shape)
     if own == shape:
         return Same()
     index = _of_ones(own, shape)
-    return (lambda x: x.reshape(shape)) if index is None else AnySizes(lambda x: x[index])
+    return (lambda x: reshaped(x, shape)) if index is None else AnySizes(lambda x: x[index])
 
 
 def _of_ones(own: Sequence[int], shape: Sequence[int]) -> tuple[Any, ...] | None:

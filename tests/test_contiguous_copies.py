@@ -1,0 +1,82 @@
+"""Copies of arrays into row-major memory: in C what NumPy makes, however the array lies in memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchgrad_jax as torch
+from torchgrad_jax.runtime.baseline import copying
+
+DTYPES = [np.bool_, np.int8, np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, np.complex128]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def of_any_size():
+    """Small arrays, too, which NumPy copies otherwise."""
+    before, copying.LEAST = copying.LEAST, 0
+    yield
+    copying.LEAST = before
+
+
+def numbers(shape, dtype):
+    return np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
+
+
+def assert_copied(x):
+    for made in (copying.copied(x), copying.contiguous(x)):
+        assert made.flags.c_contiguous and made.dtype == x.dtype
+        np.testing.assert_array_equal(made, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5,), (1,), (), (3, 4), (17, 33), (40, 16), (2, 3, 4), (20, 5, 18), (4, 1, 7, 3), (0, 3)])
+def test_copies_are_equal_in_any_order_and_step(shape, dtype):
+    x = numbers(shape, dtype)
+    for order in itertools.permutations(range(len(shape))):
+        turned = x.transpose(order)
+        for part in (turned, *([turned[..., ::2], turned[::-1], turned[..., 1:]] if shape else [])):
+            assert_copied(part)
+    assert_copied(np.broadcast_to(x, (3, *shape)))
+    assert_copied(np.broadcast_to(x[..., None], (*shape, 4)))
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_copies_are_equal_of_any_view(data):
+    rank = data.draw(st.integers(1, 5))
+    x = numbers(tuple(data.draw(st.lists(st.integers(1, 20), min_size=rank, max_size=rank))), np.float32)
+    x = x.transpose(data.draw(st.permutations(range(rank))))
+    steps = st.builds(slice, st.integers(0, 3), st.none(), st.sampled_from([1, 1, 2, -1]))
+    assert_copied(x[tuple(data.draw(st.lists(steps, max_size=rank)))])
+
+
+def test_copies_of_windows_that_overlap():
+    x = numbers((2, 3, 8, 9), np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2), (2, 3))
+    for order in ((0, 1, 2, 3, 4, 5), (0, 1, 4, 5, 2, 3), (5, 4, 3, 2, 1, 0)):
+        assert_copied(windows.transpose(order))
+
+
+def test_what_lies_turned_is_reshaped_to_a_copy_and_what_does_not_to_a_view():
+    x = numbers((6, 4), np.float32)
+    np.testing.assert_array_equal(copying.reshaped(x.T, (24,)), x.T.reshape(-1))
+    assert np.shares_memory(copying.reshaped(x, (3, 8)), x)
+    nothing = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
+    assert not any(copying.reshaped(nothing, (1 << 40,)).strides), "what takes no memory goes on taking none"
+
+
+def test_large_transposed_tensors():
+    x = torch.arange(300 * 70, dtype=torch.float32).reshape(300, 70)
+    want = x.numpy()
+    np.testing.assert_array_equal(x.T.contiguous().numpy(), np.ascontiguousarray(want.T))
+    np.testing.assert_array_equal(x.t().reshape(-1).numpy(), want.T.reshape(-1))
+    np.testing.assert_array_equal((x.T + 1).numpy(), want.T + 1)
+    np.testing.assert_array_equal(
+        x.view(3, 100, 70).permute(2, 0, 1).reshape(70, 300).numpy(), want.reshape(3, 100, 70).transpose(2, 0, 1).reshape(70, 300)
+    )

@@ -1,0 +1,6 @@
+from torchgrad_jax.runtime.baseline cimport moving
+
+
+cpdef contiguous(object array)
+cpdef copied(object array)
+cpdef reshaped(object array, object shape)

@@ -1,0 +1,10 @@
+"""Copies of arrays into memory in row-major order: NumPy's here. In compiled modules a function of C: `moving.pxd`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def move(array: Any, made: Any) -> None:
+    """Copy an array, however it lies in memory, into a contiguous one of the same shape and dtype."""
+    made[...] = array
