@@ -61,9 +61,9 @@ class Form(FormFields):
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. alike: what a call takes besides if products and
-    factorizations are not the faster for being fused, as small ones. small: whether all have plans, and calling what is compiled would even then
-    cost no less than interpreting.
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. alike: what a call takes besides as small
+    products, factorizations, running sums and the like are not the faster for being compiled. small: whether all have plans, and calling what is
+    compiled would even then cost no less than interpreting.
     """
 
     __slots__ = ("plans", "planned", "small", "interpreting", "calling", "alike", "compiling")

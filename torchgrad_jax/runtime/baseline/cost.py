@@ -18,6 +18,8 @@ CHEAP, DEAR, SPECIAL = 0.3, 2.5, 60.0
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
 # A product of more nanoseconds than this is shared by threads in XLA.
 SHARED = 10_000.0
+# What XLA takes, too, or longer: loops of its own for the place of an extreme and for running sums, which it does not fuse. One, and an element.
+BY_XLA = {name: (15_000.0, 4.0) for name in ("argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")}
 # An element moved by an index array, one sorted (times the logarithm of how many), one combined by a ufunc's `at`.
 INDEXED, SORTED, AT = 4.0, 2.0, 8.0
 # One call of LAPACK through NumPy, and one matrix of a batch.

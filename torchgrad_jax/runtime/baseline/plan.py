@@ -14,7 +14,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import carry_out
-from torchgrad_jax.runtime.baseline.cost import SHARED, STEP, VIEW
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
@@ -204,6 +204,9 @@ class _Build:
             self.alike += cost
         elif eqn.primitive.name == "dot_general":
             self.alike += min(cost, SHARED)
+        elif eqn.primitive.name in BY_XLA:
+            one, element = BY_XLA[eqn.primitive.name]
+            self.alike += one + element * eqn.invars[0].aval.size
         results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, eqn.primitive.multiple_results)
         if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
             self.say_memory(self.steps[-1], eqn, rule.fresh, made)
