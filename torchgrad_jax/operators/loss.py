@@ -372,7 +372,7 @@ def _linear_cross_entropy(
         rows, classes = now
         logits = jnp.dot(rows, linear_weight.T, preferred_element_type=wide(rows).dtype)
         logs = jax.nn.log_softmax(logits if linear_bias is None else logits + linear_bias, -1)
-        classes, weights = _class_weights(logs, classes, None if weight is None else wide(weight), ignore_index)
+        _, classes, weights = _class_weights(logs, classes, None if weight is None else wide(weight), ignore_index)
         return -jnp.take_along_axis(logs, classes[:, None], 1, mode="clip")[:, 0] * weights, weights
 
     each, weights = (v.reshape(-1)[:samples] for v in loops.map(losses, (chunks(x, 0), chunks(target, ignore_index))))
