@@ -10,6 +10,7 @@ import pytest
 
 import torchgrad_jax as tj
 from compat_suite.fuzz.programs import same
+from torchgrad_jax.functions.indexing import known_bounds
 
 
 def test_ints_slices_none_and_ellipsis_make_views():
@@ -231,3 +232,18 @@ def test_what_is_out_of_bounds_is_told_by_its_place(key):
 @pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin", "aminmax", "max", "min"])
 def test_the_extreme_of_nothing_is_told_with_its_dimension(name):
     same([f"y = leaf(2, 0).{name}(dim={dim})" for dim in ((-1, 1) if name not in ("amax", "amin") else (-1, 1, (-1,), (1, 0)))])
+
+
+def test_a_view_of_all_host_data_is_known_to_be_in_range_or_not():
+    x, rows = tj.arange(12.0).reshape(3, 4), tj.tensor([[2, 0], [1, 2]])
+    for index in (rows.view(-1), rows.unsqueeze(0), rows.T):
+        assert known_bounds(index) == (0, 2)
+        assert x[index].shape == (*index.shape, 4)
+    assert known_bounds(rows[:1]) is None and known_bounds(rows.expand(2, 2, 2)) is None, "they have not each element once"
+    with pytest.raises(IndexError, match="index 2 is out of bounds for dimension 0 with size 2"):
+        x[:2][rows.view(-1)]
+    with pytest.raises(IndexError, match="out of"):
+        x[:2].gather(0, rows.T)
+    rows[0, 0] = 7
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):
+        x[rows.view(-1)].tolist()

@@ -350,7 +350,7 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
         if bounds is None:
             known = False
         elif bounds[0] < -n or bounds[1] >= n:
-            bad = next(i for i in np.asarray(index._read().array).flat if not -n <= i < n)
+            bad = next(i for i in np.asarray(index._concrete()).flat if not -n <= i < n)
             # PyTorch counts the index tensors here, not the dimensions.
             raise IndexError(f"index {bad} is out of bounds for dimension {place} with size {n}")
     return known
