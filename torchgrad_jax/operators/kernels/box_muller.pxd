@@ -1,3 +1,5 @@
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+
 # What `box_muller.py` says of arrays, in C: the same steps. A multiply-add is made of a product in double, which is exact, as there, so that
 # its bits do not depend on whether a processor has one.
 cdef extern from *:
@@ -75,16 +77,30 @@ cdef extern from *:
     void tj_wide_units(const unsigned long long* draws, double* out, Py_ssize_t n) noexcept nogil
 
 
-cdef inline void normals(const float[::1] uniform, float[::1] out) noexcept:
-    if uniform.shape[0]:
-        tj_normals(&uniform[0], &out[0], uniform.shape[0] // 16)
+cdef inline char* _memory(object array, Py_ssize_t length, bint written) except? NULL:
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_WRITABLE if written else PyBUF_SIMPLE)
+    cdef char* found = <char*>view.buf
+    cdef bint fits = view.len == length
+    PyBuffer_Release(&view)  # the array is held by whoever asks, and never moves
+    if not fits:
+        raise BufferError
+    return found
 
 
-cdef inline void units(const unsigned long long[::1] draws, float[::1] out) noexcept:
-    if draws.shape[0]:
-        tj_units(&draws[0], &out[0], draws.shape[0])
+cdef inline int units(object draws, object out) except -1:
+    cdef Py_ssize_t n = len(out)
+    tj_units(<unsigned long long*>_memory(draws, 8 * n, False), <float*>_memory(out, 4 * n, True), n)
+    return 0
 
 
-cdef inline void wide_units(const unsigned long long[::1] draws, double[::1] out) noexcept:
-    if out.shape[0]:
-        tj_wide_units(&draws[0], &out[0], out.shape[0])
+cdef inline int wide_units(object draws, object out) except -1:
+    cdef Py_ssize_t n = len(out)
+    tj_wide_units(<unsigned long long*>_memory(draws, 16 * n, False), <double*>_memory(out, 8 * n, True), n)
+    return 0
+
+
+cdef inline int normals(object uniform, object out) except -1:
+    cdef Py_ssize_t n = len(out)
+    tj_normals(<float*>_memory(uniform, 4 * n, False), <float*>_memory(out, 4 * n, True), n // 16)
+    return 0
