@@ -123,7 +123,7 @@ def _put_into(x: Array, values: Array, indices: Sequence[Array], dims: Shape, ac
     x, places = np.ascontiguousarray(x), np.zeros((), np.int64)
     for n, index in zip(x.shape, indices, strict=False):
         index = index.astype(np.int64, copy=False)
-        if not _in_range(index, n):
+        if (accumulate or len(dims) > 1) and not _in_range(index, n):  # NumPy counts from the end, too
             index = np.where(index < 0, index + n, index)
         places = index if len(dims) == 1 else places * n + index
     shape = (*places.shape, *x.shape[len(dims) :])

@@ -317,6 +317,9 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
 
 
 def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple[int, ...]:
+    if len(indices) == 1:
+        [(d, index)] = indices.items()
+        return (*shape[:d], *index._aval.shape, *shape[d + 1 :])
     dims = sorted(indices)
     try:
         index_shape = broadcast_shapes(*(indices[d]._aval.shape for d in dims))
@@ -373,7 +376,7 @@ def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
     an index that is known to be out of range."""
     shape = _gathered_shape(t._aval.shape, indices)
     try:
-        fits = broadcast_shapes(shape, values._aval.shape) == shape
+        fits = values._aval.shape == shape or broadcast_shapes(shape, values._aval.shape) == shape
     except RuntimeError:
         fits = False
     if not fits:

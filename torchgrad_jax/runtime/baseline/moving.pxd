@@ -26,7 +26,10 @@ cdef extern from *:
     }                                                                                                                         \\
     static void name##_picked(const char* from, Py_ssize_t count, Py_ssize_t stride, char* to) {                              \\
         Py_ssize_t k;                                                                                                         \\
-        for (k = 0; k < count; k++) { ((type*)to)[k] = *(const type*)(from + k * stride); }                                   \\
+        type* made = (type*)to;                                                                                               \\
+        const type first = *(const type*)from;                                                                                \\
+        if (stride == 0) { for (k = 0; k < count; k++) { made[k] = first; } }                                                 \\
+        else { for (k = 0; k < count; k++) { made[k] = *(const type*)(from + k * stride); } }                                 \\
     }
     TJ_MOVES(tj_move1, uint8_t)
     TJ_MOVES(tj_move2, uint16_t)
