@@ -63,6 +63,16 @@ def test_copies_of_windows_that_overlap():
         assert_copied(windows.transpose(order))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_copies_of_what_lies_at_any_address(dtype):
+    memory = np.zeros(40 * 50 * np.dtype(dtype).itemsize + 1, np.uint8)
+    x = memory[1:].view(dtype).reshape(40, 50)
+    x[...] = numbers((40, 50), dtype)
+    assert not x.flags.aligned
+    assert_copied(x.T)
+    assert_copied(x[::2, ::3])
+
+
 def test_what_lies_turned_is_reshaped_to_a_copy_and_what_does_not_to_a_view():
     x = numbers((6, 4), np.float32)
     np.testing.assert_array_equal(copying.reshaped(x.T, (24,)), x.T.reshape(-1))

@@ -19,11 +19,17 @@ def contiguous(array: Any) -> Any:
 
 def copied(array: Any) -> Any:
     """A contiguous copy."""
-    if array.size < LEAST or array.dtype.isbuiltin != 1 or array.itemsize not in (1, 2, 4, 8, 16):  # of `ml_dtypes` there are no buffers
+    if array.size < LEAST or not _is_plain(array):
         return np.array(array, order="C")
     made = np.empty(array.shape, array.dtype)
     moving.move(array, made)
     return made
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether the elements are numbers that C knows, at addresses that it expects. Of the dtypes of `ml_dtypes` there are no buffers; what was read
+    from a file may lie anywhere."""
+    return array.flags.aligned and array.dtype.isbuiltin == 1 and array.itemsize in (1, 2, 4, 8, 16)
 
 
 def reshaped(array: Any, shape: Any) -> Any:
