@@ -215,9 +215,9 @@ def test_loops_for_matrices_have_the_bits_of_numpys_steps(dtype):
     a[1, 4, 4], a[2, 3, 1], a[3, 8, 8] = -1, np.nan, np.inf
     factors, steps = a.copy(), a.copy()
     with np.errstate(all="ignore"):
-        blocks.positive(factors)
+        blocks.cholesky(factors)
         for matrix in steps:
-            lanes.positive(ord(a.dtype.char), matrix.reshape(-1), 9)
+            lanes.cholesky(ord(a.dtype.char), matrix.reshape(-1), 9)
     np.testing.assert_array_equal(factors, steps)
     systems, right = random.standard_normal((2, 6, 6)).astype(dtype), random.standard_normal((2, 6, 3)).astype(dtype)
     systems[1, 2, 2] = 0

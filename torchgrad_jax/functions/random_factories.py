@@ -300,7 +300,8 @@ def _chosen(input: Tensor, dims: int, count: int, replacement: bool, source: hos
 
 
 def categories(weights: Tensor, count: int, shape: tuple[int, ...]) -> Tensor:
-    """For each row of `weights`, (*, n), `count` indices drawn by them, with replacement: the rows' first ones come first. Of a shape."""
+    """`count` indices for each row of `weights`, (*, n), drawn by them with replacement. The result has `shape`: first the first index of every row,
+    then the second."""
     rows = reshape(weights, (-1, weights._aval.shape[-1])) if weights._aval.ndim != 2 else weights
     if in_transform():
         return reshape(multinomial(rows, count, True).mT, shape)

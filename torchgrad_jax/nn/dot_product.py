@@ -10,13 +10,11 @@ import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.core.autocasting import as_one_operator
-from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order
-from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import call
@@ -26,7 +24,6 @@ from torchgrad_jax.functions.shaping import repeat_interleave
 from torchgrad_jax.functions.views import transpose
 from torchgrad_jax.nn.dropout import check_probability
 from torchgrad_jax.operators import attention as ops_attention  # noqa: F401 - declares the operators used here
-from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["scaled_dot_product_attention"]
@@ -71,19 +68,12 @@ def scaled_dot_product_attention(
     if tracked and not (fused or empty) and any([x is not None and x.requires_grad for x in (query, key, value, attn_mask)]):
         return _composed(query, key, value, attn_mask, dropped, is_causal, factor, enable_gqa)
     name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
-    operands = [x for x in (query, key, value, attn_mask, dropped) if x is not None]
-    made = apply(_bound("attention_" + name, mask is not None, dropped is not None, bool(is_causal), factor), operands)[0]
+    made = call("attention_" + name, query, key, value, attn_mask, dropped, bool(is_causal), factor)[0]
     order = dense_order(q.shape, query._strides()) if fused else None
     return lay_out(made, order) if order is not None and order[-1] == 3 else made  # it lies in memory as the queries do
 
 
 scaled_dot_product_attention = as_one_operator(scaled_dot_product_attention, "scaled_dot_product_attention")
-
-
-@lru_cache(1024)
-def _bound(name: str, masked: bool, dropped: bool, is_causal: bool, factor: float) -> Any:
-    optional = [ARRAY if there else Static(None) for there in (masked, dropped)]
-    return registry[name].bind((*(ARRAY,) * 3, *optional, Static(is_causal), Static(factor)))
 
 
 def _drawn(query: Tensor, scores: tuple[int, ...], p: float) -> Tensor:

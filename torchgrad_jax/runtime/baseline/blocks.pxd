@@ -37,7 +37,7 @@ cpdef factorize(object a, object pivots, object order)
 
 
 @cython.locals(letter=int, width=int, matrix="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t)
-cpdef positive(object a)
+cpdef cholesky(object a)
 
 
 @cython.locals(

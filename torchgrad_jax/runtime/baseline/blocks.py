@@ -153,13 +153,13 @@ def factorize(a: Any, pivots: Any, order: Any) -> None:
         lanes.factorize(letter, lanes.at(matrix, width, i * rows * columns), pivot, lanes.at(rows_now, 4, i * rows), rows, columns)
 
 
-def positive(a: Any) -> None:
-    """`lanes.positive` of a contiguous batch of matrices (n, size, size)."""
+def cholesky(a: Any) -> None:
+    """`lanes.cholesky` of a contiguous batch of matrices (n, size, size)."""
     letter, width = ord(a.dtype.char), a.dtype.itemsize
     matrix = lanes.memory(a, a.nbytes, letter, True)
     count, size = a.shape[:2]
     for i in range(count):
-        lanes.positive(letter, lanes.at(matrix, width, i * size * size), size)
+        lanes.cholesky(letter, lanes.at(matrix, width, i * size * size), size)
 
 
 def substitute(a: Any, x: Any, turned: bool, lower: bool, unit: bool) -> None:

@@ -275,7 +275,7 @@ cdef inline void factorize(int letter, char* a, char* pivots, char* order, Py_ss
         _factorize(<double*>a, <int*>pivots, <int*>order, rows, columns)
 
 
-cdef inline void _positive(real* a, Py_ssize_t size) noexcept nogil:
+cdef inline void _cholesky(real* a, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t k, i, j
     cdef real pivot, factor
     cdef real* top
@@ -302,11 +302,11 @@ cdef inline void _positive(real* a, Py_ssize_t size) noexcept nogil:
             a[i * size + j] = 0
 
 
-cdef inline void positive(int letter, char* a, Py_ssize_t size) noexcept nogil:
+cdef inline void cholesky(int letter, char* a, Py_ssize_t size) noexcept nogil:
     if letter == 102:
-        _positive(<float*>a, size)
+        _cholesky(<float*>a, size)
     else:
-        _positive(<double*>a, size)
+        _cholesky(<double*>a, size)
 
 
 cdef inline void _substitute(real* a, real* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:

@@ -110,7 +110,7 @@ def factorize(letter: int, a: Any, pivots: Any, order: Any, rows: int, columns: 
         a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
 
 
-def positive(letter: int, a: Any, size: int) -> None:
+def cholesky(letter: int, a: Any, size: int) -> None:
     """Write its Cholesky factor over a matrix, of which the lower triangle is read: nan everywhere if there is none."""
     a = a[: size * size].reshape(size, size)
     for k in range(size):

@@ -51,7 +51,7 @@ def _cholesky(eqn: Any) -> Any:
     by_matrix = _safe(lambda x: [np.linalg.cholesky(x)], _avals(eqn))
     shape, dtype = _avals(eqn)[0]
     if blocks.by_numbers and dtype.char in "fd" and shape[-1] <= _SMALL:
-        return _positive
+        return _small_factors
 
     def run(x: Any) -> Any:
         try:
@@ -62,9 +62,10 @@ def _cholesky(eqn: Any) -> Any:
     return run
 
 
-def _positive(x: Any) -> Any:
+def _small_factors(x: Any) -> Any:
+    """Cholesky factors (`lanes.cholesky`)."""
     x = np.array(x, order="C")
-    blocks.positive(_batch(x))
+    blocks.cholesky(_batch(x))
     return x
 
 
