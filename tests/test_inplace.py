@@ -40,6 +40,7 @@ def test_leaf_refusals_come_before_shape_errors():
         x = leaf(4)
         x.add_(leaf(3))
         x.copy_(leaf(3))
+        x.eq_(torch.ones(7))
     """)
 
 
@@ -412,6 +413,12 @@ def test_comparisons_in_place_give_zero_gradients():
         x6.ne_(3)
         x1.lt_(1)
         x1[:2].ge_(1)
+        x7 = x1 * 1
+        x8 = x7 * x7
+        x7.lt_(x7)
+        x8.sum().backward()
+        x9 = x1 * 1
+        x9[1:].ge_(x9[:3])
     """)
 
 

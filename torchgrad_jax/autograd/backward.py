@@ -16,8 +16,7 @@ from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.memory.filled import constant_op
-from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import call_values, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval
 

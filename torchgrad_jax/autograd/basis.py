@@ -26,10 +26,9 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import eye, zeros, zeros_like
 from torchgrad_jax.functions.shaping import cat, stack
 from torchgrad_jax.memory.filled import full_value
-from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
-from torchgrad_jax.runtime.recorder import TURNED, per_thread
+from torchgrad_jax.runtime.recorder import TURNED, call_values, per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 
 MAX_KEPT = 256

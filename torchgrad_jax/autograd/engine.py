@@ -32,8 +32,8 @@ from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.recorder import TURNED, DeviceChange, Recorder, TracedInput, per_thread
+from torchgrad_jax.runtime.elsewhere import Elsewhere
+from torchgrad_jax.runtime.recorder import TURNED, Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Value
 
 _by_sequence = attrgetter("seq")
@@ -560,7 +560,7 @@ COPY = registry["copy"].bind((ARRAY, ARRAY))
 def _add_values(a: Value, b: Value) -> Value:
     try:
         return record2(per_thread.recorder, ADD, a, b)
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return call_values(ADD, (a, b))
 
 

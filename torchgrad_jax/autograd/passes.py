@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.basis import recognized, stand_in
 from torchgrad_jax.core.tensor import Tensor, fresh
-from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.recorder import TURNED, per_thread
+from torchgrad_jax.runtime.recorder import TURNED, call_values, per_thread
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256

@@ -23,10 +23,9 @@ from jax import numpy as jnp
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
-from torchgrad_jax.runtime.recorder import ANOMALY, CHECK_NAN, Recorder, anomaly_of
+from torchgrad_jax.runtime.recorder import ANOMALY, CHECK_NAN, Recorder, anomaly_of, call_values
 from torchgrad_jax.runtime.user_code import user_stack, warn_user
 from torchgrad_jax.runtime.value import Lifted, Value, watches
 

@@ -16,9 +16,9 @@ from torchgrad_jax.core.order import keep_order, order_by_rule, plain
 from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_number
-from torchgrad_jax.runtime.call import run
+from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.operation import Signature
-from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, DeviceChange, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 _new = OpNodeFields.__new__
@@ -84,8 +84,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         outs = record(rec, bound, values)
         first: Any = outs[0] if isinstance(outs, tuple) else outs
         sig = first.signature
-    except (TracedInput, DeviceChange):
-        outs, sig = run(rec, bound, values)
+    except Elsewhere as place:
+        outs, sig = place.call(rec, bound, values)
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
     if rec.rare:
         noticed(rec, bound, values, outs, node)

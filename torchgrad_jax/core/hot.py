@@ -31,9 +31,10 @@ from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.storage import Storage, put_content
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.operation import BoundOp, Signature
-from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, DeviceChange, Recorder, TracedInput, after, large_int, per_thread, record
+from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, Recorder, after, large_int, per_thread, record
 from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.value import Value
 
@@ -164,7 +165,7 @@ def of_one(called: Called, x: Tensor) -> Any:
         if rec.turned and turn(rec):
             return apply(bound, (x,))
         value: Value = record1(rec, bound, a)
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return apply(bound, (x,))
     sig: Signature = value.signature
     p: Any = sig.plans.get(1) or plan_of(sig, 1)
@@ -216,7 +217,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         if rec.turned and turn(rec):
             return apply(bound, (x, other))
         value: Value = record2(rec, bound, a, b)
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return apply(bound, (x, other))
     sig: Signature = value.signature
     p: Any = sig.plans.get(mask) or plan_of(sig, mask)
@@ -287,7 +288,7 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
     a: Value = t._value if storage is None else storage.value
     try:
         value: Value = record2(rec, bound, a, b)
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return apply_inplace(bound, (x, other))
     if value.aval is not a.aval:
         value = fit(rec, value, a.aval)
@@ -318,7 +319,7 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         return apply_inplace(bound, operands)
     try:
         value = record(rec, bound, tuple(values))
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return apply_inplace(bound, operands)
     aval = values[0].aval
     storage = target._storage or target._shared()
@@ -369,7 +370,7 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
         if not flat:
             value = record1(rec, _viewed(*shape[:-1], w.aval.shape[0]), value)
             node = None if node is None else _node(rec, value.signature, ((node, 0),), ())
-    except (TracedInput, DeviceChange):
+    except Elsewhere:
         return None
     return wrap(value) if node is None else result(value, node)
 

@@ -16,7 +16,6 @@ from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.declaration.strides import contiguous_strides
 from torchgrad_jax.memory.storage import Link, Replaced, Superseded, View, count_together
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.call import run
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 
@@ -56,8 +55,8 @@ def resize_strided(t: Tensor, shape: tuple[int, ...]) -> Tensor:
         return give_memory(t, as_strided(twin, shape, contiguous_strides(shape), offset))
     flat = as_strided(twin, (have,), (1,), offset)
     rec = per_thread.recorder
-    padded = run(rec, registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - have)), ARRAY)), (flat._content(), 0))[0]
-    return give_memory(t, wrap(run(rec, static_op("view", shape), (padded,))[0]))
+    padded = rec.call(registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - have)), ARRAY)), (flat._content(), 0))[0]
+    return give_memory(t, wrap(rec.call(static_op("view", shape), (padded,))[0]))
 
 
 def give_memory(t: Tensor, source: Tensor) -> Tensor:

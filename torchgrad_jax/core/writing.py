@@ -13,7 +13,7 @@ from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.op_node import pack_operands, pack_results
-from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
@@ -21,8 +21,8 @@ from torchgrad_jax.memory.fields import ViewFields
 from torchgrad_jax.memory.storage import Link, Storage, View, begin_view, put_content, write_through
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
-from torchgrad_jax.runtime.call import run
-from torchgrad_jax.runtime.recorder import LOOK, DeviceChange, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.elsewhere import Elsewhere
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval, Value
 
@@ -164,7 +164,7 @@ def _expanded_alike(rec: Recorder, target: Tensor, bound: Any, old: Value, new: 
     assert target._view is not None
     dims = tuple(i for i, (s, n) in enumerate(zip(target._view.strides, old.aval.shape, strict=True)) if s == 0 and n > 1)
     alike = registry["written_to_expanded"].bind((ARRAY, ARRAY, Static(dims), Static(bound.statics.get("accumulate", False))))
-    return run(rec, alike, (old, new))[0]
+    return rec.call(alike, (old, new))[0]
 
 
 def _is_same(a: Tensor, b: Tensor) -> bool:
@@ -215,9 +215,6 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     # logical_and_ and the like go unnoticed
     mask = _followed(operands) if rec.grad_enabled and (bound.differentiable or operator.written) else 0
     if mask:
-        if operator.written:
-            layout = (ARRAY,) * (len(operands) + 1)
-            return apply_inplace(registry[operator.written].bind(layout), (*operands, apply(bound, operands)))
         inference = None if type(storage) is Storage or storage is None or not storage.inference else storage
         if inference is not None and for_inference(bound, operands):
             mask = 0
@@ -231,11 +228,14 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     old = content_of(target)
     values = (old, *[o if not isinstance(o, Tensor) else content_of(o) if o is target else read(o) for o in operands[1:]])
     expanded = storage is not None and check_memory(operator.name, operands)
+    if mask and operator.written:
+        answer = rec.call(bound, values)[0]
+        bound, operands, values = registry[operator.written].bind((ARRAY,) * 3), (*operands, wrap(answer)), (*values, answer)
     try:
         out = record(rec, bound, values)
         sig = out.signature
-    except (TracedInput, DeviceChange):
-        out, sig = run(rec, bound, values)
+    except Elsewhere as place:
+        out, sig = place.call(rec, bound, values)
     if out.aval is not old.aval:
         out = fit(rec, out, old.aval, operator.name)
     if expanded:
@@ -293,7 +293,7 @@ def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
         a, wanted = dtypes.of(value.aval.dtype).title, dtypes.of(aval.dtype)
         b = wanted.word if name and registry[name].names_c_types else wanted.title
         raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
-    return run(rec, cast_to(aval.dtype), (value,))[0]
+    return rec.call(cast_to(aval.dtype), (value,))[0]
 
 
 _FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("fill_number", "fill_tensor"))

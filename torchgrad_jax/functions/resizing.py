@@ -30,7 +30,6 @@ from torchgrad_jax.memory.formats import FORMATS, contiguous_format, preserve_fo
 from torchgrad_jax.memory.storage import Link, Relayout
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules
-from torchgrad_jax.runtime.call import run
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -97,7 +96,7 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
             turn(rec)
     strides, offset = stride_rules[name](value.aval.shape, t._strides(), t.storage_offset(), *arguments)
     read, back = static_op(name, *arguments), static_op(undo[0], *undo[1])
-    out, sig = run(rec, read, (value,))
+    out, sig = rec.call(read, (value,))
     if t._node is not None and not recording and not t._is_view() and out.aval is not value.aval:
         t._node.own_hooks().tensor.setdefault(t._nr, HookList()).add(_shape_check(value.aval.shape))
     node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
@@ -170,12 +169,12 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     rec = per_thread.recorder
     numel, wanted = self._aval.size, math.prod(shape)
     if wanted > numel:
-        flat = run(rec, static_op("view", (numel,)), (self._content(),))[0]
-        padded = run(rec, registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - numel)), ARRAY)), (flat, 0))[0]
-        return give_memory(self, wrap(run(rec, static_op("view", shape), (padded,))[0]))
+        flat = rec.call(static_op("view", (numel,)), (self._content(),))[0]
+        padded = rec.call(registry["constant_pad_nd"].bind((ARRAY, Static((0, wanted - numel)), ARRAY)), (flat, 0))[0]
+        return give_memory(self, wrap(rec.call(static_op("view", shape), (padded,))[0]))
     strides = contiguous_strides(shape)
     cut = static_op("as_strided", shape, strides, 0)
-    content = run(rec, cut, (self._content(),))[0]
+    content = rec.call(cut, (self._content(),))[0]
     place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self.storage_offset())
     return self
 
@@ -225,7 +224,7 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     node = None
     if mask:
         values = (self._content(), source._content())
-        out, sig = run(rec, _SET, values)
+        out, sig = rec.call(_SET, values)
         node = make_node(rec, sig, mask, (self, source), values, out)
         if rec.rare and node is not None:
             note_node(rec, node)

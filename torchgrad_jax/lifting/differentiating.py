@@ -13,9 +13,8 @@ from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, abandon
 from torchgrad_jax.memory.filled import full_value
-from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, per_thread
+from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, call_values, per_thread
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Aval, Value, watches
 

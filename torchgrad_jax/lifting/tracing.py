@@ -18,7 +18,8 @@ from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
-from torchgrad_jax.runtime.recorder import AUTOCAST, Recorder, TracedInput, per_thread
+from torchgrad_jax.runtime.elsewhere import TracedInput
+from torchgrad_jax.runtime.recorder import AUTOCAST, Recorder, per_thread
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.step import BEYOND, Step
 from torchgrad_jax.runtime.user_code import user_line

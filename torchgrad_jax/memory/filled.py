@@ -10,7 +10,6 @@ import numpy as np
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import device as devices
-from torchgrad_jax.runtime.call import run
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
 
@@ -27,6 +26,6 @@ def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: devic
     if rec.device is not where:
         rec.switch_device(where)
     if type(number) is int and (number == 0 or number == 1):
-        return run(rec, constant_op(size, number, dtype, where), ())[0]
+        return rec.call(constant_op(size, number, dtype, where), ())[0]
     bound = registry["full_"].bind((Static(size), ARRAY, Static(dtype)), where)
-    return run(rec, bound, (number,))[0]
+    return rec.call(bound, (number,))[0]

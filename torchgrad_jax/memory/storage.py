@@ -11,8 +11,8 @@ from typing import Any
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.memory.fields import CounterFields, LinkFields, StorageFields, ViewFields
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.recorder import LOOK, Recorder, TracedInput, per_thread, record
+from torchgrad_jax.runtime.elsewhere import Elsewhere
+from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
 
@@ -396,8 +396,8 @@ def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any =
 def _recorded(rec: Recorder, bound: Any, operands: tuple[Any, ...]) -> Any:
     try:
         return record(rec, bound, operands)
-    except TracedInput:
-        return call_values(bound, operands)
+    except Elsewhere as place:
+        return place.call(rec, bound, operands)[0]
 
 
 def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, call: Any = None) -> Any:

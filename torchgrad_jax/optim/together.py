@@ -19,9 +19,8 @@ from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.call import call_values
 from torchgrad_jax.runtime.composite import Composed, Looked, Rehearsal, composed
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.elsewhere import TracedInput
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder, TracedInput
+from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Value, is_tracer

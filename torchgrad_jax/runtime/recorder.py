@@ -19,6 +19,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.elsewhere import DeviceChange, Elsewhere, TracedInput
 from torchgrad_jax.runtime.flags import Flags
 from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.observing import observer
@@ -43,14 +44,6 @@ ANOMALY, CHECK_NAN, CHECK_FORWARD = 1 << 28, 1 << 29, 1 << 30
 _ANOMALY_BITS = ANOMALY | CHECK_NAN | CHECK_FORWARD
 # The bit that autocast has, while `Flags.casting` is set.
 AUTOCAST = 1 << 27
-
-
-class TracedInput(Exception):
-    """An input is a JAX tracer: the operation is called at once instead of being recorded."""
-
-
-class DeviceChange(Exception):
-    """An input lives on another device than the pending program."""
 
 
 class LargeNumber(Exception):
@@ -177,6 +170,14 @@ class Recorder:
         if type(operand) is int and not LEAST_INT <= operand <= MOST_INT:
             raise LargeNumber
         return type(operand)
+
+    def call(self, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Record an operation on Values and numbers, or carry it out where it belongs. Its Values, and its Signature."""
+        try:
+            outs = record(self, bound, values)
+            return outs, (outs if type(outs) is Value else outs[0]).signature
+        except Elsewhere as place:
+            return place.call(self, bound, values)
 
     def alias(self, value: Value) -> Value:
         """Another Value of the same content: what a copy is when arrays are immutable."""
@@ -322,6 +323,15 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     if step.due >= epoch.limit:
         after(rec, epoch, step)
     return value
+
+
+def call_values(bound: Any, values: tuple[Any, ...]) -> Any:
+    """`Recorder.call` in the calling thread's recorder, without the Signature."""
+    rec = per_thread.recorder
+    try:
+        return record(rec, bound, values)
+    except Elsewhere as place:
+        return place.call(rec, bound, values)[0]
 
 
 def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: BoundOp, operands: tuple[Any, ...]) -> Any:

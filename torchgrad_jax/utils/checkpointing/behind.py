@@ -20,8 +20,7 @@ from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.call import call_values
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 _BEHIND = registry["behind"].bind((ARRAY, ARRAY, ARRAY))
