@@ -314,6 +314,7 @@ class Vjp:
         "_function",
         "_numpy",
         "_kindred",
+        "_permutation",
         "_given",
         "differentiable",
         "__weakref__",
@@ -330,6 +331,8 @@ class Vjp:
         self._function, self._numpy, self._given = function, numpy, sig.specs
         self.setting = getattr(sig.bop, "setting", None)
         self.windows = isinstance(sig.bop, BoundOperator) and sig.bop.operator.windows
+        permutation = sig.bop.permutation(sig.specs) if isinstance(sig.bop, BoundOperator) else None
+        self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
         names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
         self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
@@ -351,6 +354,10 @@ class Vjp:
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, where it has them."""
         return None if self._numpy is None else self._numpy(specs)
+
+    def permutation(self, specs: Sequence[ArgSpec]) -> tuple[int, ...] | None:
+        """See BoundOperator."""
+        return self._permutation
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""

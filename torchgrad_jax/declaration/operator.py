@@ -94,7 +94,7 @@ class Operator:
     undefined: Callable[..., bool] | None = None
     once: tuple[str, Callable[..., bool], str] | None = None
     view: Callable[..., Any] | None = None
-    last: Callable[..., int] | None = None
+    permutation: Callable[..., tuple[int, ...]] | None = None
     validate: Callable[..., None] | None = None
     check: Callable[..., Any] | None = None
     numpy: Form | None = None
@@ -314,9 +314,10 @@ class BoundOperator:
         """The same, of operands that broadcast, of which the operator itself need not convert any."""
         return self.operator.elementwise
 
-    def new_last(self, specs: Sequence[Any]) -> int | None:
-        """Which dimension of its operand is the last of the result, of an operator that permutes them."""
-        return None if self.operator.last is None or specs[0].ndim < 2 else self.operator.last(specs[0].ndim, **self._keywords())
+    def permutation(self, specs: Sequence[Any]) -> tuple[int, ...] | None:
+        """Which dimension of its operand each of the result is, of an operator that permutes them."""
+        permutation = self.operator.permutation
+        return None if permutation is None else tuple([d % specs[0].ndim for d in permutation(specs[0].ndim, **self._keywords())])
 
     def common_dtype(self, specs: Sequence[ArgSpec]) -> np.dtype:
         """The dtype that operands like `specs` are brought to, if the operator converts them."""
@@ -448,7 +449,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     undefined: a function of the static arguments that says where backward gives no gradient at all, not even zeros.
     once: where a gradient cannot be differentiated again: the input whose it is, a function of what the formulas name that says whether
         the content makes it so, and the RuntimeError's text.
-    last: of an operator that only permutes dimensions: which dimension of its tensor is the last of the result; function of (ndim, **statics).
+    permutation: of an operator that only permutes dimensions: which of its tensor's each of the result is; function of (ndim, **statics).
     view: the inverse that writes, for a result that shares memory with `self`: function of (base, new, **statics).
     validate: function of (avals..., **statics) that raises PyTorch's error for what does not fit.
     check: makes the exception from the offending number, and from static arguments that are its keywords; then the function's last output is an

@@ -114,7 +114,7 @@ def _swap(items: tuple[int, ...], a: int, b: int) -> tuple[int, ...]:
 
 @viewed("transpose(Tensor self, int dim0, int dim1)", lambda x, src, dim0, dim1: lax.transpose(src, _swap(tuple(range(src.ndim)), dim0, dim1)),
        lambda shape, strides, offset, dim0, dim1: (_swap(strides, dim0, dim1), offset),
-       last=lambda ndim, dim0, dim1: _swap(tuple(range(ndim)), dim0, dim1)[-1], numpy=forms.transpose,
+       permutation=lambda ndim, dim0, dim1: _swap(tuple(range(ndim)), dim0, dim1), numpy=forms.transpose,
        numpy_vjp=lambda grad, aval, dim0, dim1: forms.transpose(grad, dim0, dim1),
        numpy_write=lambda x, src, dim0, dim1: forms.transpose(src, dim0, dim1), attributes="dim0 dim1")  # fmt: skip
 def transpose(x: Any, dim0: int, dim1: int) -> Any:
@@ -122,7 +122,8 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
     return lax.transpose(x, _swap(tuple(range(x.ndim)), dim0, dim1))
 
 
-@viewed("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset), last=lambda ndim: 0,
+@viewed("t(Tensor self)", lambda x, src: src.T, lambda shape, strides, offset: (strides[::-1], offset),
+       permutation=lambda ndim: tuple(reversed(range(ndim))),
        numpy=lambda x: x.T, numpy_vjp=lambda grad, aval: grad.T, numpy_write=lambda x, src: src.T)  # fmt: skip
 def t(x: Any) -> Any:
     """A matrix transposed."""
@@ -134,7 +135,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @viewed("permute(Tensor self, int[] dims)", lambda x, src, dims: lax.transpose(src, _inverse(dims)),
-       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset), last=lambda ndim, dims: dims[-1],
+       lambda shape, strides, offset, dims: (tuple(strides[d] for d in dims), offset), permutation=lambda ndim, dims: dims,
        numpy=lambda x, dims: x.transpose(dims), numpy_vjp=lambda grad, aval, dims: grad.transpose(_inverse(dims)),
        numpy_write=lambda x, src, dims: src.transpose(_inverse(dims)), attributes="dims")  # fmt: skip
 def permute(x: Any, dims: tuple[int, ...]) -> Any:

@@ -14,6 +14,7 @@ from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
+from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
@@ -87,7 +88,7 @@ class Signature(SignatureFields):
 
     __slots__ = (
         "specs", "half", "convolves", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
-        "_alone", "_traced", "_baseline", "used", "executable", "batched", "__weakref__",
+        "_alone", "_traced", "_baseline", "_exchangeable", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -101,6 +102,7 @@ class Signature(SignatureFields):
         self._in_programs: Any = None
         self._traced: Any = None
         self._alone: Any = None
+        self._exchangeable: Exchanged | None = None
         self._baseline: Any = None
         self._raw, self._jaxpr = bop.specialize(specs), None
         if any([not isinstance(s, type) and s.device is not CPU for s in specs]):
@@ -121,12 +123,23 @@ class Signature(SignatureFields):
             self._function = jax.jit(_as_tuple(self._raw, self.bop.name))
         return self._function
 
-    @property
-    def in_programs(self) -> Callable[..., Any]:
-        """`function` as programs call it: traced in place and once, however many programs it is part of."""
+    def in_programs(self, exchanged: Exchanged = NONE) -> Callable[..., Any]:
+        """`function` as programs call it: traced in place and once, however many programs it is part of. exchanged: which arrays it is handed, and
+        returns, with their last two dimensions exchanged."""
         if self._in_programs is None:
-            self._in_programs = jax.jit(self._for_xla())
-        return self._in_programs
+            self._in_programs = {}
+        found = self._in_programs.get(exchanged)
+        if found is None:
+            found = self._in_programs[exchanged] = jax.jit(self._for_xla(exchanged))
+        return found
+
+    @property
+    def exchangeable(self) -> Exchanged:
+        """What matrix products alone read and give of its inputs and outputs: see `in_programs`."""
+        if self._exchangeable is None:
+            self._jaxpr = self._jaxpr or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
+            self._exchangeable = exchangeable(self._jaxpr.jaxpr)
+        return self._exchangeable
 
     @property
     def alone(self) -> Callable[..., Any]:
@@ -164,11 +177,15 @@ class Signature(SignatureFields):
             filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
             return traced_for_xla(call)(*[a for a, number in zip(arguments, given, strict=True) if number is None])
 
-    def _for_xla(self) -> Callable[..., Any]:
+    def _for_xla(self, exchanged: Exchanged = NONE) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun
 
-        traced, self._jaxpr = self._jaxpr, None  # what is compiled by itself is seldom interpreted too
-        run = jaxpr_as_fun(for_xla(traced or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)))
+        known, self._jaxpr = self._jaxpr, None  # what is compiled by itself is seldom interpreted too
+        closed = known or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
+        if exchanged != NONE:
+            closed = trace(exchanging(jaxpr_as_fun(closed), exchanged), self.bop.name, exchanged.given(closed.in_avals))
+        closed = for_xla(closed)
+        run = jaxpr_as_fun(by_blas(closed) if common_device(self.specs, self.bop.device) is CPU else closed)
 
         def function(*arrays: Any) -> Any:
             return run(*arrays)

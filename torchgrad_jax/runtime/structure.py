@@ -61,13 +61,14 @@ def last_uses(calls: list[Any], outputs: Sequence[int]) -> list[tuple[int, ...]]
     return [tuple(d) for d in dying]
 
 
-def operands(env: dict[int, Any], numbers: dict[str, Any], call: Any) -> list[Any]:
-    """The operands of a call: of the arrays in `env` by slot, and of the arrays of numbers by kind."""
+def operands(env: dict[int, Any], numbers: dict[str, Any], call: Any, args: Sequence[Any] = ()) -> list[Any]:
+    """The operands of a call: of the arrays in `env` by slot, and of the arrays of numbers by kind. args: in the place of its own."""
+    args = args or call.args
     if not call.numbers:
-        return [env[a] for a in call.args]
+        return [env[a] for a in args]
     places = iter(call.numbers)
     found = []
-    for a in call.args:
+    for a in args:
         if type(a) is int:
             found.append(env[a])
         else:

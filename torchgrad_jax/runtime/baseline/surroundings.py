@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from contextvars import Context
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from torchgrad_jax.runtime.baseline import numpy_blas
 
 # The function of OpenBLAS that sets the number of threads and returns what it was, by its names in NumPy's builds.
 _NAMES = ("openblas_set_num_threads_local", "openblas_set_num_threads_local64_", "scipy_openblas_set_num_threads_local64_")
@@ -56,23 +56,7 @@ def quiet_context() -> Context:
 @cache
 def _limit() -> Callable[[int], int] | None:
     """Set the threads of NumPy's BLAS; None where it is none that is known, as on macOS."""
-    beside = Path(np.__file__).parent
-    for folder in (beside.parent / "numpy.libs", beside / ".dylibs", beside):
-        for path in sorted(folder.glob("*openblas*")) if folder.is_dir() else ():
-            found = _function(path)
-            if found is not None:
-                return found
-    return None
-
-
-def _function(path: Path) -> Any:
-    try:
-        library = ctypes.PyDLL(os.fspath(path))  # loaded already; PyDLL keeps Python's lock, which takes longer to let go than the call
-    except OSError:
-        return None
-    for name in _NAMES:
-        found = getattr(library, name, None)
-        if found is not None:
-            found.argtypes, found.restype = [ctypes.c_int], ctypes.c_int
-            return found
-    return None
+    function = numpy_blas.found(_NAMES)
+    if function is not None:
+        function.argtypes, function.restype = [ctypes.c_int], ctypes.c_int
+    return function

@@ -12,7 +12,9 @@ from jax import numpy as jnp
 
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
+from torchgrad_jax.runtime.compiling.exchanges import exchanged_calls
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
+from torchgrad_jax.runtime.compiling.products import NONE
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.device import device, placed
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
@@ -112,6 +114,7 @@ def _multiplications(product: Any) -> int:
 def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[str]) -> Callable[..., list[Any]]:
     """The program as a JAX function: of its arrays of numbers, of the `kinds`, and its inputs, to its outputs and the first failed check."""
     transposed, kept = transposed_slots(calls), slots_to_keep(calls, outputs)
+    exchanged, same = exchanged_calls(calls, outputs)
 
     def program_of_operations(*arguments: Any) -> list[Any]:
         numbers = dict(zip(kinds, arguments, strict=False))
@@ -120,7 +123,9 @@ def replay(calls: list[Any], inputs: list[int], outputs: list[int], kinds: list[
         read = dict(env) if transposed else env  # what element-wise operations read
         for call in calls:
             known = read if transposed and getattr(call.signature.bop, "pointwise", False) else env
-            store(env, call, call.signature.in_programs(*operands(known, numbers, call)), flags)
+            args, how = exchanged.get(call.slot, (call.args, NONE))
+            outs = [env[same[call.slot]]] if call.slot in same else call.signature.in_programs(how)(*operands(known, numbers, call, args))
+            store(env, call, outs, flags)
             if call.slot in kept:
                 env[call.slot] = in_memory(env[call.slot])
             if transposed:

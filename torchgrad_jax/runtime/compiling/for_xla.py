@@ -8,15 +8,15 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
-from torchgrad_jax.runtime._jax_compat import x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
+from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.masks import converts_mask, selected
 from torchgrad_jax.runtime.compiling.writes import in_memory_of_their_own, may_overtake, written_apart
 
 
 def for_xla(closed: Any) -> Any:
     """A closed jaxpr with other equations in the place of such, within loops and branches too."""
-    return closed.replace(jaxpr=_rewritten(closed.jaxpr)) if misleads(closed.jaxpr) else closed
+    return closed.replace(jaxpr=_rewritten(closed.jaxpr))
 
 
 def misleads(jaxpr: Any) -> bool:
@@ -38,28 +38,14 @@ def _form_of(eqn: Any, apart: set[Any]) -> Callable[..., Any] | None:
 
 
 def _rewritten(jaxpr: Any) -> Any:
+    if not misleads(jaxpr):
+        return jaxpr
     eqns, apart = [], in_memory_of_their_own(jaxpr)
     for eqn in jaxpr.eqns:
         form = _form_of(eqn, apart)
         if form is not None:
-            eqn = _call(form, [v.aval for v in eqn.invars]).replace(invars=eqn.invars, outvars=eqn.outvars)
+            eqn = for_xla(calling(form, [v.aval for v in eqn.invars])).jaxpr.eqns[0].replace(invars=eqn.invars, outvars=eqn.outvars)
         elif any(map(misleads, jaxprs_in(eqn))):
-            eqn = eqn.replace(params={name: _parameter(value) for name, value in eqn.params.items()})
+            eqn = rewritten_within(eqn, _rewritten)
         eqns.append(eqn)
     return jaxpr.replace(eqns=eqns)
-
-
-def _parameter(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return type(value)([_parameter(one) for one in value]) if type(value) in (tuple, list) else value
-    if hasattr(value, "consts") and hasattr(value, "jaxpr"):
-        return for_xla(value)
-    return _rewritten(value) if hasattr(value, "eqns") else value
-
-
-@x64
-def _call(function: Callable[..., Any], avals: list[Any]) -> Any:
-    """An equation that calls the function, under `jax.jit`."""
-    with jax.disable_jit(False):
-        closed = jax.make_jaxpr(jax.jit(function))(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals])
-    return for_xla(closed).jaxpr.eqns[0]

@@ -24,11 +24,16 @@ def transposed_slots(steps: list[Any]) -> set[int]:
         sig = step.signature
         if getattr(sig.bop, "pointwise", False):
             read.update(step.args)
-        permuting = getattr(sig.bop, "new_last", None)
-        last = None if permuting is None else permuting(sig.specs)
-        if last is not None and sig.avals[0].device is CPU and _shares_cache(sig.specs[0], last):
+        permutation = permutation_of(sig)
+        if permutation and sig.avals[0].device is CPU and _shares_cache(sig.specs[0], permutation[-1]):
             found.add(step.slot)
     return found & read
+
+
+def permutation_of(sig: Any) -> tuple[int, ...] | None:
+    """The order that an operation brings dimensions into, if that is all it does."""
+    asked = getattr(sig.bop, "permutation", None)
+    return None if asked is None else asked(sig.specs)
 
 
 def _shares_cache(aval: Any, last: int) -> bool:

@@ -192,7 +192,7 @@ def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], m
     """Put the results of an operation into `env`. Returns the number of checks up to here, and the first failed one."""
     pointwise = memory.transposed and getattr(op.signature.bop, "pointwise", False)
     given = [in_memory(read(ref)) if pointwise and type(ref) is int and ref in memory.transposed else read(ref) for ref in op.args]
-    outs = op.signature.in_programs(*given)
+    outs = op.signature.in_programs()(*given)
     if op.signature.check is not None:
         bad, offender = outs[-1]
         outs = outs[:-1]

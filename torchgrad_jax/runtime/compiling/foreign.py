@@ -1,0 +1,63 @@
+"""NumPy's BLAS as a foreign function of XLA's."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from torchgrad_jax.runtime.baseline import numpy_blas
+from torchgrad_jax.runtime.compiling import blas
+
+TARGET = "torchgrad_jax_product"
+# The versions of XLA's interface, 0.x, that `multiplying.pxd` was written for: those of JAX 0.10 and 0.11.
+_VERSIONS = (3, 4)
+# What NumPy's wheels, builds with 64-bit integers and Apple's library call the functions; and others, whose integers may have 32 bits: on Linux's
+# processors it makes no difference if they are passed in 64.
+_NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", *(("cblas_{}gemm",) if sys.platform == "linux" else ()))
+
+
+@cache
+def known_to_xla() -> bool:
+    """Whether there is the foreign function. Asked first, it is made known to XLA."""
+    single, double = _routine("s"), _routine("d")
+    minor = _version()
+    capsule = None if single is None or double is None or minor not in _VERSIONS else blas.handler(single, double, minor)
+    if capsule is None:
+        return False
+    try:
+        jax.ffi.register_ffi_target(TARGET, capsule, platform="cpu")
+    except Exception:  # an XLA that wants another version than its header says: its own products serve
+        return False
+    return True
+
+
+def _version() -> int | None:
+    """The version of XLA's interface for foreign functions, 0.this, as its header says."""
+    header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+    said = header.read_text() if header.exists() else ""
+    found = re.search(r"define XLA_FFI_API_MAJOR 0\s.*?define XLA_FFI_API_MINOR (\d+)\s", said, re.DOTALL)
+    return None if found is None else int(found[1])
+
+
+def _routine(letter: str) -> int | None:
+    """The address of a function of NumPy's BLAS, if it is found and right."""
+    routine = numpy_blas.found([name.format(letter) for name in _NAMES])
+    return ctypes.cast(routine, ctypes.c_void_p).value if routine is not None and _is_right(routine, letter) else None
+
+
+def _is_right(routine: Any, letter: str) -> bool:
+    x, y = (np.arange(6, dtype=letter.replace("s", "f")).reshape(shape) for shape in ((2, 3), (2, 3)))
+    found = np.full((2, 2), -1, x.dtype)
+    number = ctypes.c_float if letter == "s" else ctypes.c_double
+    size, where = ctypes.c_int64, ctypes.c_void_p
+    routine.restype = None
+    routine(101, 111, 112, size(2), size(2), size(3), number(1), where(x.ctypes.data), size(3), where(y.ctypes.data), size(3), number(0),
+            where(found.ctypes.data), size(2))  # fmt: skip
+    return bool((found == [[5, 14], [14, 50]]).all())
