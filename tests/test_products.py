@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import pytest
@@ -82,11 +84,33 @@ def test_what_contracts_any_dimension():
 @needs_blas
 def test_what_stays_xlas():
     for x, y in (
-        (numbers(4, 3), numbers(3, 5)), (numbers(1, 64), numbers(64, 64)), (numbers(0, 8), numbers(8, 8)), (numbers(128, 128), numbers(128, 128)),
+        (numbers(4, 3), numbers(3, 5)), (numbers(1, 64), numbers(64, 64)), (numbers(0, 8), numbers(8, 8)), (numbers(512, 512), numbers(512, 512)),
         (np.ones((8, 8), np.int32), np.ones((8, 8), np.int32)), (numbers(8, 8).astype(np.complex64), numbers(8, 8).astype(np.complex64)),
         (numbers(8, 8).astype(jnp.bfloat16), numbers(8, 8).astype(jnp.bfloat16)),
     ):  # fmt: skip
         assert "ffi_call" not in checked(jnp.matmul, x, y)
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("sizes", [(1, 130, 67, 65), (1, 33, 200, 300), (3, 65, 129, 64), (40, 40, 33, 36), (1, 4, 900, 600), (1, 64, 64, 1030)])
+def test_what_is_cut_into_blocks(sizes, dtype):
+    batch, m, n, k = sizes
+    x, y = numbers(batch, m, k, dtype=dtype), numbers(batch, k, n, dtype=dtype, seed=1)
+    checked(lambda x, y: jnp.matmul(x, y), x, y)
+    checked(lambda x, y: jnp.matmul(x.mT, y.mT), x.swapaxes(1, 2).copy(), y.swapaxes(1, 2).copy())
+    checked(lambda x, y: (jnp.matmul(x, y.mT), jnp.matmul(x, y.mT).mT), x, y.swapaxes(1, 2).copy())
+    checked(lambda x, y: jnp.matmul(x.mT, y).mT, x.swapaxes(1, 2).copy(), y)
+
+
+@needs_blas
+def test_whoever_helps_the_bits_are_the_same():
+    x, y = numbers(150, 200), numbers(200, 170, seed=1)
+    product = call_x64(lambda: jax.jit(jaxpr_as_fun(by_blas(jax.make_jaxpr(jnp.matmul)(x, y)))))
+    found = {np.asarray(product(x, y)[0]).tobytes() for _ in range(50)}
+    with ThreadPoolExecutor(4) as pool:  # the pool of XLA's threads is in use by others
+        found |= set(pool.map(lambda _: np.asarray(product(x, y)[0]).tobytes(), range(50)))
+    assert len(found) == 1
 
 
 @needs_blas

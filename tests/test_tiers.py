@@ -15,7 +15,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
-from torchgrad_jax.runtime.compiling import compiled
+from torchgrad_jax.runtime.compiling import compiled, products
 from torchgrad_jax.runtime.compiling.compiled import options_of
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import compiler_options
@@ -227,6 +227,7 @@ def test_where_much_is_added_by_index_all_of_the_effort_is_made():
 def test_products_of_all_sizes_are_right(width, option, monkeypatch):
     monkeypatch.setattr(compiled, "_FOR_SMALL_PRODUCTS", {option: False})
     monkeypatch.setattr(compiled, "_missing", set())
+    monkeypatch.setattr(products, "known_to_xla", lambda: False)  # they are to be XLA's
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)

@@ -7,6 +7,6 @@ from typing import Any
 from torchgrad_jax.runtime.compiling import multiplying
 
 
-def handler(single: int, double: int, minor: int) -> Any:
+def handler(single: int, double: int, minor: int, narrow: bool) -> Any:
     """See `multiplying.handler`."""
-    return multiplying.handler(single, double, minor)
+    return multiplying.handler(single, double, minor, narrow)

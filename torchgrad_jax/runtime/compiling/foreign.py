@@ -21,6 +21,9 @@ _VERSIONS = (3, 4)
 # What NumPy's wheels, builds with 64-bit integers and Apple's library call the functions; and others, whose integers may have 32 bits: on Linux's
 # processors it makes no difference if they are passed in 64.
 _NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", *(("cblas_{}gemm",) if sys.platform == "linux" else ()))
+_CORE = ("scipy_openblas_get_corename64_", "openblas_get_corename64_", "openblas_get_corename")
+# OpenBLAS's names of processors for which it has other functions for small matrices, but not for small products with a transposed one.
+_NARROW = ("SkylakeX", "Cooperlake", "SapphireRapids")
 
 
 @cache
@@ -28,7 +31,7 @@ def known_to_xla() -> bool:
     """Whether there is the foreign function. Asked first, it is made known to XLA."""
     single, double = _routine("s"), _routine("d")
     minor = _version()
-    capsule = None if single is None or double is None or minor not in _VERSIONS else blas.handler(single, double, minor)
+    capsule = None if single is None or double is None or minor not in _VERSIONS else blas.handler(single, double, minor, _core() in _NARROW)
     if capsule is None:
         return False
     try:
@@ -50,6 +53,15 @@ def _routine(letter: str) -> int | None:
     """The address of a function of NumPy's BLAS, if it is found and right."""
     routine = numpy_blas.found([name.format(letter) for name in _NAMES])
     return ctypes.cast(routine, ctypes.c_void_p).value if routine is not None and _is_right(routine, letter) else None
+
+
+def _core() -> str:
+    """Which processor's functions OpenBLAS uses."""
+    function = numpy_blas.found(_CORE)
+    if function is None:
+        return ""
+    function.restype = ctypes.c_char_p
+    return function().decode()
 
 
 def _is_right(routine: Any, letter: str) -> bool:

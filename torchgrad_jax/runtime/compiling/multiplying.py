@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def handler(single: int, double: int, minor: int) -> Any:
+def handler(single: int, double: int, minor: int, narrow: bool) -> Any:
     """A capsule with the function, None where there is none. single, double: the addresses of `cblas_sgemm` and `cblas_dgemm`; minor: the version of
-    XLA's interface, 0.minor."""
+    XLA's interface, 0.minor. narrow: whether a product with a transposed matrix is quicker in narrow blocks."""
     return None
