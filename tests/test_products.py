@@ -20,6 +20,7 @@ from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling import foreign
 from torchgrad_jax.runtime.compiling.exchanges import exchanged_calls
 from torchgrad_jax.runtime.compiling.products import by_blas
+from torchgrad_jax.runtime.rolling import rolled
 
 F = torch.nn.functional
 needs_blas = pytest.mark.skipif(not foreign.known_to_xla(), reason="the core in pure Python, or a NumPy whose BLAS is not found")
@@ -211,3 +212,27 @@ def test_a_blas_that_gives_other_numbers_is_not_used(monkeypatch):
         wrong = ctypes.CFUNCTYPE(None)(lambda *given: None)
         monkeypatch.setattr(foreign.numpy_blas, "found", lambda names: wrong)
         assert foreign._routine("s") is None
+
+
+@needs_blas
+def test_in_loops_of_programs_too(monkeypatch):
+    x, w, b = (torch.tensor(numbers(*shape, seed=5) / 4) for shape in ((6, 9), (9, 9), (9,)))
+    w.requires_grad_()
+    found = []
+    monkeypatch.setattr(rolled, "exchanged_calls", lambda *given: found.append(exchanged_calls(*given)) or found[-1])
+
+    def run(count):
+        w.grad, h = None, x
+        first = x @ w.t()  # before the loop, and read by it
+        for _ in range(count):
+            h = torch.tanh(F.linear(h, w, b) + first) @ w.mT
+        (h.sum() + first.sum()).backward()
+        return h.detach().numpy(), w.grad.numpy()
+
+    lengths = [12, 17, 14, 21, 19, 16, 12]
+    wanted = [run(count) for count in lengths]
+    with baseline_tier(False), execution_mode("fused"):
+        for count, expected in zip(lengths, wanted, strict=True):
+            for a, e in zip(run(count), expected, strict=True):
+                np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-4)
+    assert any(exchanged for exchanged, _ in found), "no program had a loop, or its loop transposes"

@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.runtime.compiling.exchanges import Exchange, exchanged_calls
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
+from torchgrad_jax.runtime.compiling.products import NONE
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
 from torchgrad_jax.runtime.value import Aval
 
@@ -100,7 +102,8 @@ class _Run:
 
     def operations(self, items: tuple[Operation | RolledLoop, ...]) -> None:
         """Run the whole program."""
-        later = [ref for ref in self.plan.outputs if type(ref) is int]
+        read = set(self.plan.outputs).union(*[_outer(item) for item in items if type(item) is RolledLoop])
+        later = [ref for ref in read if type(ref) is int]
         memory = _memory([item for item in items if type(item) is Operation], later)
         for item in items:
             if type(item) is Operation:
@@ -130,8 +133,7 @@ class _Run:
 
     def _loop(self, loop: RolledLoop) -> None:
         capacity, trip = self.plan.capacity, self.sizes[loop.trip]
-        outer = {ref: self.read(ref[1]) for op in loop.body for ref in op.args if type(ref) is tuple and ref[0] == "outer"}
-        outer |= {ref: self.read(ref[1]) for _, ref in loop.carries if type(ref) is tuple and ref[0] == "outer"}
+        outer = {ref: self.read(ref) for ref in _outer(loop)}
         carried = {source: i for i, (_, source) in enumerate(loop.carries) if type(source) is int}
         known = {*carried, *[result for result, _ in loop.kept]}
         apart = [(result, aval) for result, aval in loop.last if result not in known]
@@ -144,7 +146,7 @@ class _Run:
             def read(ref: Reference) -> Any:
                 if type(ref) is int:
                     return env[ref]
-                return carries[ref[1]] if ref[0] == "carry" else outer[ref] if ref[0] == "outer" else self._iteration(ref, t)
+                return carries[ref[1]] if ref[0] == "carry" else outer[ref[1]] if ref[0] == "outer" else self._iteration(ref, t)
 
             for op in loop.body:
                 checks, code = _run(op, env, read, memory, checks, code)
@@ -177,22 +179,34 @@ class _Run:
 
 
 class _Memory(NamedTuple):
-    """The results that element-wise operations, and that all operations, read from memory."""
+    """The results that element-wise operations, and that all operations, read from memory; and what `exchanged_calls` finds."""
 
     transposed: set[int]
     shared: set[int]
+    exchanged: dict[int, Exchange]
+    same: dict[int, int]
 
 
 def _memory(operations: list[Operation], later: list[int]) -> _Memory:
     """Of one list of operations; `later`: results that are read behind it."""
-    return _Memory(transposed_slots(operations), slots_to_keep(operations, later))
+    return _Memory(transposed_slots(operations), slots_to_keep(operations, later), *exchanged_calls(operations, later))
+
+
+def _outer(loop: RolledLoop) -> set[Reference]:
+    """What a loop reads of the program."""
+    read = [ref for op in loop.body for ref in op.args] + [source for _, source in loop.carries]
+    return {ref[1] for ref in read if type(ref) is tuple and ref[0] == "outer"}.union([initial for initial, _ in loop.carries])
 
 
 def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], memory: _Memory, checks: Any, code: Any) -> tuple[Any, Any]:
     """Put the results of an operation into `env`. Returns the number of checks up to here, and the first failed one."""
     pointwise = memory.transposed and getattr(op.signature.bop, "pointwise", False)
-    given = [in_memory(read(ref)) if pointwise and type(ref) is int and ref in memory.transposed else read(ref) for ref in op.args]
-    outs = op.signature.in_programs()(*given)
+    args, how = memory.exchanged.get(op.slot, (op.args, NONE))
+    if op.slot in memory.same:
+        outs = [env[memory.same[op.slot]]]
+    else:
+        given = [in_memory(read(ref)) if pointwise and type(ref) is int and ref in memory.transposed else read(ref) for ref in args]
+        outs = op.signature.in_programs(how)(*given)
     if op.signature.check is not None:
         bad, offender = outs[-1]
         outs = outs[:-1]
