@@ -127,6 +127,13 @@ def test_within_loops_and_branches():
 
 
 @needs_blas
+def test_a_product_of_a_transposed_product():
+    x, y = numbers(2, 6, 8), numbers(2, 8, 6, seed=1)
+    names = checked(lambda x, y: jnp.matmul(jnp.matmul(x, y).mT, x).mT @ jnp.matmul(x, y).mT, x, y)
+    assert names.count("ffi_call") == 4 and "dot_general" not in names
+
+
+@needs_blas
 def test_a_product_that_is_read_as_it_is_too():
     names = checked(lambda x, y: ((x @ y).T, x @ y, (x @ y).T + 1), numbers(8, 8), numbers(8, 8, seed=1))
     assert "dot_general" not in names

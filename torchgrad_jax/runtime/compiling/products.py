@@ -157,6 +157,7 @@ def _by_blas(eqn: Any, turning: dict[Any, Any], turned: dict[Any, Any]) -> dict[
     each, dims, end = len(batch), eqn.invars[0].aval.ndim - 1, out.aval.ndim  # its first ones are the left operand's
     while (then := turned.get(out)) is not None and then.params["permutation"] == (*range(each), *range(dims, end), *range(each, dims)):
         left, right, out, dims = right, left, then.outvars[0], each + end - dims
+        turning.pop(out)  # it is what the product gives now: who reads it must not look behind it
         found[id(then)] = None
     k, count = eqn.invars[0].aval.shape[summed[0]], math.prod(out.aval.shape[:each])
     m, n = (operand.var.aval.size // (k * count) for operand in (left, right))
