@@ -127,6 +127,20 @@ def test_within_loops_and_branches():
 
 
 @needs_blas
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=9), st.sets(st.integers(0, 9), max_size=3))
+def test_products_and_transposes_in_any_order(steps, wanted):
+    def program(x, y):
+        made = [x, y]
+        for multiplies, i, j in steps:
+            one, other = made[i % len(made)], made[j % len(made)]
+            made.append(one @ other if multiplies else one.mT)
+        return (made[-1], *[made[i % len(made)] for i in sorted(wanted)])
+
+    checked(program, numbers(4, 4) / 4, numbers(4, 4, seed=1) / 4)
+
+
+@needs_blas
 def test_a_product_of_a_transposed_product():
     x, y = numbers(2, 6, 8), numbers(2, 8, 6, seed=1)
     names = checked(lambda x, y: jnp.matmul(jnp.matmul(x, y).mT, x).mT @ jnp.matmul(x, y).mT, x, y)
