@@ -145,6 +145,25 @@ except KeyboardInterrupt:
     assert gone(pids)
 
 
+def test_a_forked_worker_takes_what_xla_has_computed(tmp_path):
+    """By NumPy alone: what it would ask XLA for would wait for threads that are not there."""
+    process = begun(tmp_path, """
+from torchgrad_jax.runtime import baseline_tier
+class Computed(Rows):
+    def __init__(self):
+        with baseline_tier(False):
+            self.x = torch.arange(16.0).reshape(8, 2) + 1
+            self.x.tolist()
+    def __getitem__(self, i):
+        return self.x[i] * 2
+
+if __name__ == "__main__":
+    print(torch.cat(list(DataLoader(Computed(), 4, num_workers=1, multiprocessing_context="fork"))).sum().item())
+""")  # fmt: skip
+    out, errors = process.communicate(timeout=120)
+    assert out == "272.0\n" and not errors, errors
+
+
 def test_a_started_worker_starts_no_backend_of_jax(tmp_path):
     """By spawn and forkserver, where the guard is needed, as in PyTorch, and `import torch` means the same."""
     process = begun(tmp_path, """

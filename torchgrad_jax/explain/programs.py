@@ -66,9 +66,8 @@ def _modes() -> tuple[Any, ...]:
 def tier(program: Any) -> str:
     """How a program that has just been run was run."""
     plans = modes.execution != "eager" and any(program.estimate.plans)
-    if modes.without_xla or (modes.same_tier_blocks and plans):
-        return INTERPRETED
-    return STEPPED if program.tier == INTERPRETED and not plans else program.tier
+    found = INTERPRETED if modes.without_xla or modes.same_tier_blocks else program.tier
+    return STEPPED if found == INTERPRETED and not plans and not modes.without_xla else found
 
 
 def operators(calls: Any) -> Counter[str]:

@@ -141,6 +141,12 @@ def directly(compiled: Any) -> Callable[..., Any]:
     return getattr(compiled, "_call", None) or compiled
 
 
+try:  # the class of JAX's concrete arrays, to tell them from tracers by one comparison; without it they are asked what they are
+    from jax._src.array import ArrayImpl as array_class
+except ImportError:
+    array_class: Any = None
+
+
 def synchronous_cpu() -> Any:
     """A CPU device of a client of its own, which runs programs in the thread that calls them; None where jaxlib has no such thing.
 

@@ -27,7 +27,7 @@ if checks not in ("look", "now"):
 deterministic: bool = False
 # Anomaly mode, of the whole process: the bits that each thread's `Recorder.rare` has for it, 0 while it is off. See `recorder.set_anomaly`.
 anomaly: int = 0
-# How many blocks of code are active in which nothing is run compiled that can be interpreted.
+# How many blocks of code are active in which each operation is run by itself.
 same_tier_blocks: int = 0
 
 # Why XLA neither compiles nor runs anything in this process, so that only what can be interpreted runs; empty where it does.
@@ -63,7 +63,10 @@ class baseline_tier:
 
 
 class same_tier:
-    """Context manager in which whatever can be interpreted is, in all threads: the same operation gives the same bits whichever program it is in."""
+    """Context manager in which each operation is run by itself, in all threads: the same one gives the same bits whichever program it is in.
+
+    What can be interpreted is; the rest XLA runs one by one.
+    """
 
     def __enter__(self) -> None:
         global same_tier_blocks
@@ -84,6 +87,11 @@ def do_without_xla(why: str, instead: str) -> None:
     """From now on nothing is compiled in this process, nor run by XLA. why: for whom; instead: what to do where something cannot be interpreted."""
     global without_xla, _instead
     without_xla, _instead = why, instead
+
+
+def interprets() -> bool:
+    """Whether what has a form for NumPy may be run by it."""
+    return baseline or bool(without_xla)
 
 
 def refuse_xla(name: str) -> None:

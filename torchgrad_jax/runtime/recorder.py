@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import threading
 import types
-from functools import cache
 from typing import Any
 from weakref import ref
 
-import jax
 import numpy as np
-from jax import numpy as jnp
 
 from torchgrad_jax.runtime import keeping, modes
+from torchgrad_jax.runtime._jax_compat import array_class
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.elsewhere import DeviceChange, Elsewhere, TracedInput
 from torchgrad_jax.runtime.flags import Flags
@@ -118,7 +116,7 @@ class Recorder:
         aval = value.aval
         kind = type(array)
         used_on_host = kind is np.ndarray and value.epoch is not None
-        if kind is not np.ndarray and kind is not _array_class() and is_tracer(array):
+        if kind is not np.ndarray and kind is not array_class and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
@@ -219,13 +217,6 @@ class Recorder:
         self.flush("device")
         self.device = where
         self.begin()
-
-
-@cache
-def _array_class() -> type:
-    """The class of JAX's concrete arrays, to tell them from tracers at the price of one comparison."""
-    with jax.ensure_compile_time_eval():  # inside a transformation an array would be a tracer
-        return type(jnp.zeros(()))
 
 
 class _PerThread(threading.local):

@@ -106,7 +106,7 @@ def _input(leaf: Value) -> Any:
 def _carried_out(call: Any, given: list[Any], lines: dict[int, str]) -> tuple[Any, Failure | None]:
     """The results of one operation, or its Failure."""
     sig = call.signature
-    plan = sig.baseline if modes.baseline else None
+    plan = sig.baseline if modes.interprets() else None
     try:
         if plan is None:
             outs = alone(sig, given)

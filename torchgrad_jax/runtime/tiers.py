@@ -73,7 +73,7 @@ class Estimate:
         primitives = 0
         self.interpreting, self.alike, saved = 0.0, 0.0, 0.0
         for call in calls:
-            plan = call.signature.baseline if modes.baseline or modes.without_xla else None
+            plan = call.signature.baseline if modes.interprets() else None
             if plan is not None and plan.cost > MOST and not modes.without_xla:
                 plan = None
             self.plans.append(plan)
@@ -92,7 +92,7 @@ def tier_of(program: Any) -> str:
     """How a program is run this time: because it is compiled, or is to be from now on."""
     if modes.without_xla:
         return INTERPRETED
-    if modes.same_tier_blocks and modes.execution != "eager" and program.estimate.planned:
+    if modes.same_tier_blocks:
         return INTERPRETED
     if not (modes.deterministic and program.seen):
         program.tier = _chosen(program)
@@ -130,8 +130,8 @@ def reason(program: Any) -> str:
         return modes.without_xla
     if modes.execution == "eager":
         return "eager execution: XLA runs each operation by itself"
-    if modes.same_tier_blocks and program.estimate.planned:
-        return "inside gradcheck what can be interpreted is, so that the same operation gives the same bits"
+    if modes.same_tier_blocks:
+        return "inside gradcheck each operation is run by itself, so that the same operation gives the same bits"
     if program.tier == COMPILED:
         return "what interpreting it cost, or its coming back, was worth compiling it"
     if program.tier == ROLLED:
