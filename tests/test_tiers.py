@@ -214,6 +214,23 @@ def test_small_programs_of_convolutions_are_compiled_without_emitters():
     assert layers(150) == {EFFORT: 1}
 
 
+def test_programs_that_write_into_parts_are_compiled_without_emitters():
+    def program(x):
+        for i in range(3):
+            x = jax.lax.dynamic_update_slice(x * 2, x[:2], (i,))
+        return x
+
+    assert options_for(program, (10,)) == {EFFORT: 1, EMITTERS: False}
+    assert options_for(lambda x: program(jax.lax.fori_loop(0, 9, lambda _, y: y + 1, x)), (10,)) == {EFFORT: 1, EMITTERS: False}
+
+    def seldom(x):
+        for _ in range(100):
+            x = jnp.tanh(x) * 2
+        return jax.lax.dynamic_update_slice(x, x[:2], (1,))
+
+    assert options_for(seldom, (10,)) == {EFFORT: 1}
+
+
 def test_where_much_is_added_by_index_all_of_the_effort_is_made():
     def program(x):
         return x.at[jnp.zeros(len(x), jnp.int32)].add(x)

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from ways import WAYS
 
 import torchgrad_jax as tj
+from torchgrad_jax.runtime.compiling import compiled
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
+from torchgrad_jax.runtime.compiling.writes import Sizes, kept_apart, sizes_in
+from torchgrad_jax.runtime.rolling import rolled as programs_with_loops
 
 pytestmark = pytest.mark.operators
 
 N = 6
 DATA = np.random.RandomState(0).randn(N).astype(np.float32)
+MATRIX = np.random.RandomState(1).randn(N, 5).astype(np.float32)
 
 
 def shifted(y):
@@ -118,3 +122,107 @@ def test_equations_that_are_right_already_stay():
     assert not misleads(jax.make_jaxpr(lambda x: jax.lax.dynamic_update_slice(jax.numpy.zeros(9), x, (2,)))(DATA).jaxpr)
     assert not misleads(jax.make_jaxpr(lambda x: jax.lax.dynamic_update_slice(x, x[3:4], (2,)))(DATA).jaxpr)
     np.testing.assert_array_equal(jax.jit(traced_for_xla(lambda x: (writes(x),)))(DATA)[0][:, 0], writes(DATA)[:, 0])
+
+
+def sizes_of(function, *shapes):
+    return sizes_in(jax.make_jaxpr(function)(*[jax.numpy.ones(shape) for shape in shapes]).jaxpr)
+
+
+def written(x, part):
+    return jax.lax.dynamic_update_slice(x, part, (0,) * x.ndim)
+
+
+def test_what_an_operation_reshapes_is_known():
+    assert sizes_of(lambda x: written(x, x[1:] * 2), (6,)) == Sizes(frozenset({6}), frozenset())
+    assert sizes_of(lambda x: x[2].sum() + x.sum(1)[0], (6, 5)).reshaped == {5}  # a row is cut out, and its first dimension dropped
+    assert sizes_of(lambda x, y: jax.numpy.tanh(x + 2 * y).sum(0), (6, 5), (6, 5)) == Sizes(frozenset(), frozenset())
+    assert sizes_of(lambda x: x.T, (6, 5)).reshaped == {30}
+    assert sizes_of(lambda x: x + 1, (6, 1)).reshaped == {6}
+    assert sizes_of(lambda x, y: x @ y, (6, 5), (5, 4)).reshaped == {30, 20, 24}
+    assert sizes_of(lambda x: jax.lax.fori_loop(0, 3, lambda _, y: written(y, y[1:]), x), (6,)) == Sizes(frozenset({6}), frozenset({6}))
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """How many operations of the compiled programs write into parts, and how many of them keep apart what they write: a pair for each program."""
+    found = []
+
+    def note(calls, reshaped):
+        kept = kept_apart(calls, reshaped)
+        found.append((sum([len(call.signature.sizes.written) > 0 for call in calls]), len(kept)))
+        return kept
+
+    monkeypatch.setattr(compiled, "kept_apart", note)
+    monkeypatch.setattr(programs_with_loops, "kept_apart", note)
+    return found
+
+
+def test_only_what_is_reshaped_is_written_apart(noted):
+    def of_rows(behind):
+        y = tj.from_numpy(MATRIX) * 1.5
+        y[1:] = y[:-1].clone()
+        y[:3].mul_(y[3].clone())
+        return behind(y).numpy()
+
+    for behind in (lambda y: y.exp(), lambda y: y[None] * 2, lambda y: y @ tj.ones(5, 5)):
+        expected = of_rows(behind)
+        with WAYS["compiled"]():
+            np.testing.assert_allclose(of_rows(behind), expected, rtol=1e-6)
+    assert noted == [(2, 0), (2, 2), (2, 2)]
+
+
+def flipped(y, at):
+    y[at:] = y[at:].flip(0) * 0.9
+
+
+def summed(y, at):
+    y[at].add_(y[:at].sum(0), alpha=0.1)
+
+
+def exchanged(y, at):
+    y[[0, at]] = y[[at, 0]]
+
+
+def columned(y, at):
+    y[:, at - 1].sub_(y[:, -1 - at] * 0.2)
+
+
+def shifted_on(y, at):
+    y[at:] = y[:-at].clone()
+
+
+MANY = (flipped, summed, exchanged, columned, shifted_on)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.sampled_from(MANY), st.integers(1, 4)), min_size=1, max_size=4), st.integers(6, 8))
+def test_writes_of_many_kinds_need_no_memory_where_nothing_is_reshaped(writes, rounds):
+    """As one program, and with loops: of one length more each time."""
+
+    def run(rounds):
+        y = tj.from_numpy(MATRIX).sin()
+        for _ in range(rounds):
+            for write, at in writes:
+                write(y, at)
+            y.mul_(0.9)
+        return (y * y).numpy()
+
+    for more in range(4):
+        expected = run(rounds + more)
+        with WAYS["compiled"]():
+            np.testing.assert_allclose(run(rounds + more), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_loops_that_are_rolled_write_in_place(noted):
+    def run(rounds):
+        y = tj.from_numpy(MATRIX).sin()
+        for _ in range(rounds):
+            y[1:] = y[:-1].clone()
+            y.mul_(0.9)
+        return y.numpy()
+
+    for rounds in (20, 22, 24, 26):
+        expected = run(rounds)
+        with WAYS["compiled"]():
+            np.testing.assert_allclose(run(rounds), expected, rtol=1e-6)
+    assert (1, 0) in noted, "no loop was rolled, or one write was kept apart"

@@ -15,6 +15,7 @@ from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
+from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
@@ -88,7 +89,7 @@ class Signature(SignatureFields):
 
     __slots__ = (
         "specs", "half", "convolves", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
-        "_alone", "_traced", "_baseline", "_exchangeable", "used", "executable", "batched", "__weakref__",
+        "_alone", "_traced", "_baseline", "_exchangeable", "_sizes", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -103,6 +104,7 @@ class Signature(SignatureFields):
         self._traced: Any = None
         self._alone: Any = None
         self._exchangeable: Exchanged | None = None
+        self._sizes: Sizes | None = None
         self._baseline: Any = None
         self._raw, self._jaxpr = bop.specialize(specs), None
         if any([not isinstance(s, type) and s.device is not CPU for s in specs]):
@@ -123,23 +125,34 @@ class Signature(SignatureFields):
             self._function = jax.jit(_as_tuple(self._raw, self.bop.name))
         return self._function
 
-    def in_programs(self, exchanged: Exchanged = NONE) -> Callable[..., Any]:
+    def in_programs(self, exchanged: Exchanged = NONE, apart: bool = True) -> Callable[..., Any]:
         """`function` as programs call it: traced in place and once, however many programs it is part of. exchanged: which arrays it is handed, and
-        returns, with their last two dimensions exchanged."""
+        returns, with their last two dimensions exchanged. apart: whether what is written into an array is kept in memory of its own."""
         if self._in_programs is None:
             self._in_programs = {}
-        found = self._in_programs.get(exchanged)
+        found = self._in_programs.get((exchanged, apart))
         if found is None:
-            found = self._in_programs[exchanged] = jax.jit(self._for_xla(exchanged))
+            found = self._in_programs[exchanged, apart] = jax.jit(self._for_xla(exchanged, apart))
         return found
 
     @property
     def exchangeable(self) -> Exchanged:
         """What matrix products alone read and give of its inputs and outputs: see `in_programs`."""
         if self._exchangeable is None:
-            self._jaxpr = self._jaxpr or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
-            self._exchangeable = exchangeable(self._jaxpr.jaxpr)
+            self._exchangeable = exchangeable(self._closed().jaxpr)
         return self._exchangeable
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many elements the arrays have that it writes into, or gives other dimensions."""
+        if self._sizes is None:
+            self._sizes = sizes_in(self._closed().jaxpr)
+        return self._sizes
+
+    def _closed(self) -> Any:
+        """Its jaxpr, kept until it is compiled."""
+        self._jaxpr = self._jaxpr or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
+        return self._jaxpr
 
     @property
     def alone(self) -> Callable[..., Any]:
@@ -177,14 +190,13 @@ class Signature(SignatureFields):
             filterwarnings("ignore", "Explicitly requested dtype", UserWarning)
             return traced_for_xla(call)(*[a for a, number in zip(arguments, given, strict=True) if number is None])
 
-    def _for_xla(self, exchanged: Exchanged = NONE) -> Callable[..., Any]:
+    def _for_xla(self, exchanged: Exchanged = NONE, apart: bool = True) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun
 
-        known, self._jaxpr = self._jaxpr, None  # what is compiled by itself is seldom interpreted too
-        closed = known or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
+        closed, self._jaxpr = self._closed(), None  # what is compiled by itself is seldom interpreted too
         if exchanged != NONE:
             closed = trace(exchanging(jaxpr_as_fun(closed), exchanged), self.bop.name, exchanged.given(closed.in_avals))
-        closed = for_xla(closed)
+        closed = for_xla(closed, apart)
         run = jaxpr_as_fun(by_blas(closed) if common_device(self.specs, self.bop.device) is CPU else closed)
 
         def function(*arrays: Any) -> Any:

@@ -9,10 +9,10 @@ from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
 from torchgrad_jax.runtime.baseline.inlining import contains, jaxprs_in
 from torchgrad_jax.runtime.baseline.likeness import same_plan
 from torchgrad_jax.runtime.baseline.merging import Merged, Part
-from torchgrad_jax.runtime.baseline.plan import Plan, load_families, plan_of
+from torchgrad_jax.runtime.baseline.plan import Plan, is_elementwise, load_families, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import quiet_context, quietly
 
 __all__ = [
-    "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "jaxprs_in", "load_families",
+    "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "is_elementwise", "jaxprs_in", "load_families",
     "plan_of", "quiet_context", "quietly", "same_plan",
 ]  # fmt: skip

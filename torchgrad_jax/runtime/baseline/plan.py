@@ -316,3 +316,12 @@ def load_families() -> None:
     """Enter the rules."""
     for family in _FAMILIES:
         import_module(f"torchgrad_jax.runtime.baseline.{family}")
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether the primitive of this name has a rule, by which it does the same with each element."""
+    load_families()
+    try:
+        return find(name).elementwise
+    except Unknown:
+        return False

@@ -15,7 +15,8 @@ and in a body besides
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jax import lax
@@ -25,6 +26,7 @@ from torchgrad_jax.runtime.compiling.exchanges import Exchange, exchanged_calls
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
 from torchgrad_jax.runtime.compiling.products import NONE
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
+from torchgrad_jax.runtime.compiling.writes import kept_apart, reshaped_by
 from torchgrad_jax.runtime.value import Aval
 
 Reference = Any
@@ -83,8 +85,8 @@ def function(plan: Plan) -> Callable[..., list[Any]]:
 class _Run:
     """The program while it is traced.
 
-    env: results by slot. buffers, last: results of loops, by loop and number in the body. code: the first failed check, its number from 1 on and
-    the offending value; checks: how many there were.
+    reshaped: how many elements the arrays have that are given other dimensions. env: results by slot. buffers, last: results of loops, by loop and
+    number in the body. code: the first failed check, its number from 1 on and the offending value; checks: how many there were.
     """
 
     def __init__(self, plan: Plan, sizes: Any, arguments: tuple[Any, ...]) -> None:
@@ -93,6 +95,7 @@ class _Run:
         self.numbers = dict(zip([kind for kind, _, _ in plan.numbers], arguments[:head], strict=True))
         self.columns = {kind: columns for kind, columns, _ in plan.numbers}
         self.inputs, self.stacks = arguments[head : head + plan.inputs], arguments[head + plan.inputs :]
+        self.reshaped = _reshaped(plan, self.stacks)
         self.env: dict[int, Any] = {}
         self.buffers: dict[tuple[int, int], Any] = {}
         self.last: dict[tuple[int, int], Any] = {}
@@ -104,7 +107,7 @@ class _Run:
         """Run the whole program."""
         read = set(self.plan.outputs).union(*[_outer(item) for item in items if type(item) is RolledLoop])
         later = [ref for ref in read if type(ref) is int]
-        memory = _memory([item for item in items if type(item) is Operation], later)
+        memory = _memory([item for item in items if type(item) is Operation], later, self.reshaped)
         for item in items:
             if type(item) is Operation:
                 self.checks, self.code = _run(item, self.env, self.read, memory, self.checks, self.code)
@@ -137,7 +140,7 @@ class _Run:
         carried = {source: i for i, (_, source) in enumerate(loop.carries) if type(source) is int}
         known = {*carried, *[result for result, _ in loop.kept]}
         apart = [(result, aval) for result, aval in loop.last if result not in known]
-        memory = _memory(list(loop.body), [*known, *[result for result, _ in apart]])
+        memory = _memory(list(loop.body), [*known, *[result for result, _ in apart]], self.reshaped)
 
         def body(t: Any, state: Any) -> Any:
             carries, kept, _, checks, code = state
@@ -179,17 +182,27 @@ class _Run:
 
 
 class _Memory(NamedTuple):
-    """The results that element-wise operations, and that all operations, read from memory; and what `exchanged_calls` finds."""
+    """The results that element-wise operations, and that all operations, read from memory; what `exchanged_calls` finds, and `kept_apart`."""
 
     transposed: set[int]
     shared: set[int]
     exchanged: dict[int, Exchange]
     same: dict[int, int]
+    apart: set[int]
 
 
-def _memory(operations: list[Operation], later: list[int]) -> _Memory:
+def _memory(operations: list[Operation], later: list[int], reshaped: frozenset[int]) -> _Memory:
     """Of one list of operations; `later`: results that are read behind it."""
-    return _Memory(transposed_slots(operations), slots_to_keep(operations, later), *exchanged_calls(operations, later))
+    exchanged, same = exchanged_calls(operations, later)
+    return _Memory(transposed_slots(operations), slots_to_keep(operations, later), exchanged, same, kept_apart(operations, reshaped))
+
+
+def _reshaped(plan: Plan, stacks: Sequence[Any]) -> frozenset[int]:
+    """By operations, and where one of many arrays is taken from a stack or put into a buffer."""
+    loops = [item for item in plan.items if type(item) is RolledLoop]
+    operations = [item for item in plan.items if type(item) is Operation] + [op for loop in loops for op in loop.body]
+    kept = [aval.size for loop in loops for _, aval in loop.kept]
+    return reshaped_by(operations).union(kept, [math.prod(stack.shape[1:]) for stack in stacks])
 
 
 def _outer(loop: RolledLoop) -> set[Reference]:
@@ -206,7 +219,7 @@ def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], m
         outs = [env[memory.same[op.slot]]]
     else:
         given = [in_memory(read(ref)) if pointwise and type(ref) is int and ref in memory.transposed else read(ref) for ref in args]
-        outs = op.signature.in_programs(how)(*given)
+        outs = op.signature.in_programs(how, op.slot in memory.apart)(*given)
     if op.signature.check is not None:
         bad, offender = outs[-1]
         outs = outs[:-1]
