@@ -23,7 +23,7 @@ from torchgrad_jax.runtime.compiling.products import by_blas
 from torchgrad_jax.runtime.rolling import rolled
 
 F = torch.nn.functional
-needs_blas = pytest.mark.skipif(not foreign.known_to_xla(), reason="the core in pure Python, or a NumPy whose BLAS is not found")
+needs_blas = pytest.mark.skipif(not foreign.knows_products(), reason="the core in pure Python, or a NumPy whose BLAS is not found")
 
 
 def equations(jaxpr):
@@ -215,8 +215,8 @@ def test_views_that_others_read_too(monkeypatch):
 
 
 def test_without_blas_products_are_xlas(monkeypatch):
-    monkeypatch.setattr("torchgrad_jax.runtime.compiling.products.known_to_xla", lambda: False)
-    monkeypatch.setattr("torchgrad_jax.runtime.compiling.exchanges.known_to_xla", lambda: False)
+    monkeypatch.setattr("torchgrad_jax.runtime.compiling.products.knows_products", lambda: False)
+    monkeypatch.setattr("torchgrad_jax.runtime.compiling.exchanges.knows_products", lambda: False)
     assert "ffi_call" not in checked(lambda x, y: x @ y.T, numbers(8, 8), numbers(8, 8, seed=1))
     x = torch.tensor(numbers(7, 11), requires_grad=True)
     with baseline_tier(False):
@@ -227,7 +227,7 @@ def test_without_blas_products_are_xlas(monkeypatch):
 def test_a_blas_that_gives_other_numbers_is_not_used(monkeypatch):
     monkeypatch.setattr(foreign.numpy_blas, "found", lambda names: None)
     assert foreign._routine("s") is None
-    if foreign.known_to_xla():
+    if foreign.knows_products():
         import ctypes
 
         wrong = ctypes.CFUNCTYPE(None)(lambda *given: None)

@@ -244,7 +244,7 @@ def test_where_much_is_added_by_index_all_of_the_effort_is_made():
 def test_products_of_all_sizes_are_right(width, option, monkeypatch):
     monkeypatch.setattr(compiled, "_FOR_SMALL_PRODUCTS", {option: False})
     monkeypatch.setattr(compiled, "_missing", set())
-    monkeypatch.setattr(products, "known_to_xla", lambda: False)  # they are to be XLA's
+    monkeypatch.setattr(products, "knows_products", lambda: False)  # they are to be XLA's
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
         monkeypatch.setattr(tiers, price, 0.0)
     generator = np.random.default_rng(width)

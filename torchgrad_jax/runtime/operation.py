@@ -12,7 +12,8 @@ from jax import lax
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
-from torchgrad_jax.runtime.baseline import NumPyForm, Plan, contains, plan_of
+from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, contains, plan_of
+from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
@@ -197,7 +198,9 @@ class Signature(SignatureFields):
         if exchanged != NONE:
             closed = trace(exchanging(jaxpr_as_fun(closed), exchanged), self.bop.name, exchanged.given(closed.in_avals))
         closed = for_xla(closed, apart)
-        run = jaxpr_as_fun(by_blas(closed) if common_device(self.specs, self.bop.device) is CPU else closed)
+        if common_device(self.specs, self.bop.device) is CPU:
+            closed = by_loops(by_blas(closed))
+        run = jaxpr_as_fun(closed)
 
         def function(*arrays: Any) -> Any:
             return run(*arrays)
@@ -238,7 +241,7 @@ class Signature(SignatureFields):
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
         if where is CPU:
-            self._baseline = NumPyForm(found, alone, _moved(given[1:] if found.picks else given, outs, found.result is not None))
+            self._baseline = NumPyForm(found, alone, _moved(found, given, outs))
         return True
 
     def _as_of_vectors(self) -> bool:
@@ -357,10 +360,12 @@ def traced(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> tuple[set[
     return {i for i, v in enumerate(jaxpr.invars) if v in read}, pruned
 
 
-def _moved(given: Sequence[Any], outs: Sequence[np.ndarray], copies: bool) -> int:
-    """How many bytes a form copies: nothing where it gives views."""
-    if copies:
-        return max(sum([a.nbytes for a in given]), sum([o.nbytes for o in outs]))
+def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> int:
+    """How many bytes a form copies: nothing where it gives views, and what is written where it may write into its first operand."""
+    if forms.overwriting is not None:
+        return sum([a.nbytes for a in given[1:]])
+    if forms.result is not None:
+        return max(sum([a.nbytes for a in (given[1:] if forms.picks else given)]), sum([o.nbytes for o in outs]))
     return sum([o.nbytes for o in outs if o.flags.owndata])
 
 

@@ -2,8 +2,8 @@
 
 What is new is interpreted. A program is compiled once its interpretations have cost, by estimate, what compiling it costs: whether it comes
 back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). What comes back again and again in a row is
-a loop's, and compiled the sooner the more often it did. Where a call of the compiled program would cost more than interpreting it, as with a
-few operations on small arrays, it never is.
+a loop's, and compiled the sooner the more often it did, but not before its interpretations took a sixth of that. Where a call of the compiled
+program would cost more than interpreting it, as with a few operations on small arrays, it never is.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MOST = 3e7
 UNKNOWN_SIZE = 10
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 6
+# Nobody is to wait for long for what may have been the last time: by then a program has taken this share of its price.
+PATIENCE = 1 / 6
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
@@ -121,7 +123,9 @@ def _chosen(program: Any) -> str:
         return INTERPRETED
     # Compiling one operation by itself costs what compiling a small program does: it is no reason to do the latter.
     only_one = len(cold) == 1 and form.spent <= 2 * COMPILE
-    return COMPILED if form.spent * (1 + program.repeats / TURNS) > estimate.compiling and not only_one else INTERPRETED
+    taken = form.spent + program.seen * estimate.calling
+    worth = form.spent * (1 + program.repeats / TURNS) > estimate.compiling and taken > PATIENCE * estimate.compiling
+    return COMPILED if worth and not only_one else INTERPRETED
 
 
 def reason(program: Any) -> str:

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
-from torchgrad_jax.runtime.baseline.inlining import KERNEL
 
 
 class Forms(NamedTuple):
@@ -43,8 +42,7 @@ class NumPyForm:
     def __init__(self, forms: Forms, single: bool, moved: int) -> None:
         self.function, self.single, self.fresh = forms.function, single, forms.fresh
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
-        self.size = 1
-        self.compiling = 1 if forms.overwriting is None else KERNEL  # a write is one
+        self.size = self.compiling = 1
         self.cost = STEP + CHEAP * moved / 4
 
     def __call__(self, *arrays: Any) -> list[Any]:

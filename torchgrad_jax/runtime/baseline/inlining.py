@@ -40,9 +40,7 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
 
 
 # What XLA's CPU compiler makes a kernel, or a call of a library, of its own for: it takes as long as several primitives that are fused.
-_APART = re.compile(
-    "dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|dynamic_update|while|scan|cond|fft|lu|qr|eig|svd|chol|tri"
-)
+_APART = re.compile("dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|while|scan|cond|fft|lu|qr|eig|svd|chol|tri")
 KERNEL = 6
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from torchgrad_jax.runtime.compiling.foreign import known_to_xla
+from torchgrad_jax.runtime.compiling.foreign import knows_products
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, exchanges
 from torchgrad_jax.runtime.compiling.transposed import permutation_of
 from torchgrad_jax.runtime.device import CPU
@@ -23,7 +23,7 @@ class Exchange(NamedTuple):
 def exchanged_calls(calls: list[Any], outputs: list[int]) -> tuple[dict[int, Exchange], dict[int, int]]:
     """Calls that are made otherwise, by their slots; and slots that hold what another does."""
     views = {call.slot: call for call in calls if _exchanges(call.signature)}
-    if not views or not known_to_xla():
+    if not views or not knows_products():
         return {}, {}
     readers: dict[int, list[Any]] = {}
     for call in calls:

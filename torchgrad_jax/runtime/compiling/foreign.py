@@ -1,4 +1,4 @@
-"""NumPy's BLAS as a foreign function of XLA's."""
+"""Foreign functions of XLA's: matrix products by NumPy's BLAS, and convolutions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import numpy_blas
-from torchgrad_jax.runtime.compiling import blas
+from torchgrad_jax.runtime.compiling import handlers
 
-TARGET = "torchgrad_jax_product"
-# The versions of XLA's interface, 0.x, that `multiplying.pxd` was written for: those of JAX 0.10 and 0.11.
+PRODUCT, CONVOLUTION = "torchgrad_jax_product", "torchgrad_jax_convolution"
+# The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)
 # What NumPy's wheels, builds with 64-bit integers and Apple's library call the functions; and others, whose integers may have 32 bits: on Linux's
 # processors it makes no difference if they are passed in 64.
@@ -27,23 +27,34 @@ _NARROW = ("SkylakeX", "Cooperlake", "SapphireRapids")
 
 
 @cache
-def known_to_xla() -> bool:
-    """Whether there is the foreign function. Asked first, it is made known to XLA."""
-    single, double = _routine("s"), _routine("d")
-    minor = _version()
-    capsule = None if single is None or double is None or minor not in _VERSIONS else blas.handler(single, double, minor, _core() in _NARROW)
-    if capsule is None:
+def knows_products() -> bool:
+    """Whether there is the function for products. Asked first, it is made known to XLA."""
+    single, double, minor = _routine("s"), _routine("d"), _version()
+    if single is None or double is None or minor is None:
         return False
-    jax.ffi.register_ffi_target(TARGET, capsule, platform="cpu")
-    return True
+    return _is_made_known(PRODUCT, handlers.product(single, double, minor, _core() in _NARROW))
 
 
+@cache
+def knows_convolutions() -> bool:
+    """Whether there is the function for convolutions. Asked first, it is made known to XLA."""
+    minor = _version()
+    return minor is not None and _is_made_known(CONVOLUTION, handlers.convolution(minor))
+
+
+def _is_made_known(name: str, capsule: Any) -> bool:
+    if capsule is not None:
+        jax.ffi.register_ffi_target(name, capsule, platform="cpu")
+    return capsule is not None
+
+
+@cache
 def _version() -> int | None:
-    """The version of XLA's interface for foreign functions, 0.this, as its header says."""
+    """The version of XLA's interface for foreign functions, 0.this, as its header says; None if it is not one that is known here."""
     header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
     said = header.read_text() if header.exists() else ""
     found = re.search(r"define XLA_FFI_API_MAJOR 0\s.*?define XLA_FFI_API_MINOR (\d+)\s", said, re.DOTALL)
-    return None if found is None else int(found[1])
+    return int(found[1]) if found is not None and int(found[1]) in _VERSIONS else None
 
 
 def _routine(letter: str) -> int | None:

@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 
 from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
-from torchgrad_jax.runtime.compiling.foreign import TARGET, known_to_xla
+from torchgrad_jax.runtime.compiling.foreign import PRODUCT, knows_products
 
 # Below so many rows, columns or terms of a sum the call takes longer than the product.
 _LEAST = 4
@@ -35,7 +35,7 @@ class _Operand(NamedTuple):
 
 def by_blas(closed: Any) -> Any:
     """A closed jaxpr with foreign functions in the place of its products, within loops and branches too."""
-    return closed.replace(jaxpr=_rewritten(closed.jaxpr)) if multiplies(closed.jaxpr) and known_to_xla() else closed
+    return closed.replace(jaxpr=_rewritten(closed.jaxpr)) if multiplies(closed.jaxpr) and knows_products() else closed
 
 
 def multiplies(jaxpr: Any) -> bool:
@@ -164,7 +164,7 @@ def _by_blas(eqn: Any, turning: dict[Any, Any], turned: dict[Any, Any]) -> dict[
     left_shape, right_shape = (count, m, k) if left.own_first else (count, k, m), (count, n, k) if right.own_first else (count, k, n)
 
     def product(x: Any, y: Any) -> Any:
-        call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct((count, m, n), x.dtype))
+        call = jax.ffi.ffi_call(PRODUCT, jax.ShapeDtypeStruct((count, m, n), x.dtype))
         how = (0 if left.own_first else 1) + (2 if right.own_first else 0)  # see `multiplying.pxd`
         return call(x.reshape(left_shape), y.reshape(right_shape), how=np.int64(how)).reshape(out.aval.shape)
 

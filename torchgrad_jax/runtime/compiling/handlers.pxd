@@ -1,0 +1,1 @@
+from torchgrad_jax.runtime.compiling cimport convolving, multiplying

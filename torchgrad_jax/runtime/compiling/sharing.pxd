@@ -1,0 +1,125 @@
+# XLA's foreign functions are called with one argument: what it points to is laid out as `XLA_FFI_CallFrame` of jaxlib's `xla/ffi/api/c_api.h`, in
+# versions 0.3 and 0.4. A function is asked for the version it knows when it is registered.
+#
+# What is large is cut into pieces that XLA's threads share: whoever is free takes the next one, so that each element of the result is computed by one
+# thread in one order. Nobody waits for a helper that has not begun.
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #ifdef _MSC_VER
+    #define TJ_ADD(place, number) ((*(place) += (number)) - (number))
+    #define TJ_READ(place) (*(place))
+    #define TJ_REST() ((void)0)
+    #else
+    #include <sched.h>
+    #define TJ_ADD(place, number) __atomic_fetch_add(place, number, __ATOMIC_ACQ_REL)
+    #define TJ_READ(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
+    #define TJ_REST() sched_yield()
+    #endif
+    typedef struct tj_extension { size_t size; int type; struct tj_extension* next; } tj_extension;
+    typedef struct { size_t size; tj_extension* extension; int major, minor; } tj_version;
+    typedef struct { size_t size; tj_version version; uint32_t traits; int64_t state; } tj_metadata;
+    typedef struct { tj_extension base; tj_metadata* metadata; } tj_question;
+    typedef struct { size_t size; tj_extension* extension; int dtype; void* data; int64_t rank; int64_t* shape; } tj_buffer;
+    typedef struct { size_t size; tj_extension* extension; int64_t count; int* types; void** items; } tj_buffers;
+    typedef struct { int dtype; void* value; } tj_scalar;
+    typedef struct { int dtype; size_t count; void* values; } tj_numbers;
+    typedef struct { size_t size; tj_extension* extension; int64_t count; int* types; void** names; void** items; } tj_attributes;
+    typedef struct { size_t size; tj_extension* extension; void* context; int64_t* found; } tj_asking;
+    typedef struct { size_t size; tj_extension* extension; void* context; void (*task)(void*); void* data; } tj_scheduling;
+    typedef struct { size_t size; tj_extension* extension; void* error; } tj_forgetting;
+    typedef struct {
+        size_t size; tj_extension* extension; tj_version version; const void* internal;
+        void *create, *message; void (*forget)(tj_forgetting*); void* others[8];
+        void* (*schedule)(tj_scheduling*); void* (*threads)(tj_asking*);
+    } tj_interface;
+    typedef struct {
+        size_t size; tj_extension* extension; const tj_interface* xla; void* context; int stage;
+        tj_buffers operands, results; tj_attributes attributes;
+    } tj_call;
+    enum { TJ_METADATA = 1 };
+
+    /* Whether XLA only asks for the version of its interface: then it is told. */
+    static int tj_is_asked(const tj_call* call, int minor) {
+        tj_version* version;
+        if (!call->extension || call->extension->type != TJ_METADATA) { return 0; }
+        version = &((tj_question*)call->extension)->metadata->version;
+        version->major = 0;
+        version->minor = minor;
+        return 1;
+    }
+
+    /* `pieces` pieces of some work, each done by `piece(work, its number)`. Whoever comes late finds none left, and does not touch the work. */
+    typedef struct {
+        void (*piece)(const void* work, int64_t number);
+        const void* work;
+        int64_t pieces, next, done, users;
+    } tj_shared;
+
+    static void tj_leave(tj_shared* shared) {
+        if (TJ_ADD(&shared->users, -1) == 1) { free(shared); }
+    }
+    static void tj_take_pieces(tj_shared* shared) {
+        int64_t number;
+        while ((number = TJ_ADD(&shared->next, 1)) < shared->pieces) {
+            shared->piece(shared->work, number);
+            TJ_ADD(&shared->done, 1);
+        }
+    }
+    static void tj_help(void* shared) {
+        tj_take_pieces((tj_shared*)shared);
+        tj_leave((tj_shared*)shared);
+    }
+    static int64_t tj_threads(const tj_call* call) {
+        int64_t found = 1;
+        tj_asking asked = {sizeof(tj_asking), 0, call->context, &found};
+        void* error = call->xla->threads(&asked);
+        if (error) {
+            tj_forgetting forgotten = {sizeof(tj_forgetting), 0, error};
+            call->xla->forget(&forgotten);
+            return 1;
+        }
+        return found;
+    }
+    static void tj_ask_for_help(const tj_call* call, tj_shared* shared) {
+    #ifndef _MSC_VER
+        int64_t helpers = tj_threads(call) - 1;
+        if (helpers > shared->pieces - 1) { helpers = shared->pieces - 1; }
+        for (; helpers > 0; helpers--) {
+            tj_scheduling asked = {sizeof(tj_scheduling), 0, call->context, tj_help, shared};
+            void* error;
+            TJ_ADD(&shared->users, 1);
+            error = call->xla->schedule(&asked);
+            if (error) {
+                tj_forgetting forgotten = {sizeof(tj_forgetting), 0, error};
+                call->xla->forget(&forgotten);
+                tj_leave(shared);
+                return;
+            }
+        }
+    #endif
+    }
+    /* Do all pieces: with the help of XLA's threads, or alone. */
+    static void tj_do(const tj_call* call, void (*piece)(const void*, int64_t), const void* work, int64_t pieces, int alone) {
+        tj_shared* shared = alone || pieces < 2 ? 0 : (tj_shared*)malloc(sizeof(tj_shared));
+        int64_t number;
+        if (!shared) {
+            for (number = 0; number < pieces; number++) { piece(work, number); }
+            return;
+        }
+        shared->piece = piece;
+        shared->work = work;
+        shared->pieces = pieces;
+        shared->next = shared->done = 0;
+        shared->users = 1;
+        tj_ask_for_help(call, shared);
+        tj_take_pieces(shared);
+        while (TJ_READ(&shared->done) < pieces) { TJ_REST(); }
+        tj_leave(shared);
+    }
+    static int64_t tj_pieces(int64_t length, int64_t largest) {
+        return (length + largest - 1) / largest;
+    }
+    """
