@@ -8,6 +8,7 @@ volumes, convolutions stay XLA's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -65,33 +66,34 @@ def _turns(eqn: Any) -> bool:
 
 
 def _by_loops(eqn: Any, turned: dict[Any, Any]) -> Any:
-    """The equation of a call. What is convolved with a kernel as large as itself, for the kernel's gradient, it finds before its dimensions were
-    exchanged."""
+    """The equation of a call. For the kernel's gradient JAX convolves with a kernel that is as large as the image, of both with batch and channels
+    exchanged: the function reads them as they were before."""
     (x, kernel), (out,), params = eqn.invars, eqn.outvars, eqn.params
-    dims = x.aval.ndim - 2
-    as_gradient = kernel.aval.shape[-1] > out.aval.shape[-1]
-    read = [turned.get(v, v) if as_gradient else v for v in (x, kernel)]
-    places = (out if as_gradient else kernel).aval.shape[2:]
-    strides, dilations = params["window_strides"], params["rhs_dilation"]
-    if as_gradient:
-        strides, dilations = dilations, strides
+    of_kernel = kernel.aval.shape[-1] > out.aval.shape[-1]
+    read = [turned.get(v, v) if of_kernel else v for v in (x, kernel)]
+    sizes, strides, dilations = kernel.aval.shape[2:], params["window_strides"], params["rhs_dilation"]
+    if of_kernel:
+        sizes, strides, dilations = out.aval.shape[2:], dilations, strides
     before = [low for low, _ in params["padding"]]
-    numbers = [(1,) * (2 - dims), places, (1,) * (2 - dims), strides, (0,) * (2 - dims), before, (1,) * (2 - dims), params["lhs_dilation"],
-               (1,) * (2 - dims), dilations]  # fmt: skip
-    how = np.array([n for some in numbers for n in some] + [int(as_gradient)], np.int64)
+    pairs = [_pair(sizes, 1), _pair(strides, 1), _pair(before, 0), _pair(params["lhs_dilation"], 1), _pair(dilations, 1)]
+    how = np.array([*[n for pair in pairs for n in pair], int(of_kernel)], np.int64)
 
-    def call(a: Any, b: Any) -> Any:
-        if as_gradient:
-            a, b = (array if found is not v else jnp.swapaxes(array, 0, 1) for array, found, v in zip((a, b), read, (x, kernel), strict=True))
-            a, b = _as_images(a), _as_images(b)
-            size = (b.shape[1], a.shape[1], *places)
-            made = jax.ffi.ffi_call(CONVOLUTION, jax.ShapeDtypeStruct(size, np.float32))(a, b, how=how)
-            return jnp.swapaxes(made, 0, 1)
-        a = _as_images(a)
-        made = jax.ShapeDtypeStruct((a.shape[0], b.shape[0], *(1,) * (2 - dims), *out.aval.shape[2:]), np.float32)
-        return jax.ffi.ffi_call(CONVOLUTION, made)(a, b.reshape(b.shape[0], -1), how=how).reshape(out.aval.shape)
+    def convolution(*operands: Any) -> Any:
+        a, b = operands
+        if of_kernel:
+            a, b = (array if v is found else jnp.swapaxes(array, 0, 1) for array, v, found in zip(operands, turned_back, read, strict=True))
+        a, b = _as_images(a), _as_images(b)
+        outer = (b.shape[1], a.shape[1]) if of_kernel else (a.shape[0], b.shape[0])
+        made = jax.ffi.ffi_call(CONVOLUTION, jax.ShapeDtypeStruct((*outer, *_pair(out.aval.shape[2:], 1)), np.float32))(a, b, how=how)
+        return (jnp.swapaxes(made, 0, 1) if of_kernel else made).reshape(out.aval.shape)
 
-    return calling(call, [v.aval for v in read]).jaxpr.eqns[0].replace(invars=read, outvars=[out])
+    turned_back = [turned.get(v) for v in (x, kernel)]
+    return calling(convolution, [v.aval for v in read]).jaxpr.eqns[0].replace(invars=read, outvars=[out])
+
+
+def _pair(numbers: Sequence[int], missing: int) -> tuple[int, int]:
+    """Both dimensions' numbers; lines have one."""
+    return (missing, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
 def _as_images(x: Any) -> Any:

@@ -25,15 +25,18 @@ cdef extern from *:
     #define TJ_BEST(name) name
     #endif
     typedef float tj_eight __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef int32_t tj_mask __attribute__((vector_size(32)));
     enum { TJ_EIGHT = 8, TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19 };
 
-    /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, down, across). A tap (i, j)
-       of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
-       rows, wide: of the copied image, of which each `phase` of columns lies together; offsets: of each tap of each channel there. */
+    /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, height', width'). A tap
+       (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
+       down, across: of these (height', width') those that are computed, each `step` behind the last, from `first` on; places: all. taps, offsets:
+       those of all channels' that count for them, and where they read in the copied image, which has so many `rows`, so `wide` for each of `stride[1]`
+       columns that follow one another, and `each` elements. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, taps, rows, wide, each;
+        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each;
         int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
         int64_t* offsets;
     } tj_convolution;
@@ -85,8 +88,8 @@ cdef extern from *:
 
     /* One image. y: for each so many channels, their weights tap by tap. */
     TJ_INLINE void tj_image(const tj_convolution* p, int64_t image, const int channels) {
-        int64_t tiles = tj_pieces(p->across, TJ_EIGHT), places = p->down * p->across, tile, o;
-        float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * places;
+        int64_t tiles = tj_pieces(p->across, TJ_EIGHT), tile, o, k;
+        float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * p->places;
         if (!room) { abort(); }
         tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
         for (tile = 0; tile < p->down * tiles; tile += TJ_TILES) {
@@ -96,7 +99,7 @@ cdef extern from *:
             for (j = 0; j < TJ_TILES; j++) {
                 int64_t which = tile + j < p->down * tiles ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_EIGHT;
                 x[j] = room + row * p->stride[0] * p->stride[1] * p->wide + column;
-                at[j] = row * p->across + column;
+                at[j] = (row * p->step[0] + p->first[0]) * p->line + column * p->step[1] + p->first[1];
                 count[j] = p->across - column < TJ_EIGHT ? p->across - column : TJ_EIGHT;
             }
             for (o = 0; o < p->to; o += channels) {
@@ -104,8 +107,9 @@ cdef extern from *:
                 tj_tile(x, p->offsets, p->y + o * p->taps, p->taps, channels, made);
                 for (j = 0; j < TJ_TILES && tile + j < p->down * tiles; j++) {
                     for (i = 0; i < channels && o + i < p->to; i++) {
-                        float* place = out + (o + i) * places + at[j];
-                        if (count[j] == TJ_EIGHT) { *(tj_eight*)place = made[j][i]; }
+                        float* place = out + (o + i) * p->places + at[j];
+                        if (p->step[1] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[1]] = made[j][i][k]; } }
+                        else if (count[j] == TJ_EIGHT) { *(tj_eight*)place = made[j][i]; }
                         else { memcpy(place, &made[j][i], (size_t)(count[j] * 4)); }
                     }
                 }
@@ -114,24 +118,37 @@ cdef extern from *:
         free(room);
     }
 
-    /* The sums over all places of some images, for some channels of the gradient, with 3 taps. */
+    /* Add what 8 places give for some channels of the gradient and 3 taps. only: those of them that count; what is no number does not vanish by 0. */
+    TJ_INLINE void tj_add(tj_eight sums[TJ_MOST][TJ_TAPS], const float* x, const int64_t* offsets, const float* const grads[TJ_MOST], int64_t at,
+                          const int channels, const tj_mask* only) {
+        tj_eight a[TJ_TAPS];
+        int i, j;
+        for (j = 0; j < TJ_TAPS; j++) {
+            a[j] = *(const tj_eight*)(x + offsets[j]);
+            if (only) { a[j] = (tj_eight)((tj_mask)a[j] & *only); }
+        }
+        for (i = 0; i < channels; i++) {
+            tj_eight g = *(const tj_eight*)(grads[i] + at);
+            for (j = 0; j < TJ_TAPS; j++) { sums[i][j] += g * a[j]; }
+        }
+    }
+
+    /* The sums over all places of some images. */
     TJ_INLINE void tj_sums(const tj_convolution* p, const float* room, const float* const grads[TJ_MOST], const int64_t* offsets, int64_t images,
-                           int64_t next, const int channels, float found[TJ_MOST][TJ_TAPS]) {
+                           const int channels, float found[TJ_MOST][TJ_TAPS]) {
         tj_eight sums[TJ_MOST][TJ_TAPS];
-        int64_t image, row, column, tiles = tj_pieces(p->across, TJ_EIGHT) * TJ_EIGHT;
+        tj_mask only;
+        int64_t image, row, column, at = 0, full = p->across / TJ_EIGHT * TJ_EIGHT, line = p->stride[0] * p->stride[1] * p->wide;
         int i, j, k;
+        for (k = 0; k < TJ_EIGHT; k++) { only[k] = k < p->across - full ? -1 : 0; }
         for (i = 0; i < channels; i++) { for (j = 0; j < TJ_TAPS; j++) { sums[i][j] = (tj_eight){0}; } }
         for (image = 0; image < images; image++) {
-            for (row = 0; row < p->down; row++) {
-                const float* x = room + image * p->each + row * p->stride[0] * p->stride[1] * p->wide;
-                int64_t at = image * next + row * tiles;
-                for (column = 0; column < tiles; column += TJ_EIGHT) {
-                    tj_eight a[TJ_TAPS];
-                    for (j = 0; j < TJ_TAPS; j++) { a[j] = *(const tj_eight*)(x + offsets[j] + column); }
-                    for (i = 0; i < channels; i++) {
-                        tj_eight g = *(const tj_eight*)(grads[i] + at + column);
-                        for (j = 0; j < TJ_TAPS; j++) { sums[i][j] += g * a[j]; }
-                    }
+            const float* x = room + image * p->each;
+            for (row = 0; row < p->down; row++, x += line) {
+                for (column = 0; column < full; column += TJ_EIGHT, at += TJ_EIGHT) { tj_add(sums, x + column, offsets, grads, at, channels, 0); }
+                if (full < p->across) {
+                    tj_add(sums, x + full, offsets, grads, at, channels, &only);
+                    at += TJ_EIGHT;
                 }
             }
         }
@@ -158,22 +175,24 @@ cdef extern from *:
         for (; first < last; first += most) {
             int64_t images = last - first < most ? last - first : most;
             for (image = 0; image < images; image++) {
-                const float* y = p->y + (first + image) * p->to * p->down * p->across;
-                float* to = grads + image * p->to * plane;
+                const float* y = p->y + (first + image) * p->to * p->places;
                 tj_copy_image(p, p->x + (first + image) * p->channels * p->height * p->width, room + image * p->each);
-                for (row = 0; row < p->to * p->down; row++, y += p->across, to += tiles) {
-                    memcpy(to, y, (size_t)(p->across * 4));
-                    if (tiles > p->across) { memset(to + p->across, 0, (size_t)((tiles - p->across) * 4)); }
+                for (o = 0; o < p->to; o++) {
+                    float* to = grads + (o * most + image) * plane;
+                    for (row = 0; row < p->down; row++, y += p->across, to += tiles) {
+                        memcpy(to, y, (size_t)(p->across * 4));
+                        if (tiles > p->across) { memset(to + p->across, 0, (size_t)((tiles - p->across) * 4)); }
+                    }
                 }
             }
             for (o = 0; o < p->to; o += channels) {
                 const float* planes[TJ_MOST];
-                for (i = 0; i < channels; i++) { planes[i] = grads + (o + i < p->to ? o + i : p->to - 1) * plane; }
+                for (i = 0; i < channels; i++) { planes[i] = grads + (o + i < p->to ? o + i : p->to - 1) * most * plane; }
                 for (k = 0; k < p->taps; k += TJ_TAPS) {
                     int64_t offsets[TJ_TAPS];
                     float found[TJ_MOST][TJ_TAPS];
                     for (j = 0; j < TJ_TAPS; j++) { offsets[j] = p->offsets[k + j < p->taps ? k + j : p->taps - 1]; }
-                    tj_sums(p, room, planes, offsets, images, p->to * plane, channels, found);
+                    tj_sums(p, room, planes, offsets, images, channels, found);
                     for (i = 0; i < channels && o + i < p->to; i++) {
                         for (j = 0; j < TJ_TAPS && k + j < p->taps; j++) { out[(o + i) * p->taps + k + j] += found[i][j]; }
                     }
@@ -186,75 +205,119 @@ cdef extern from *:
     TJ_FOR_PROCESSORS(tj_convolve_image, tj_image)
     TJ_FOR_PROCESSORS(tj_convolve_part, tj_part)
 
-    static int tj_plan(tj_convolution* p, const tj_buffer* x, const int64_t* how) {
-        int64_t c, i, j, k = 0, line;
-        p->x = (const float*)x->data;
-        p->batch = x->shape[0];
-        p->channels = x->shape[1];
-        p->height = x->shape[2];
-        p->width = x->shape[3];
+    /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
+    static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
+        int64_t at = p->first[i] + tap * p->dilation[i] - p->before[i];
+        *place = at / p->step[i];
+        return at % p->step[i] == 0;
+    }
+
+    /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. */
+    static void tj_choose(tj_convolution* p, int64_t down, int64_t across, const float* y, int64_t channels, float* weights) {
+        int64_t low[2] = {0, 0}, high[2] = {0, 0}, total = p->kernel[0] * p->kernel[1], c, k, place[2], o, line;
+        int i;
         for (i = 0; i < 2; i++) {
-            p->kernel[i] = how[i];
-            p->stride[i] = how[2 + i];
-            p->before[i] = how[4 + i];
-            p->apart[i] = how[6 + i];
-            p->dilation[i] = how[8 + i];
+            int found = 0;
+            for (k = 0; k < p->kernel[i]; k++) {
+                if (!tj_counts(p, i, k, place)) { continue; }
+                if (!found || place[0] < low[i]) { low[i] = place[0]; }
+                if (!found || place[0] > high[i]) { high[i] = place[0]; }
+                found = 1;
+            }
         }
-        p->taps = p->channels * p->kernel[0] * p->kernel[1];
-        p->rows = (p->down - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
-        p->wide = tj_pieces(p->across, TJ_EIGHT) * TJ_EIGHT + (p->kernel[1] - 1) * p->dilation[1] / p->stride[1];
+        p->down = tj_pieces(down - p->first[0], p->step[0]);
+        p->across = tj_pieces(across - p->first[1], p->step[1]);
+        p->rows = (p->down - 1) * p->stride[0] + high[0] - low[0] + 1;
+        p->wide = tj_pieces(p->across, TJ_EIGHT) * TJ_EIGHT + (high[1] - low[1]) / p->stride[1];
         line = p->stride[1] * p->wide;
         p->each = p->channels * p->rows * line;
-        p->offsets = (int64_t*)malloc((size_t)(p->taps * sizeof(int64_t)));
-        if (!p->offsets) { return 0; }
+        p->taps = 0;
         for (c = 0; c < p->channels; c++) {
-            for (i = 0; i < p->kernel[0]; i++) {
-                for (j = 0; j < p->kernel[1]; j++) {
-                    int64_t to = j * p->dilation[1];
-                    p->offsets[k++] = (c * p->rows + i * p->dilation[0]) * line + to % p->stride[1] * p->wide + to / p->stride[1];
+            for (k = 0; k < total; k++) {
+                if (!tj_counts(p, 0, k / p->kernel[1], place) || !tj_counts(p, 1, k % p->kernel[1], place + 1)) { continue; }
+                place[1] -= low[1];
+                p->offsets[p->taps++] = (c * p->rows + place[0] - low[0]) * line + place[1] % p->stride[1] * p->wide + place[1] / p->stride[1];
+            }
+        }
+        for (o = 0; weights && o < p->to; o++) {
+            float* to = weights + o / channels * channels * p->taps + o % channels;
+            for (c = 0; c < p->channels; c++) {
+                for (k = 0; k < total; k++) {
+                    if (!tj_counts(p, 0, k / p->kernel[1], place) || !tj_counts(p, 1, k % p->kernel[1], place + 1)) { continue; }
+                    *to = y[(o * p->channels + c) * total + k];
+                    to += channels;
                 }
             }
         }
-        return 1;
+        p->before[0] = -low[0];
+        p->before[1] = -low[1];
     }
 
-    /* Operands: x (batch, channels, height, width), and the weights (to, taps), or the result's gradient where the kernel's is asked for. */
+    /* Operands: x and the kernel, or the result's gradient where the kernel's is asked for. how: the kernel's sizes, strides, what is before x, how far
+       its elements are apart, the kernel's dilations, each down and across; and whether the kernel's gradient is asked for. */
     static int tj_convolution_minor;
     static void* tj_convolve(tj_call* call) {
-        const tj_buffer *x, *y, *out;
+        const tj_buffer *x, *y, *out, *made;
         const int64_t* how;
         tj_convolution whole;
-        int64_t o, k, part, groups, size, channels = TJ_HAS_512 ? 8 : 4;
-        float* room;
+        int64_t i, k, size, work, channels = TJ_HAS_512 ? 8 : 4;
+        float *room, *result;
         if (tj_is_asked(call, tj_convolution_minor)) { return 0; }
         x = (const tj_buffer*)call->operands.items[0];
         y = (const tj_buffer*)call->operands.items[1];
         out = (const tj_buffer*)call->results.items[0];
         how = (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values;
-        whole.to = (how[10] ? y : out)->shape[1];
-        whole.down = (how[10] ? y : out)->shape[2];
-        whole.across = (how[10] ? y : out)->shape[3];
-        if (!tj_plan(&whole, x, how)) { abort(); }
-        size = whole.to * whole.taps;
-        groups = how[10] ? TJ_PARTS : 1;
-        room = (float*)calloc((size_t)(groups * (whole.to + TJ_MOST) * whole.taps), 4);
-        if (!room) { abort(); }
+        made = how[10] ? y : out;
+        result = (float*)out->data;
+        whole.x = (const float*)x->data;
+        whole.batch = x->shape[0];
+        whole.channels = x->shape[1];
+        whole.height = x->shape[2];
+        whole.width = x->shape[3];
+        whole.to = made->shape[1];
+        whole.line = made->shape[3];
+        whole.places = made->shape[2] * made->shape[3];
+        for (i = 0; i < 2; i++) {
+            whole.kernel[i] = how[i];
+            whole.stride[i] = how[2 + i];
+            whole.before[i] = how[4 + i];
+            whole.apart[i] = how[6 + i];
+            whole.dilation[i] = how[8 + i];
+            whole.step[i] = 1;
+            whole.first[i] = 0;
+        }
+        size = whole.channels * whole.kernel[0] * whole.kernel[1];
+        work = whole.batch * size * whole.to * whole.places;
+        whole.offsets = (int64_t*)malloc((size_t)(size * sizeof(int64_t)));
+        room = (float*)calloc((size_t)(how[10] ? TJ_PARTS * whole.to * size : (whole.to + TJ_MOST) * size), 4);
+        if (!whole.offsets || !room) { abort(); }
         if (how[10]) {
-            float* result = (float*)out->data;
+            tj_choose(&whole, made->shape[2], made->shape[3], 0, 0, 0);
             whole.y = (const float*)y->data;
             whole.out = room;
-            tj_do(call, TJ_BEST(tj_convolve_part), &whole, TJ_PARTS, whole.batch * size * whole.down * whole.across < TJ_LITTLE);
+            tj_do(call, TJ_BEST(tj_convolve_part), &whole, TJ_PARTS, work < TJ_LITTLE);
+            size *= whole.to;
             memcpy(result, room, (size_t)(size * 4));
-            for (part = 1; part < TJ_PARTS; part++) { for (k = 0; k < size; k++) { result[k] += room[part * size + k]; } }
+            for (i = 1; i < TJ_PARTS; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
         } else {
-            const float* weights = (const float*)y->data;
-            for (o = 0; o < whole.to; o++) {
-                float* to = room + o / channels * channels * whole.taps + o % channels;
-                for (k = 0; k < whole.taps; k++) { to[k * channels] = weights[o * whole.taps + k]; }
-            }
+            int64_t apart[2] = {whole.apart[0], whole.apart[1]}, before[2] = {whole.before[0], whole.before[1]};
             whole.y = room;
-            whole.out = (float*)out->data;
-            tj_do(call, TJ_BEST(tj_convolve_image), &whole, whole.batch, whole.batch * size * whole.down * whole.across < TJ_LITTLE);
+            whole.out = result;
+            if (whole.stride[0] * whole.stride[1] == 1) { /* instead of reading zeros: for each place the taps that read none */
+                for (i = 0; i < 2; i++) {
+                    whole.step[i] = apart[i];
+                    whole.apart[i] = 1;
+                }
+            }
+            for (k = 0; k < whole.step[0] * whole.step[1]; k++) {
+                whole.first[0] = k / whole.step[1];
+                whole.first[1] = k % whole.step[1];
+                whole.before[0] = before[0];
+                whole.before[1] = before[1];
+                if (whole.first[0] >= made->shape[2] || whole.first[1] >= made->shape[3]) { continue; }
+                tj_choose(&whole, made->shape[2], made->shape[3], (const float*)y->data, channels, room);
+                tj_do(call, TJ_BEST(tj_convolve_image), &whole, whole.batch, work < TJ_LITTLE);
+            }
         }
         free(room);
         free(whole.offsets);
