@@ -88,6 +88,7 @@ def test_images_and_lines_are_convolved(case):
     expected = written_out(x, kernel, *options)
     assume(expected is not None)
     found, names = by_ours(convolution(*options), x, kernel)
+    assume(max(kernel.shape[-1], expected.shape[-1]) >= 4)  # else it stays XLA's, which reads beyond images of which edges are cut off
     assert names.count("ffi_call") == 1 and "conv_general_dilated" not in names
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
@@ -110,7 +111,8 @@ def test_the_gradient_of_a_kernel(case, turned_image, turned_gradient):
         return convolution(dilation, padding, apart, strides)(x, grad)
 
     found, names = by_ours(gradient, *given)
-    assert "conv_general_dilated" not in names
+    assume(max(grad.shape[-1], expected.shape[-1]) >= 4)
+    assert names.count("ffi_call") == 1 and "conv_general_dilated" not in names
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-4)
 
 
@@ -160,6 +162,8 @@ def test_what_stays_xla_s():
     assert "ffi_call" not in double[1]
     volume = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1, 1), "SAME"), numbers(1, 2, 3, 3, 3), numbers(2, 2, 2, 2, 2))
     assert "ffi_call" not in volume[1]
+    narrow = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME"), numbers(2, 4, 6, 2), numbers(4, 4, 3, 3))
+    assert "ffi_call" not in narrow[1]
 
 
 @pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1}, {"padding": 2, "dilation": 2}, {"stride": (2, 3), "padding": (0, 2)}], ids=str)

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.exchanges import exchanged_calls
+from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
 from torchgrad_jax.runtime.compiling.products import NONE
 from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slots
@@ -93,7 +94,7 @@ def options_of(jaxpr: Any) -> dict[str, Any]:
         count += 1
         if name == "dot_general":
             products.append(_multiplications(eqn))
-        elif name == "conv_general_dilated":
+        elif name == "conv_general_dilated" or (name == "ffi_call" and eqn.params["target_name"] == CONVOLUTION):
             convolves = True
         elif name.startswith("scatter") and eqn.invars[2].aval.size > _SCATTERED:
             effort = {}

@@ -20,6 +20,9 @@ from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION, knows_convolutions
 
+# Narrower ones leave most of a vector empty.
+_LEAST_WIDTH = 4
+
 
 def by_loops(closed: Any) -> Any:
     """A closed jaxpr with foreign functions in the place of its convolutions, within loops and branches too."""
@@ -39,7 +42,8 @@ def _fits(eqn: Any) -> bool:
     if x.ndim not in (3, 4) or tuple(eqn.params["dimension_numbers"]) != (order, order, order) or 0 in (x.size, kernel.size, out.size):
         return False
     grouped = eqn.params["feature_group_count"] * eqn.params["batch_group_count"] > 1
-    return not grouped and all([a.dtype == np.float32 for a in (x, kernel, out)])
+    wide = max(kernel.shape[-1], out.shape[-1]) >= _LEAST_WIDTH
+    return wide and not grouped and all([a.dtype == np.float32 for a in (x, kernel, out)])
 
 
 def _rewritten(jaxpr: Any) -> Any:
