@@ -164,8 +164,9 @@ if __name__ == "__main__":
     assert out == "272.0\n" and not errors, errors
 
 
-def test_a_started_worker_starts_no_backend_of_jax(tmp_path):
+def test_a_started_worker_starts_no_backend_of_jax(tmp_path, monkeypatch):
     """By spawn and forkserver, where the guard is needed, as in PyTorch, and `import torch` means the same."""
+    monkeypatch.delenv("TORCHGRAD_JAX_BASELINE", raising=False)  # whoever wants XLA everywhere wants it here, too
     process = begun(tmp_path, """
 class Plain(Rows):
     def __init__(self):

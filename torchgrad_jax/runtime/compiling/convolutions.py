@@ -21,7 +21,7 @@ from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION, knows_convolutions
 
 # Narrower ones leave most of a vector empty.
-_LEAST_WIDTH = 4
+_LEAST_WIDTH = 6
 
 
 def by_loops(closed: Any) -> Any:

@@ -32,11 +32,11 @@ cdef extern from *:
        (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
        down, across: of these (height', width') those that are computed, each `step` behind the last, from `first` on; places: all. taps, offsets:
        those of all channels' that count for them, and where they read in the copied image, which has so many `rows`, so `wide` for each of `stride[1]`
-       columns that follow one another, and `each` elements. */
+       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each;
+        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands;
         int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
         int64_t* offsets;
     } tj_convolution;
@@ -86,18 +86,19 @@ cdef extern from *:
         for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { made[j][i] = sums[j][i]; } }
     }
 
-    /* One image. y: for each so many channels, their weights tap by tap. */
-    TJ_INLINE void tj_image(const tj_convolution* p, int64_t image, const int channels) {
-        int64_t tiles = tj_pieces(p->across, TJ_EIGHT), tile, o, k;
+    /* A band of an image. y: for each so many channels, their weights tap by tap. */
+    TJ_INLINE void tj_image(const tj_convolution* p, int64_t piece, const int channels) {
+        int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_EIGHT), all = p->down * tiles, tile, o, k;
+        int64_t last = all * (band + 1) / p->bands;
         float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * p->places;
         if (!room) { abort(); }
         tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
-        for (tile = 0; tile < p->down * tiles; tile += TJ_TILES) {
+        for (tile = all * band / p->bands; tile < last; tile += TJ_TILES) {
             const float* x[TJ_TILES];
             int64_t at[TJ_TILES], count[TJ_TILES];
             int i, j;
             for (j = 0; j < TJ_TILES; j++) {
-                int64_t which = tile + j < p->down * tiles ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_EIGHT;
+                int64_t which = tile + j < last ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_EIGHT;
                 x[j] = room + row * p->stride[0] * p->stride[1] * p->wide + column;
                 at[j] = (row * p->step[0] + p->first[0]) * p->line + column * p->step[1] + p->first[1];
                 count[j] = p->across - column < TJ_EIGHT ? p->across - column : TJ_EIGHT;
@@ -105,7 +106,7 @@ cdef extern from *:
             for (o = 0; o < p->to; o += channels) {
                 tj_eight made[TJ_TILES][TJ_MOST];
                 tj_tile(x, p->offsets, p->y + o * p->taps, p->taps, channels, made);
-                for (j = 0; j < TJ_TILES && tile + j < p->down * tiles; j++) {
+                for (j = 0; j < TJ_TILES && tile + j < last; j++) {
                     for (i = 0; i < channels && o + i < p->to; i++) {
                         float* place = out + (o + i) * p->places + at[j];
                         if (p->step[1] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[1]] = made[j][i][k]; } }
@@ -303,6 +304,7 @@ cdef extern from *:
             int64_t apart[2] = {whole.apart[0], whole.apart[1]}, before[2] = {whole.before[0], whole.before[1]};
             whole.y = room;
             whole.out = result;
+            whole.bands = work < TJ_LITTLE ? 1 : tj_pieces(TJ_PARTS, whole.batch);
             if (whole.stride[0] * whole.stride[1] == 1) { /* instead of reading zeros: for each place the taps that read none */
                 for (i = 0; i < 2; i++) {
                     whole.step[i] = apart[i];
@@ -316,7 +318,7 @@ cdef extern from *:
                 whole.before[1] = before[1];
                 if (whole.first[0] >= made->shape[2] || whole.first[1] >= made->shape[3]) { continue; }
                 tj_choose(&whole, made->shape[2], made->shape[3], (const float*)y->data, channels, room);
-                tj_do(call, TJ_BEST(tj_convolve_image), &whole, whole.batch, work < TJ_LITTLE);
+                tj_do(call, TJ_BEST(tj_convolve_image), &whole, whole.batch * whole.bands, work < TJ_LITTLE);
             }
         }
         free(room);
