@@ -158,8 +158,8 @@ def test_what_stays_xla_s():
     found, names = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=2), x, kernel)
     assert "ffi_call" not in names
     np.testing.assert_allclose(found, grouped, rtol=1e-5, atol=1e-5)
-    double = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME"), x.astype(np.float16), numbers(4, 4, 3, 3).astype(np.float16))
-    assert "ffi_call" not in double[1]
+    half = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME"), x.astype(np.float16), numbers(4, 4, 3, 3).astype(np.float16))
+    assert "ffi_call" not in half[1]
     volume = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1, 1), "SAME"), numbers(1, 2, 3, 3, 3), numbers(2, 2, 2, 2, 2))
     assert "ffi_call" not in volume[1]
     narrow = by_ours(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME"), numbers(2, 4, 6, 2), numbers(4, 4, 3, 3))

@@ -56,6 +56,16 @@ def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compi
     assert spent["compiled"] == 1 and spent["ran"] >= 15 and spent["interpreted"] >= 1
 
 
+def test_what_comes_back_is_not_compiled_before_its_turns_took_a_share_of_the_price(monkeypatch):
+    x = tj.ones(64, 64)
+
+    def turn_of_compilation(patience, length):
+        monkeypatch.setattr(tiers, "PATIENCE", patience)
+        return next(turn for turn in range(2000) if delta(lambda: chain(x, length))["compiled"])
+
+    assert turn_of_compilation(0.001, 8) < turn_of_compilation(0.5, 9) < turn_of_compilation(1.0, 10)
+
+
 def test_a_few_operations_on_small_arrays_are_never_compiled():
     x = tj.ones(4)
     spent = delta(lambda: [chain(x, 2) for _ in range(2000)])

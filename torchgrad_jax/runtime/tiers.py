@@ -123,9 +123,14 @@ def _chosen(program: Any) -> str:
         return INTERPRETED
     # Compiling one operation by itself costs what compiling a small program does: it is no reason to do the latter.
     only_one = len(cold) == 1 and form.spent <= 2 * COMPILE
+    return COMPILED if _share(program) > 1 and not only_one else INTERPRETED
+
+
+def _share(program: Any) -> float:
+    """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed."""
+    form, estimate = program.form, program.estimate
     taken = form.spent + program.seen * estimate.calling
-    worth = form.spent * (1 + program.repeats / TURNS) > estimate.compiling and taken > PATIENCE * estimate.compiling
-    return COMPILED if worth and not only_one else INTERPRETED
+    return min(form.spent * (1 + program.repeats / TURNS), taken / PATIENCE) / max(estimate.compiling, 1.0)
 
 
 def reason(program: Any) -> str:
@@ -142,7 +147,7 @@ def reason(program: Any) -> str:
         return "what repeats in it is a loop: one compiled program serves every length"
     if not program.calls:
         return "there is nothing to compute: its results are its inputs"
-    form, estimate = program.form, program.estimate
+    estimate = program.estimate
     if not estimate.planned:
         why = _why_by_xla(program, program.calls[0].signature)
         return f"none of its operations can be interpreted ({why}): XLA runs each by itself until it is clear that the program comes back"
@@ -153,8 +158,7 @@ def reason(program: Any) -> str:
     if estimate.interpreting <= estimate.calling + estimate.alike:
         cost, call = estimate.interpreting / 1e3, (estimate.calling + estimate.alike) / 1e3
         return f"that takes {cost:.0f} us by estimate, and a call of a compiled program would take {call:.0f}"
-    share = form.spent * (1 + program.repeats / TURNS) / max(estimate.compiling, 1.0)
-    return f"compiling it has to pay first: interpreting it has cost {share:.0%} of what that would, by estimate"
+    return f"compiling it has to pay first: interpreting it has cost {_share(program):.0%} of what that would, by estimate"
 
 
 def by_xla(program: Any) -> dict[str, str]:
