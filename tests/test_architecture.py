@@ -22,7 +22,6 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = ("_typed", "runtime", "declaration", "operators", "memory", "core", "calling", "functions", "autograd", "lifting", "nn", "comparing")
 # Imports of our own inside functions: (file, module), each with its reason.
 INSIDE_FUNCTIONS = {
-    ("runtime/program.py", "torchgrad_jax.runtime.rolling.roll"): "needed for programs with loops alone, and takes 10 ms of every start",
     ("__init__.py", "torchgrad_jax.cli"): "what makes `import torch` mean this package is for those who ask for it",
     ("overrides.py", "torchgrad_jax"): "answers questions about the whole namespace, which it is a part of",
 }

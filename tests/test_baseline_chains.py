@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime import tiers
-from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes, load_families
+from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes
 from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection
 
-load_families()
 SELECT = {name: _selection(np.dtype(name)) for name in ("float32", "float64")}
 
 

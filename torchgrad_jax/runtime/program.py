@@ -25,6 +25,7 @@ from torchgrad_jax.runtime.recording.fields import ProgramFields
 from torchgrad_jax.runtime.recording.holding import UNHELD, held
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
+from torchgrad_jax.runtime.rolling.roll import roll
 from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
@@ -65,13 +66,8 @@ class Program(ProgramFields):
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
         self.form = Form()
-        self.rolled = self._rolled() if len(self.calls) >= LEAST_ROLLED else None
+        self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
         self.common = None if self.rolled is None else _common_form(self.rolled.key)
-
-    def _rolled(self) -> Any:
-        from torchgrad_jax.runtime.rolling.roll import roll
-
-        return roll(self.calls, self.outputs, self.inputs)
 
     def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-_FAMILIES = ("elementwise", "converting", "special", "shaping", "reducing", "products", "indexing", "control", "linear_algebra", "fourier")
 _LAPACK = ".linear_algebra"
 _BY_BLAS = (".products", _LAPACK, ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
@@ -126,7 +124,6 @@ class _Build:
     """
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        load_families()
         self.steps: list[_Step] = []
         self.shapes: list[Shape] = []
         self.constants: dict[int, np.ndarray] = {}
@@ -311,16 +308,8 @@ def _is_known(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and (dtype.kind in "biufc" or dtype.name == "bfloat16") and dtype.itemsize <= 16
 
 
-@cache
-def load_families() -> None:
-    """Enter the rules."""
-    for family in _FAMILIES:
-        import_module(f"torchgrad_jax.runtime.baseline.{family}")
-
-
 def is_elementwise(name: str) -> bool:
     """Whether the primitive of this name has a rule, by which it does the same with each element."""
-    load_families()
     try:
         return find(name).elementwise
     except Unknown:

@@ -11,7 +11,6 @@ from multiprocessing import connection
 from typing import Any
 
 from torchgrad_jax.runtime import worker as runtime_worker
-from torchgrad_jax.runtime.baseline import load_families
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.utils.data._utils import worker
 from torchgrad_jax.utils.data._utils.transport import Channel
@@ -74,7 +73,6 @@ def _forking() -> Iterator[None]:
 
     JAX, and Python from 3.12 on, warn of forking a process with threads: those of XLA stay in the parent. The child does without XLA.
     """
-    load_families()  # else each worker would
     per_thread.recorder.flush("data")
     runtime_worker.wait_for_all()
     with warnings.catch_warnings():
