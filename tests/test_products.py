@@ -20,6 +20,7 @@ from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling import foreign
 from torchgrad_jax.runtime.compiling.exchanges import exchanged_calls
 from torchgrad_jax.runtime.compiling.products import by_blas
+from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.rolling import rolled
 
 F = torch.nn.functional
@@ -225,14 +226,14 @@ def test_without_blas_products_are_xlas(monkeypatch):
 
 
 def test_a_blas_that_gives_other_numbers_is_not_used(monkeypatch):
-    monkeypatch.setattr(foreign.numpy_blas, "found", lambda names: None)
-    assert foreign._routine("s") is None
+    monkeypatch.setattr(blas.numpy_blas, "found", lambda names: None)
+    assert blas._routine("s") is None
     if foreign.knows_products():
         import ctypes
 
         wrong = ctypes.CFUNCTYPE(None)(lambda *given: None)
-        monkeypatch.setattr(foreign.numpy_blas, "found", lambda names: wrong)
-        assert foreign._routine("s") is None
+        monkeypatch.setattr(blas.numpy_blas, "found", lambda names: wrong)
+        assert blas._routine("s") is None
 
 
 @needs_blas

@@ -23,7 +23,7 @@ ROOT = HERE.parent
 # What is compiled, as paths from ROOT without a suffix, and what its typed declarations refer to beside it.
 MODULES = (
     "runtime/counters", "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
-    "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/compiling/handlers",
+    "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
     "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
@@ -32,7 +32,7 @@ MODULES = (
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
-    "runtime/compiling/sharing", "runtime/compiling/multiplying", "runtime/compiling/convolving",
+    "runtime/native/sharing", "runtime/native/multiplying", "runtime/native/convolving",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "operators/kernels/box_muller",
 )  # fmt: skip

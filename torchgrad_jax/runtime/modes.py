@@ -6,6 +6,7 @@ import os
 from types import TracebackType
 
 from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.native.handlers import work_alone
 
 MODES = ("fused", "eager")
 
@@ -87,6 +88,7 @@ def do_without_xla(why: str, instead: str) -> None:
     """From now on nothing is compiled in this process, nor run by XLA. why: for whom; instead: what to do where something cannot be interpreted."""
     global without_xla, _instead
     without_xla, _instead = why, instead
+    work_alone()
 
 
 def interprets() -> bool:

@@ -11,6 +11,8 @@ from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.shaping import places_of_padding
+from torchgrad_jax.runtime.native import blas
+from torchgrad_jax.runtime.native.handlers import multiplied
 
 
 def _working_dtype(eqn: Any) -> np.dtype:
@@ -49,47 +51,64 @@ def _dot_general(eqn: Any) -> Any:
     left, right, dtype = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval.dtype
     work = _working_dtype(eqn)
     converted = not left.dtype == right.dtype == dtype == work
-    simple = None if converted or lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc))
+    simple = None if converted or lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc), dtype)
     if simple is not None:
         return simple
     lf, rf = _parts(eqn)
     if not converted and len(lf) == len(rf) == len(lc) == 1:
-        return _of_batches((*lb, *lf, *lc), (*rb, *rc, *rf))
+        return _of_batches((*lb, *lf, *lc), (*rb, *rc, *rf), dtype)
     batch, kept = [left.shape[d] for d in lb], [left.shape[d] for d in lf]
     inner, columns = math.prod([left.shape[d] for d in lc]), [right.shape[d] for d in rf]
     left_order, right_order = (*lb, *lf, *lc), (*rb, *rc, *rf)
     left_shape, right_shape = (*batch, math.prod(kept), inner), (*batch, inner, math.prod(columns))
     shape = (*batch, *kept, *columns)
+    matmul = _of_matrices(False, False, work)
 
     def multiply(a: Any, b: Any) -> Any:
         a, b = a.transpose(left_order).reshape(left_shape), b.transpose(right_order).reshape(right_shape)
         if converted:
             a, b = a.astype(work), b.astype(work)
-        found = np.matmul(_for_blas(a), _for_blas(b)).reshape(shape)
+        found = matmul(a, b).reshape(shape)
         return found.astype(dtype) if converted and work != dtype else found
 
     return multiply
 
 
-def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...]) -> Any:
+def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...], dtype: np.dtype) -> Any:
     """The product of two matrices or vectors of these ranks, without a batch; None if it is another."""
     if left == right == 1 and lc:
         return AnySizes(np.dot)
     if left != 2 or right not in (1, 2) or len(lc) != 1:
         return None
     turned, other = lc == (0,), rc == (1,)
+    if right == 1:
+        return AnySizes(lambda a, b: np.matmul(_for_blas(a.T if turned else a), b))
+    return AnySizes(_of_matrices(turned, other, dtype))
+
+
+def _of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
+    """The products of matrices, or of their transposes: of the first ones' if `turned`, of the `other` ones'."""
 
     def multiply(a: Any, b: Any) -> Any:
-        return np.matmul(_for_blas(a.T if turned else a), b if right == 1 else _for_blas(b.T if other else b))
+        return np.matmul(_for_blas(a.mT if turned else a), _for_blas(b.mT if other else b))
 
-    return AnySizes(multiply)
+    if dtype.char not in "fd" or not blas.multiplies():
+        return multiply
+
+    def by_blas(a: Any, b: Any) -> Any:
+        found = multiplied(a, b, turned, other)
+        return multiply(a, b) if found is None else found
+
+    return by_blas
 
 
-def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...]) -> Any:
+def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...], dtype: np.dtype) -> Any:
     """The products of matrices, as many as the batch has, with the dimensions in these orders."""
-    if left_order == right_order == tuple(range(len(left_order))):
-        return AnySizes(lambda a, b: np.matmul(_for_blas(a), _for_blas(b)))
-    return AnySizes(lambda a, b: np.matmul(_for_blas(a.transpose(left_order)), _for_blas(b.transpose(right_order))))
+    left, right = (order if order != tuple(range(len(order))) else None for order in (left_order, right_order))
+    multiply = _of_matrices(False, False, dtype)
+    if left is None and right is None:
+        return AnySizes(multiply)
+    return AnySizes(lambda a, b: multiply(a if left is None else a.transpose(left), b if right is None else b.transpose(right)))
 
 
 # ---------------------------------------------------------------------- convolution

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline import numpy_blas
+from torchgrad_jax.runtime.native import numpy_blas
 
 # The function of OpenBLAS that sets the number of threads and returns what it was, by its names in NumPy's builds.
 _NAMES = ("openblas_set_num_threads_local", "openblas_set_num_threads_local64_", "scipy_openblas_set_num_threads_local64_")
@@ -31,7 +31,7 @@ def quietly(multiplies: bool, function: Callable[..., Any], *arguments: Any) -> 
     """What `function` returns, called where NumPy warns of nothing and, if it `multiplies` matrices, its BLAS uses one thread.
 
     OpenBLAS hands every product of more than 260,000 multiply-adds to all processors and waits for them spinning: where another process has one of
-    them, 64 x 128 x 128 took 25 ms in place of 0.04. What is large enough to gain by threads is soon compiled.
+    them, 64 x 128 x 128 took 25 ms in place of 0.04. What gains by threads is shared by ours (`native/sharing.pxd`).
     """
     context, _quiet.context = _quiet.context, None
     if context is None:  # the first in this thread, or a finalizer's within another

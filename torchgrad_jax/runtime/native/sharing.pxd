@@ -1,8 +1,8 @@
 # XLA's foreign functions are called with one argument: what it points to is laid out as `XLA_FFI_CallFrame` of jaxlib's `xla/ffi/api/c_api.h`, in
 # versions 0.3 and 0.4. A function is asked for the version it knows when it is registered.
 #
-# What is large is cut into pieces that XLA's threads share: whoever is free takes the next one, so that each element of the result is computed by one
-# thread in one order. Nobody waits for a helper that has not begun.
+# What is large is cut into pieces that threads share, XLA's or, where the interpreter calls, a few of ours: whoever is free takes the next one, so that
+# each element of the result is computed by one thread in one order. Nobody waits for a helper that has not begun.
 cdef extern from *:
     """
     #include <stdint.h>
@@ -17,6 +17,19 @@ cdef extern from *:
     #define TJ_ADD(place, number) __atomic_fetch_add(place, number, __ATOMIC_ACQ_REL)
     #define TJ_READ(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
     #define TJ_REST() sched_yield()
+    #endif
+    #if !defined(_MSC_VER) && !defined(__MINGW32__)
+    #define TJ_HELPS 1
+    #if defined(__x86_64__)
+    #define TJ_PAUSE() __builtin_ia32_pause()
+    #else
+    #define TJ_PAUSE() ((void)0)
+    #endif
+    #include <pthread.h>
+    #include <signal.h>
+    #include <unistd.h>
+    #else
+    #define TJ_HELPS 0
     #endif
     typedef struct tj_extension { size_t size; int type; struct tj_extension* next; } tj_extension;
     typedef struct { size_t size; tj_extension* extension; int major, minor; } tj_version;
@@ -101,7 +114,90 @@ cdef extern from *:
         }
     #endif
     }
-    /* Do all pieces: with the help of XLA's threads, or alone. */
+    #if TJ_HELPS
+    /* Our helpers wait for work, asleep but for the first 30 us or so, and join one at a time: who finds another's under way works alone. */
+    enum { TJ_MOST_HELPERS = 7, TJ_SPIN = 2000 };
+    static pthread_mutex_t tj_door = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t tj_bell = PTHREAD_COND_INITIALIZER;
+    static tj_shared* tj_open = 0;
+    static int64_t tj_helpers = -1; /* not begun */
+
+    static void tj_close(tj_shared* shared) {
+        pthread_mutex_lock(&tj_door);
+        if (tj_open == shared) { tj_open = 0; }
+        pthread_mutex_unlock(&tj_door);
+    }
+    static void* tj_stand_by(void* unused) {
+        (void)unused;
+        for (;;) {
+            tj_shared* shared;
+            int spun;
+            for (spun = 0; spun < TJ_SPIN && !__atomic_load_n(&tj_open, __ATOMIC_RELAXED); spun++) { TJ_PAUSE(); }
+            pthread_mutex_lock(&tj_door);
+            while (!tj_open) { pthread_cond_wait(&tj_bell, &tj_door); }
+            shared = tj_open;
+            TJ_ADD(&shared->users, 1);
+            pthread_mutex_unlock(&tj_door);
+            tj_take_pieces(shared);
+            tj_close(shared);
+            tj_leave(shared);
+        }
+        return 0;
+    }
+    static void tj_work_alone(void) {
+        pthread_mutex_lock(&tj_door);
+        tj_helpers = 0;
+        pthread_mutex_unlock(&tj_door);
+    }
+    static void tj_forked(void) {
+        pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
+        pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+        tj_door = door;
+        tj_bell = bell;
+        tj_open = 0;
+        tj_helpers = 0;
+    }
+    /* A forked process has no helpers, and is one of several that share the processors. */
+    static void tj_heed_forks(void) {
+        static int heeded = 0;
+        if (!heeded) { heeded = !pthread_atfork(0, 0, tj_forked); }
+    }
+    /* One for each further processor. Signals are for Python's threads. */
+    static void tj_begin_helpers(void) {
+        int64_t wanted = (int64_t)sysconf(_SC_NPROCESSORS_ONLN) - 1;
+        sigset_t all, before;
+    #ifdef __linux__
+        cpu_set_t ours;
+        if (!sched_getaffinity(0, sizeof(ours), &ours)) { wanted = CPU_COUNT(&ours) - 1; }
+    #endif
+        if (wanted > TJ_MOST_HELPERS) { wanted = TJ_MOST_HELPERS; }
+        tj_helpers = 0;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        while (tj_helpers < wanted) {
+            pthread_t thread;
+            if (pthread_create(&thread, 0, tj_stand_by, 0)) { break; }
+            pthread_detach(thread);
+            tj_helpers++;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, 0);
+    }
+    static void tj_ring(tj_shared* shared) {
+        pthread_mutex_lock(&tj_door);
+        if (tj_helpers < 0) { tj_begin_helpers(); }
+        if (tj_helpers > 0 && !tj_open) {
+            tj_open = shared;
+            pthread_cond_broadcast(&tj_bell);
+        }
+        pthread_mutex_unlock(&tj_door);
+    }
+    #else
+    static void tj_close(tj_shared* shared) { (void)shared; }
+    static void tj_ring(tj_shared* shared) { (void)shared; }
+    static void tj_heed_forks(void) {}
+    static void tj_work_alone(void) {}
+    #endif
+    /* Do all pieces: with the help of XLA's threads if it calls, else of ours; or alone. call: 0 if it does not. */
     static void tj_do(const tj_call* call, void (*piece)(const void*, int64_t), const void* work, int64_t pieces, int alone) {
         tj_shared* shared = alone || pieces < 2 ? 0 : (tj_shared*)malloc(sizeof(tj_shared));
         int64_t number;
@@ -114,8 +210,14 @@ cdef extern from *:
         shared->pieces = pieces;
         shared->next = shared->done = 0;
         shared->users = 1;
-        tj_ask_for_help(call, shared);
-        tj_take_pieces(shared);
+        if (call) {
+            tj_ask_for_help(call, shared);
+            tj_take_pieces(shared);
+        } else {
+            tj_ring(shared);
+            tj_take_pieces(shared);
+            tj_close(shared);
+        }
         while (TJ_READ(&shared->done) < pieces) { TJ_REST(); }
         tj_leave(shared);
     }
@@ -123,3 +225,8 @@ cdef extern from *:
         return (length + largest - 1) / largest;
     }
     """
+    void tj_work_alone() noexcept
+
+
+cdef inline void work_alone() noexcept:
+    tj_work_alone()

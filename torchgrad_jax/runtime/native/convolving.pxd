@@ -1,6 +1,6 @@
 from cpython.pycapsule cimport PyCapsule_New
 
-from torchgrad_jax.runtime.compiling cimport sharing
+from torchgrad_jax.runtime.native cimport sharing
 
 # An image is copied with zeros around it, and between its elements where it is dilated, so that each of the kernel's taps is so many elements further
 # on, for all places alike; of strided convolutions every so manieth column lies together. Then 24 places of 4 channels are computed together, in

@@ -1,0 +1,123 @@
+"""Matrix products of the interpreter, by C and NumPy's BLAS: wherever the matrices lie, and whoever helps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchgrad_jax.runtime.native import blas
+from torchgrad_jax.runtime.native.handlers import multiplied
+
+pytestmark = [
+    pytest.mark.operators,
+    pytest.mark.skipif(not blas.multiplies(), reason="the core in pure Python, or a NumPy whose BLAS is not found"),
+]
+
+
+def numbers(shape, dtype="f", seed=0):
+    return np.random.RandomState(seed).standard_normal(shape).astype(dtype)
+
+
+def close(found, wanted):
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    tolerance = 1e-4 if found.dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@st.composite
+def operands(draw):
+    """An array of any layout: dimensions in any order, more memory between its rows, and perhaps a batch that is one matrix again and again."""
+    batch, m, n = draw(st.lists(st.integers(1, 3), max_size=2)), draw(st.integers(1, 70)), draw(st.integers(1, 70))
+    k, dtype = draw(st.integers(1, 70)), draw(st.sampled_from("fd"))
+    left, right = draw(st.booleans()), draw(st.booleans())
+
+    def array(shape, seed):
+        order = draw(st.permutations(range(len(shape))))
+        whole = numbers([shape[i] + draw(st.integers(0, 2)) for i in order], dtype, seed).transpose(np.argsort(order))
+        found = whole[tuple([slice(n) for n in shape])]
+        return np.broadcast_to(found[0], found.shape) if batch and draw(st.booleans()) else found
+
+    return array((*batch, *((k, m) if left else (m, k))), 0), array((*batch, *((n, k) if right else (k, n))), 1), left, right
+
+
+@settings(max_examples=200, deadline=None)
+@given(operands())
+def test_of_any_layout(given):
+    x, y, left, right = given
+    found = multiplied(x, y, left, right)
+    if found is not None:
+        close(found, np.matmul(x.mT if left else x, y.mT if right else y))
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_of_usual_layouts_by_no_detour(left, right):
+    queries, keys = numbers((2, 9, 4, 8)).swapaxes(1, 2), numbers((2, 9, 4, 8), seed=1).transpose(0, 2, 3, 1)  # as attention has them: two strides
+    for x, y in ((numbers((7, 8)), numbers((8, 9))), (numbers((3, 7, 8)), numbers((3, 8, 9))), (queries, keys)):
+        given_x, given_y = np.asarray(x.mT if left else x), np.asarray(y.mT if right else y)
+        found = multiplied(given_x, given_y, left, right)
+        assert found is not None
+        close(found, x @ y)
+
+
+def test_what_it_leaves_to_numpy():
+    x = numbers((4, 6))
+    assert multiplied(x[:1], x.T, False, False) is None  # BLAS has functions for vectors
+    assert multiplied(x[::-1], x.T, False, False) is None
+    assert multiplied(x[:, ::2], x.T[::2], False, False) is None
+    assert multiplied(np.empty((4, 0), np.float32), np.empty((0, 6), np.float32), False, False) is None
+
+
+LARGE = (numbers((300, 500)), numbers((500, 400), seed=1))
+
+
+def test_large_products_have_the_same_bits_whoever_helps():
+    x, y = LARGE
+    first = multiplied(x, y, False, False)
+    close(first, x @ y)
+    with ThreadPoolExecutor(4) as pool:  # one of them has the helpers, if any
+        for found in pool.map(lambda _: multiplied(x, y, False, False), range(40)):
+            np.testing.assert_array_equal(found, first)
+
+
+def test_python_goes_on_meanwhile():
+    x, y = numbers((1500, 1500)), numbers((1500, 1500), seed=1)
+    begun, turns = threading.Event(), 0
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(lambda: begun.set() or multiplied(x, y, False, False))
+        begun.wait()
+        while not job.done():
+            turns += 1
+    assert turns > 0
+    close(job.result()[:2], x[:2] @ y)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.parametrize("before", [False, True])
+def test_a_forked_process_works_alone(before):
+    code = f"""
+import os, numpy as np
+from torchgrad_jax.runtime.native import blas
+from torchgrad_jax.runtime.native.handlers import multiplied
+assert blas.multiplies()
+def threads():
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+x = np.random.RandomState(0).standard_normal((700, 700)).astype("f")
+found = multiplied(x, x, False, True) if {before} else None
+child = os.fork()
+if not child:
+    own = multiplied(x, x, False, True)
+    same = found is None or (own == found).all()
+    os._exit(0 if same and threads() == 1 and abs(own - x @ x.T).max() < 1e-2 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert abs(multiplied(x, x, False, True) - x @ x.T).max() < 1e-2
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})

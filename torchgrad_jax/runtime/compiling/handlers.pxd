@@ -1,1 +1,0 @@
-from torchgrad_jax.runtime.compiling cimport convolving, multiplying

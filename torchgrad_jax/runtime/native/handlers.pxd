@@ -1,0 +1,1 @@
+from torchgrad_jax.runtime.native cimport convolving, multiplying, sharing

@@ -1,0 +1,38 @@
+"""Functions of C's that XLA's programs and the interpreter call; uncompiled, there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.native import convolving, multiplying, sharing
+
+
+def use(single: int, double: int, narrow: bool) -> bool:
+    """See `multiplying.use`."""
+    return multiplying.use(single, double, narrow)
+
+
+def product(minor: int) -> Any:
+    """See `multiplying.handler`."""
+    return multiplying.handler(minor)
+
+
+def multiplied(x: Any, y: Any, left: bool, right: bool) -> Any:
+    """What `multiplying.multiply` writes into a new array, None where it cannot."""
+    rows, columns = x.shape[-1 if left else -2], y.shape[-2 if right else -1]
+    if rows == 1 or columns == 1:  # BLAS has functions for vectors
+        return None
+    out = np.empty((*x.shape[:-2], rows, columns), x.dtype)
+    return out if multiplying.multiply(x, y, out, left, right) else None
+
+
+def work_alone() -> None:
+    """See `sharing.work_alone`."""
+    sharing.work_alone()
+
+
+def convolution(minor: int) -> Any:
+    """See `convolving.handler`."""
+    return convolving.handler(minor)

@@ -1,0 +1,25 @@
+"""Matrix products by functions of C's, in compiled modules (`multiplying.pxd`): for XLA, and for the interpreter. Here there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def use(single: int, double: int, narrow: bool) -> bool:
+    """Whether products can be had from now on. single, double: the addresses of `cblas_sgemm` and `cblas_dgemm`. narrow: whether a product with a
+    transposed matrix is quicker in narrow blocks."""
+    return False
+
+
+def handler(minor: int) -> Any:
+    """A capsule with the function that XLA calls, None where there is none. minor: the version of XLA's interface, 0.minor."""
+    return None
+
+
+def multiply(x: Any, y: Any, out: Any, left: bool, right: bool) -> bool:
+    """Write into `out` the product of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`.
+
+    Arrays of float32, or all of float64, of shapes that fit; `out` is contiguous. Returns False where it cannot: rows or columns of an operand do not
+    lie in one piece, its batch has more than two strides, or there is no element.
+    """
+    return False
