@@ -17,6 +17,7 @@ from processes import in_a_process_of_its_own
 import torchgrad_jax as torch
 from torchgrad_jax.declaration.operator import forget_signatures
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, program
+from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import recorder, roots
 
@@ -338,7 +339,7 @@ def test_what_is_interpreted_and_why():
     x, big = x_of(), torch.as_tensor(np.ones((300, 300), np.float32))
     with torch.explain() as report:
         (x * 2).exp().tolist()
-        (big @ big).sum().item()
+        (big.exp() * big).sum().item()
         torch.special.i0e(x * 2).tolist()
     small, large, without = report.programs
     assert [p.tier for p in report.programs] == ["interpreted"] * 3
@@ -347,6 +348,15 @@ def test_what_is_interpreted_and_why():
     assert without.by_xla == {"special_i0e": "interpreting it takes longer than compiling it, by estimate"}
     assert [one.operator for one in report.data.alone] == ["special_i0e"] and report.data.alone[0].seconds > 0
     assert [f.kind for f in report.findings] == ["by xla"]
+
+
+@pytest.mark.skipif(not blas.multiplies(), reason="the core in pure Python, or a NumPy whose BLAS is not found")
+def test_what_multiplies_alone_gains_nothing_by_being_compiled():
+    big = torch.as_tensor(np.ones((300, 300), np.float32))
+    with torch.explain() as report:
+        (big @ big @ big).tolist()
+    (found,) = report.programs
+    assert found.tier == "interpreted" and "and a call of a compiled program would take" in found.because
 
 
 def test_an_operation_that_has_no_form_for_numpy():

@@ -2,7 +2,7 @@
 
 What is new is interpreted. A program is compiled once its interpretations have cost, by estimate, what compiling it costs: whether it comes
 back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). What comes back again and again in a row is
-a loop's, and compiled the sooner the more often it did, but not before its interpretations took a sixth of that. Where a call of the compiled
+a loop's, and compiled the sooner the more often it did, but not before its interpretations took a quarter of that. Where a call of the compiled
 program would cost more than interpreting it, as with a few operations on small arrays, it never is.
 """
 
@@ -26,7 +26,7 @@ UNKNOWN_SIZE = 10
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 6
 # Nobody is to wait for long for what may have been the last time: by then a program has taken this share of its price.
-PATIENCE = 1 / 6
+PATIENCE = 1 / 4
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
@@ -63,17 +63,16 @@ class Form(FormFields):
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. alike: what a call takes besides as small
-    products, factorizations, running sums and the like are not the faster for being compiled. small: whether all have plans, and calling what is
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. small: whether all have plans, and calling what is
     compiled would even then cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "alike", "compiling")
+    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "compiling")
 
     def __init__(self, calls: list[Any], outputs: int) -> None:
         self.plans: list[Any] = []
         primitives = 0
-        self.interpreting, self.alike, saved = 0.0, 0.0, 0.0
+        self.interpreting, running = 0.0, 0.0
         for call in calls:
             plan = call.signature.baseline if modes.interprets() else None
             if plan is not None and plan.cost > MOST and not modes.without_xla:
@@ -82,12 +81,12 @@ class Estimate:
             primitives += UNKNOWN_SIZE if plan is None else plan.compiling
             cost = ALONE if plan is None else OPERATION + plan.cost
             self.interpreting += cost
-            saved += 0.0 if plan is None else FUSED * plan.cost
-            self.alike += 0.0 if plan is None else (1 - FUSED) * plan.alike
-        self.calling = CALL + OUTPUT * outputs + saved
+            # Products, factorizations, running sums and the like are not the faster for being compiled.
+            running += 0.0 if plan is None else plan.alike + FUSED * max(plan.cost - plan.alike, 0.0)
+        self.calling = CALL + OUTPUT * outputs + running
         self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
         self.planned = any(self.plans)
-        self.small = all(self.plans) and self.interpreting <= self.calling + self.alike
+        self.small = all(self.plans) and self.interpreting <= self.calling
 
 
 def tier_of(program: Any) -> str:
@@ -155,8 +154,8 @@ def reason(program: Any) -> str:
         return "use_deterministic_algorithms: a program keeps the tier that it began with"
     if program.common is not None and program.common.members >= LENGTHS:
         return "what repeats in it goes round other times in other programs: they are to be compiled as one with a loop"
-    if estimate.interpreting <= estimate.calling + estimate.alike:
-        cost, call = estimate.interpreting / 1e3, (estimate.calling + estimate.alike) / 1e3
+    if estimate.interpreting <= estimate.calling:
+        cost, call = estimate.interpreting / 1e3, estimate.calling / 1e3
         return f"that takes {cost:.0f} us by estimate, and a call of a compiled program would take {call:.0f}"
     return f"compiling it has to pay first: interpreting it has cost {_share(program):.0%} of what that would, by estimate"
 

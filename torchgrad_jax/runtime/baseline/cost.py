@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.native import blas
+
 # One step, whatever it does.
 STEP = 1000.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
 CHEAP, DEAR, SPECIAL = 0.3, 2.5, 60.0
-# A multiply-add of a matrix product, and what the product takes besides.
+# A multiply-add of a matrix product, and what the product takes besides; from so many on `native` shares it with helpers, which takes this part.
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
-# A product of more nanoseconds than this is shared by threads in XLA.
+HELPED_FROM, HELPED = 1 << 21, 0.5
+# A product of more nanoseconds than this is shared by threads in XLA, where it is XLA's.
 SHARED = 10_000.0
 # What XLA takes, too, or longer: loops of its own for the place of an extreme and for running sums, which it does not fuse. One, and an element.
 BY_XLA = {name: (15_000.0, 4.0) for name in ("argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")}
@@ -64,8 +67,15 @@ def per_result(each: float, eqn: Any) -> float:
 
 def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) -> float:
     """The cost of `batch` matrix products. BLAS multiplies floating point and complex numbers only."""
-    each = MULTIPLY_ADD * weight(dtype) if dtype.kind in "fcV" else 1.5
-    return PRODUCT + each * batch * rows * inner * columns + CHEAP * batch * inner * (rows + columns) + 60.0 * batch
+    each, count = MULTIPLY_ADD * weight(dtype) if dtype.kind in "fcV" else 1.5, batch * rows * inner * columns
+    if count >= HELPED_FROM and is_native(dtype):
+        each *= HELPED
+    return PRODUCT + each * count + CHEAP * batch * inner * (rows + columns) + 60.0 * batch
+
+
+def is_native(dtype: np.dtype) -> bool:
+    """Whether products of a dtype are those of `native`, which XLA's programs call, too."""
+    return dtype.char in "fd" and blas.multiplies()
 
 
 def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:

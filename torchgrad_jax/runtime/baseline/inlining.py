@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from torchgrad_jax.runtime.baseline.cost import is_native
+
 # The parameter that holds the jaxpr.
 _CALLS = {
     "jit": "jaxpr",
@@ -39,7 +41,7 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
                 yield one
 
 
-# What XLA's CPU compiler makes a kernel, or a call of a library, of its own for: it takes as long as several primitives that are fused.
+# What XLA's CPU compiler makes a kernel of its own for: it takes as long as several primitives that are fused. A call of a function of ours does not.
 _APART = re.compile("dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|while|scan|cond|fft|lu|qr|eig|svd|chol|tri")
 KERNEL = 6
 
@@ -50,7 +52,10 @@ def compiling_weight(jaxpr: Any) -> int:
 
 
 def _weight(eqn: Any) -> int:
-    return 0 if called(eqn) is not None else KERNEL if _APART.match(eqn.primitive.name) else 1
+    if called(eqn) is not None:
+        return 0
+    apart = _APART.match(eqn.primitive.name) and not (eqn.primitive.name == "dot_general" and is_native(eqn.outvars[0].aval.dtype))
+    return KERNEL if apart else 1
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import carry_out
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW, is_native
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
@@ -200,7 +200,7 @@ class _Build:
         if rule.make.__module__.endswith(_LAPACK):
             self.alike += cost
         elif eqn.primitive.name == "dot_general":
-            self.alike += min(cost, SHARED)
+            self.alike += cost if is_native(eqn.outvars[0].aval.dtype) else min(cost, SHARED)
         elif eqn.primitive.name in BY_XLA:
             one, element = BY_XLA[eqn.primitive.name]
             self.alike += one + element * eqn.invars[0].aval.size
