@@ -5,7 +5,19 @@ does not on a CPU: numbers below the smallest normal one are no zeros.
 """
 
 # Families of rules enter themselves.
-from torchgrad_jax.runtime.baseline import control, converting, elementwise, fourier, indexing, linear_algebra, products, reducing, shaping, special
+from torchgrad_jax.runtime.baseline import (
+    control,
+    converting,
+    convolutions,
+    elementwise,
+    fourier,
+    indexing,
+    linear_algebra,
+    products,
+    reducing,
+    shaping,
+    special,
+)
 from torchgrad_jax.runtime.baseline.carrying import carry_out
 from torchgrad_jax.runtime.baseline.form import Forms, NumPyForm
 from torchgrad_jax.runtime.baseline.inlining import contains, jaxprs_in
@@ -15,7 +27,7 @@ from torchgrad_jax.runtime.baseline.plan import Plan, is_elementwise, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import quiet_context, quietly
 
 __all__ = [
-    "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "control", "converting", "elementwise", "fourier",
+    "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "control", "converting", "convolutions", "elementwise", "fourier",
     "indexing", "is_elementwise", "jaxprs_in", "linear_algebra", "plan_of", "products", "quiet_context", "quietly", "reducing",
     "same_plan", "shaping", "special",
 ]  # fmt: skip

@@ -68,12 +68,12 @@ def per_result(each: float, eqn: Any) -> float:
 def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) -> float:
     """The cost of `batch` matrix products. BLAS multiplies floating point and complex numbers only."""
     each, count = MULTIPLY_ADD * weight(dtype) if dtype.kind in "fcV" else 1.5, batch * rows * inner * columns
-    if count >= HELPED_FROM and is_native(dtype):
+    if count >= HELPED_FROM and multiplies_natively(dtype):
         each *= HELPED
     return PRODUCT + each * count + CHEAP * batch * inner * (rows + columns) + 60.0 * batch
 
 
-def is_native(dtype: np.dtype) -> bool:
+def multiplies_natively(dtype: np.dtype) -> bool:
     """Whether products of a dtype are those of `native`, which XLA's programs call, too."""
     return dtype.char in "fd" and blas.multiplies()
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torchgrad_jax.runtime.baseline.cost import is_native
+from torchgrad_jax.runtime.baseline.convolutions import fits_loops, has_loops
+from torchgrad_jax.runtime.baseline.cost import multiplies_natively
 
 # The parameter that holds the jaxpr.
 _CALLS = {
@@ -54,8 +55,14 @@ def compiling_weight(jaxpr: Any) -> int:
 def _weight(eqn: Any) -> int:
     if called(eqn) is not None:
         return 0
-    apart = _APART.match(eqn.primitive.name) and not (eqn.primitive.name == "dot_general" and is_native(eqn.outvars[0].aval.dtype))
-    return KERNEL if apart else 1
+    return KERNEL if _APART.match(eqn.primitive.name) and not is_native(eqn) else 1
+
+
+def is_native(eqn: Any) -> bool:
+    """Whether the interpreter and XLA's programs call the same function of C's for it."""
+    if eqn.primitive.name == "dot_general":
+        return multiplies_natively(eqn.outvars[0].aval.dtype)
+    return fits_loops(eqn) and has_loops()
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import carry_out
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW, is_native
-from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, opened
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
+from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _LAPACK = ".linear_algebra"
-_BY_BLAS = (".products", _LAPACK, ".control")  # what loops hold is not looked at
+_BY_BLAS = (".products", ".convolutions", _LAPACK, ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
 _FOLDED_COST, FOLDED_BYTES = 50_000.0, 1 << 16
 # From so many elements on a result is written over an operand that is not needed any more, if there is one.
@@ -197,10 +197,10 @@ class _Build:
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
-        if rule.make.__module__.endswith(_LAPACK):
+        if rule.make.__module__.endswith(_LAPACK) or is_native(eqn):
             self.alike += cost
         elif eqn.primitive.name == "dot_general":
-            self.alike += cost if is_native(eqn.outvars[0].aval.dtype) else min(cost, SHARED)
+            self.alike += min(cost, SHARED)
         elif eqn.primitive.name in BY_XLA:
             one, element = BY_XLA[eqn.primitive.name]
             self.alike += one + element * eqn.invars[0].aval.size

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.cost import CHEAP, product
+from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
-from torchgrad_jax.runtime.baseline.shaping import places_of_padding
 from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.native.handlers import multiplied
 
 
-def _working_dtype(eqn: Any) -> np.dtype:
+def working_dtype(eqn: Any) -> np.dtype:
     """In which dtype a product is computed: in float32 for half precision, else in that of the result or wider."""
     found = np.result_type(*[np.float32 if is_half(v.aval.dtype) else v.aval.dtype for v in (*eqn.invars, *eqn.outvars)])
     return eqn.outvars[0].aval.dtype if found.kind in "biu" else found
@@ -49,7 +48,7 @@ def _product_cost(eqn: Any) -> float:
 def _dot_general(eqn: Any) -> Any:
     (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
     left, right, dtype = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval.dtype
-    work = _working_dtype(eqn)
+    work = working_dtype(eqn)
     converted = not left.dtype == right.dtype == dtype == work
     simple = None if converted or lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc), dtype)
     if simple is not None:
@@ -109,60 +108,3 @@ def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...], dtype
     if left is None and right is None:
         return AnySizes(multiply)
     return AnySizes(lambda a, b: multiply(a if left is None else a.transpose(left), b if right is None else b.transpose(right)))
-
-
-# ---------------------------------------------------------------------- convolution
-
-
-def _convolution_cost(eqn: Any) -> float:
-    kernel, found, numbers = eqn.invars[1].aval, eqn.outvars[0].aval, eqn.params["dimension_numbers"]
-    features, images = kernel.shape[numbers.rhs_spec[0]], found.shape[numbers.out_spec[0]]
-    inner, places = kernel.size // max(1, features), found.size // max(1, features * images)
-    groups = eqn.params["feature_group_count"] * eqn.params["batch_group_count"]
-    copied = 4 * CHEAP * images * groups * inner * places
-    return 15_000.0 + copied + product(images, features, inner, places, found.dtype)
-
-
-@rule("conv_general_dilated", cost=_convolution_cost, fresh=True)
-def _convolution(eqn: Any) -> Any:
-    """As a product of matrices: the columns of one are the windows of the image."""
-    p, dtype, work = eqn.params, eqn.outvars[0].aval.dtype, _working_dtype(eqn)
-    numbers, strides, dilation = p["dimension_numbers"], p["window_strides"], p["rhs_dilation"]
-    image, kernel, found = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape, eqn.outvars[0].aval.shape
-    image, kernel, found = [image[d] for d in numbers.lhs_spec], [kernel[d] for d in numbers.rhs_spec], [found[d] for d in numbers.out_spec]
-    back = tuple(np.argsort(numbers.out_spec).tolist())
-    parts = p["batch_group_count"]
-    groups, images = p["feature_group_count"] * parts, image[0] // parts
-    features, depth, window, outs = kernel[0], kernel[1], kernel[2:], found[2:]
-    padding = [(low, high, d - 1) for (low, high), d in zip(p["padding"], p["lhs_dilation"], strict=True)]
-    total = [low + high + n + max(n - 1, 0) * step for n, (low, high, step) in zip(image[2:], padding, strict=True)]
-    into, of = places_of_padding(image[2:], padding, total)
-    padded = any([numbers != (0, 0, 0) for numbers in padding])
-    # The longer runs of the image are copied as they lie, be it those of a window (in the gradient of a kernel) or those of the result.
-    turned, inner, places = window[-1:] > outs[-1:], depth * math.prod(window), math.prod(outs)
-    view_shape = (images, groups, *outs, depth, *window) if turned else (images, groups, depth, *window, *outs)
-    columns_shape = (images, groups, places, inner) if turned else (images, groups, inner, places)
-
-    def arranged(x: Any) -> Any:
-        x = x.transpose(numbers.lhs_spec).astype(work, copy=False)
-        if parts > 1:  # groups of images, each with features of its own: as groups of channels
-            x = x.reshape(parts, images, *x.shape[1:]).swapaxes(0, 1).reshape(images, parts * x.shape[1], *x.shape[2:])
-        if padded:
-            wide = np.zeros((*x.shape[:2], *total), work)
-            wide[(..., *into)] = x[(..., *of)]
-            x = wide
-        return x
-
-    def convolve(x: Any, w: Any) -> Any:
-        x, w = arranged(x), w.transpose(numbers.rhs_spec).astype(work, copy=False)
-        a, b, *rest = x.strides
-        moves = [s * d for s, d in zip(rest, dilation, strict=True)], [s * d for s, d in zip(rest, strides, strict=True)]
-        strides_of_windows = (a, b * depth, *moves[1], b, *moves[0]) if turned else (a, b * depth, b, *moves[0], *moves[1])
-        columns = contiguous(np.lib.stride_tricks.as_strided(x, view_shape, strides_of_windows, writeable=False)).reshape(columns_shape)
-        product = np.matmul(w.reshape(groups, features // groups, -1), columns.mT if turned else columns)
-        return product.reshape(images, features, *outs).transpose(back).astype(dtype, copy=False)
-
-    if 0 in found or 0 in kernel or 0 in image:
-        shape = tuple(eqn.outvars[0].aval.shape)
-        return lambda x, w: np.zeros(shape, dtype)
-    return convolve

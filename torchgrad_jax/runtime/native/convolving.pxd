@@ -1,3 +1,4 @@
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 
 from torchgrad_jax.runtime.native cimport sharing
@@ -26,7 +27,7 @@ cdef extern from *:
     #endif
     typedef float tj_eight __attribute__((vector_size(32), aligned(4), may_alias));
     typedef int32_t tj_mask __attribute__((vector_size(32)));
-    enum { TJ_EIGHT = 8, TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19 };
+    enum { TJ_EIGHT = 8, TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
 
     /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, height', width'). A tap
        (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
@@ -254,30 +255,59 @@ cdef extern from *:
         p->before[1] = -low[1];
     }
 
-    /* Operands: x and the kernel, or the result's gradient where the kernel's is asked for. how: the kernel's sizes, strides, what is before x, how far
-       its elements are apart, the kernel's dilations, each down and across; and whether the kernel's gradient is asked for. */
-    static int tj_convolution_minor;
-    static void* tj_convolve(tj_call* call) {
-        const tj_buffer *x, *y, *out, *made;
-        const int64_t* how;
+    /* The kernel's gradient: each part's, added up. */
+    static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, int alone) {
+        float* room = (float*)calloc((size_t)(TJ_PARTS * p->to * size), 4);
+        int64_t i, k;
+        if (!room) { abort(); }
+        p->y = y;
+        p->out = room;
+        tj_do(call, TJ_BEST(tj_convolve_part), p, TJ_PARTS, alone);
+        size *= p->to;
+        memcpy(result, room, (size_t)(size * 4));
+        for (i = 1; i < TJ_PARTS; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
+        free(room);
+    }
+    /* (down, across): the places of the result. */
+    static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* places, int alone) {
+        int64_t apart[2] = {p->apart[0], p->apart[1]}, before[2] = {p->before[0], p->before[1]}, channels = TJ_HAS_512 ? 8 : 4, i, k;
+        float* room = (float*)calloc((size_t)((p->to + TJ_MOST) * size), 4);
+        if (!room) { abort(); }
+        p->y = room;
+        p->out = result;
+        p->bands = alone ? 1 : tj_pieces(TJ_PARTS, p->batch);
+        if (p->stride[0] * p->stride[1] == 1) { /* instead of reading zeros: for each place the taps that read none */
+            for (i = 0; i < 2; i++) {
+                p->step[i] = apart[i];
+                p->apart[i] = 1;
+            }
+        }
+        for (k = 0; k < p->step[0] * p->step[1]; k++) {
+            p->first[0] = k / p->step[1];
+            p->first[1] = k % p->step[1];
+            p->before[0] = before[0];
+            p->before[1] = before[1];
+            if (p->first[0] >= places[0] || p->first[1] >= places[1]) { continue; }
+            tj_choose(p, places[0], places[1], y, channels, room);
+            tj_do(call, TJ_BEST(tj_convolve_image), p, p->batch * p->bands, alone);
+        }
+        free(room);
+    }
+    /* x and the kernel, or the result's gradient where the kernel's is asked for: y. how: the kernel's sizes, strides, what is before x, how far its
+       elements are apart, the kernel's dilations, each down and across; and whether the kernel's gradient is asked for. call: XLA's, or 0. */
+    static void tj_convolve_images(const tj_call* call, const tj_buffer* x, const tj_buffer* y, const tj_buffer* out, const int64_t* how) {
+        const int64_t* made = how[10] ? y->shape : out->shape;
         tj_convolution whole;
-        int64_t i, k, size, work, channels = TJ_HAS_512 ? 8 : 4;
-        float *room, *result;
-        if (tj_is_asked(call, tj_convolution_minor)) { return 0; }
-        x = (const tj_buffer*)call->operands.items[0];
-        y = (const tj_buffer*)call->operands.items[1];
-        out = (const tj_buffer*)call->results.items[0];
-        how = (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values;
-        made = how[10] ? y : out;
-        result = (float*)out->data;
+        int64_t i, size;
+        int alone;
         whole.x = (const float*)x->data;
         whole.batch = x->shape[0];
         whole.channels = x->shape[1];
         whole.height = x->shape[2];
         whole.width = x->shape[3];
-        whole.to = made->shape[1];
-        whole.line = made->shape[3];
-        whole.places = made->shape[2] * made->shape[3];
+        whole.to = made[1];
+        whole.line = made[3];
+        whole.places = made[2] * made[3];
         for (i = 0; i < 2; i++) {
             whole.kernel[i] = how[i];
             whole.stride[i] = how[2 + i];
@@ -288,54 +318,75 @@ cdef extern from *:
             whole.first[i] = 0;
         }
         size = whole.channels * whole.kernel[0] * whole.kernel[1];
-        work = whole.batch * size * whole.to * whole.places;
+        alone = whole.batch * size * whole.to * whole.places < (call ? TJ_LITTLE : TJ_LITTLE_HERE);
         whole.offsets = (int64_t*)malloc((size_t)(size * sizeof(int64_t)));
-        room = (float*)calloc((size_t)(how[10] ? TJ_PARTS * whole.to * size : (whole.to + TJ_MOST) * size), 4);
-        if (!whole.offsets || !room) { abort(); }
+        if (!whole.offsets) { abort(); }
         if (how[10]) {
-            tj_choose(&whole, made->shape[2], made->shape[3], 0, 0, 0);
-            whole.y = (const float*)y->data;
-            whole.out = room;
-            tj_do(call, TJ_BEST(tj_convolve_part), &whole, TJ_PARTS, work < TJ_LITTLE);
-            size *= whole.to;
-            memcpy(result, room, (size_t)(size * 4));
-            for (i = 1; i < TJ_PARTS; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
+            tj_choose(&whole, made[2], made[3], 0, 0, 0);
+            tj_convolve_for_kernel(call, &whole, (const float*)y->data, (float*)out->data, size, alone);
         } else {
-            int64_t apart[2] = {whole.apart[0], whole.apart[1]}, before[2] = {whole.before[0], whole.before[1]};
-            whole.y = room;
-            whole.out = result;
-            whole.bands = work < TJ_LITTLE ? 1 : tj_pieces(TJ_PARTS, whole.batch);
-            if (whole.stride[0] * whole.stride[1] == 1) { /* instead of reading zeros: for each place the taps that read none */
-                for (i = 0; i < 2; i++) {
-                    whole.step[i] = apart[i];
-                    whole.apart[i] = 1;
-                }
-            }
-            for (k = 0; k < whole.step[0] * whole.step[1]; k++) {
-                whole.first[0] = k / whole.step[1];
-                whole.first[1] = k % whole.step[1];
-                whole.before[0] = before[0];
-                whole.before[1] = before[1];
-                if (whole.first[0] >= made->shape[2] || whole.first[1] >= made->shape[3]) { continue; }
-                tj_choose(&whole, made->shape[2], made->shape[3], (const float*)y->data, channels, room);
-                tj_do(call, TJ_BEST(tj_convolve_image), &whole, whole.batch * whole.bands, work < TJ_LITTLE);
-            }
+            tj_convolve_forward(call, &whole, (const float*)y->data, (float*)out->data, size, made + 2, alone);
         }
-        free(room);
         free(whole.offsets);
+    }
+    static int tj_convolution_minor;
+    static void* tj_convolve(tj_call* call) {
+        void** operands = call->operands.items;
+        if (tj_is_asked(call, tj_convolution_minor)) { return 0; }
+        tj_convolve_images(call, (const tj_buffer*)operands[0], (const tj_buffer*)operands[1], (const tj_buffer*)call->results.items[0],
+                           (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values);
         return 0;
     }
     static void* tj_convolver(int minor) {
         tj_convolution_minor = minor;
         return (void*)&tj_convolve;
     }
+    /* For the interpreter, which lets go of Python's lock meanwhile. Arrays of four dimensions, float32, contiguous. */
+    static int tj_convolve_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, const Py_buffer* how) {
+        const Py_buffer* given[3] = {x, y, out};
+        int64_t shapes[3][4];
+        tj_buffer buffers[3];
+        int i, k;
+        for (i = 0; i < 3; i++) {
+            for (k = 0; k < 4; k++) { shapes[i][k] = given[i]->shape[k]; }
+            buffers[i].data = given[i]->buf;
+            buffers[i].shape = shapes[i];
+        }
+        Py_BEGIN_ALLOW_THREADS
+        tj_convolve_images(0, buffers, buffers + 1, buffers + 2, (const int64_t*)how->buf);
+        Py_END_ALLOW_THREADS
+        return 1;
+    }
     #else
     static void* tj_convolver(int minor) { return 0; }
+    static int tj_convolve_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, const Py_buffer* how) { return 0; }
     #endif
     """
     void* tj_convolver(int minor) noexcept
+    bint tj_convolve_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, Py_buffer* how) noexcept
 
 
 cdef inline object handler(int minor):
     cdef void* found = tj_convolver(minor)
     return None if found == NULL else PyCapsule_New(found, NULL, NULL)
+
+
+cdef inline bint convolve(object x, object y, object out, object how) except *:
+    cdef Py_buffer image, other, made, numbers
+    PyObject_GetBuffer(x, &image, PyBUF_C_CONTIGUOUS)
+    try:
+        PyObject_GetBuffer(y, &other, PyBUF_C_CONTIGUOUS)
+        try:
+            PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            try:
+                PyObject_GetBuffer(how, &numbers, PyBUF_C_CONTIGUOUS)
+                try:
+                    return tj_convolve_here(&image, &other, &made, &numbers)
+                finally:
+                    PyBuffer_Release(&numbers)
+            finally:
+                PyBuffer_Release(&made)
+        finally:
+            PyBuffer_Release(&other)
+    finally:
+        PyBuffer_Release(&image)

@@ -36,3 +36,8 @@ def work_alone() -> None:
 def convolution(minor: int) -> Any:
     """See `convolving.handler`."""
     return convolving.handler(minor)
+
+
+def convolve(x: Any, y: Any, out: Any, how: Any) -> bool:
+    """See `convolving.convolve`."""
+    return convolving.convolve(x, y, out, how)
