@@ -70,7 +70,7 @@ def test_of_usual_layouts_by_no_detour(left, right):
 
 def test_what_it_leaves_to_numpy():
     x = numbers((4, 6))
-    assert multiplied(x[:1], x.T, False, False) is None  # BLAS has functions for vectors
+    assert multiplied(numbers((200, 4)), x[:, :1], False, False) is None  # BLAS has functions for vectors
     assert multiplied(x[::-1], x.T, False, False) is None
     assert multiplied(x[:, ::2], x.T[::2], False, False) is None
     assert multiplied(np.empty((4, 0), np.float32), np.empty((0, 6), np.float32), False, False) is None

@@ -8,6 +8,9 @@ import numpy as np
 
 from torchgrad_jax.runtime.native import convolving, multiplying, sharing
 
+# BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
+_MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
+
 
 def use(single: int, double: int, narrow: bool) -> bool:
     """See `multiplying.use`."""
@@ -22,7 +25,7 @@ def product(minor: int) -> Any:
 def multiplied(x: Any, y: Any, left: bool, right: bool) -> Any:
     """What `multiplying.multiply` writes into a new array, None where it cannot."""
     rows, columns = x.shape[-1 if left else -2], y.shape[-2 if right else -1]
-    if rows == 1 or columns == 1:  # BLAS has functions for vectors
+    if (rows == 1 and y.size > _MOST_ELEMENTS) or (columns == 1 and rows > _MOST_ROWS):
         return None
     out = np.empty((*x.shape[:-2], rows, columns), x.dtype)
     return out if multiplying.multiply(x, y, out, left, right) else None
