@@ -252,3 +252,26 @@ def test_an_interpreted_step_of_an_optimizer_has_few_calls_and_the_same_bits(mon
     (weights, loss), (expected, expected_loss) = run(True), run(False)
     assert_same(weights, expected)
     assert loss == expected_loss
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_large_arrays_are_shared_by_threads_with_the_same_bits(name):
+    """Whoever is free computes the next piece: with a number, a mask, a vector that is spread, and registers in between."""
+    rng = np.random.default_rng(0)
+    shape = (517, 1013)  # the last piece is a short one
+    values = {
+        "x": contents(rng, shape, name),
+        "y": contents(rng, shape, name),
+        "row": contents(rng, shape[1:], name),
+        "number": contents(rng, (), name),
+    }
+    steps = [
+        (np.multiply, ["x", "number"], "a"), (np.add, ["a", "row"], "b"), (np.greater, ["b", "y"], "mask"), (SELECT[name], ["mask", "y", "b"], "c"),
+        (np.square, ["c"], "d"), (np.sqrt, ["d"], "e"), (np.subtract, ["e", "x"], "out"),
+    ]  # fmt: skip
+    program = merged(steps, list(values), ["out", "mask"])
+    expected = by_itself(steps, values)
+    for _ in range(20):
+        with np.errstate(all="ignore"):
+            assert_same(program(list(values.values())), [expected["out"], expected["mask"]])
+    assert not compiled or any(isinstance(step.function, blocks.Chain) for step in program._steps)

@@ -3,7 +3,7 @@ cimport cython
 from torchgrad_jax.runtime.baseline cimport lanes
 
 
-cdef Py_ssize_t BLOCK
+cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK
 
 
 cdef class Chain:
@@ -21,8 +21,6 @@ cdef class Chain:
         width=Py_ssize_t, length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
     )
     cdef _carry_out(self, list arrays, list made)
-    @cython.locals(begin=Py_ssize_t, n=Py_ssize_t, k=int, out=int, a=int, b=int, c=int)
-    cdef void _run(self, char** start, Py_ssize_t* step) noexcept
 
 
 @cython.locals(letter=int, width=int, count=Py_ssize_t, target="char*", where="char*", source="char*")

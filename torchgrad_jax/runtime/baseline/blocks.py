@@ -17,6 +17,8 @@ from torchgrad_jax.runtime.baseline import lanes
 
 # How many elements a block has at most, and how much a chain may hold.
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
+# From so many elements, and so many times operations, on threads share it: less takes 30 us, and waking them 10.
+SHARED, SHARED_WORK = 1 << 15, 1 << 18
 
 
 class Chain:
@@ -84,26 +86,17 @@ class Chain:
             for i in range(self._registers - used):
                 start[known + i] = lanes.register(room, used + i, length)
                 step[known + i] = 0
-            self._run(start, step)
+            if self._size >= SHARED and self._size * self._operations >= SHARED_WORK:
+                lanes.run_shared(
+                    self._letter, self._code, self._operations, self._letters, self._sizes, start, step, self._size, BLOCK,
+                    known, self._registers - used,
+                )  # fmt: skip
+            else:
+                lanes.run(self._letter, self._code, self._operations, self._letters, self._sizes, start, step, 0, self._size, BLOCK)
         finally:
             lanes.done(room)
             lanes.done(start)
             lanes.done(step)
-
-    def _run(self, start: Any, step: Any) -> None:
-        begin = 0
-        while begin < self._size:
-            n = min(BLOCK, self._size - begin)
-            for k in range(0, 5 * self._operations, 5):
-                out, a, b, c = self._code[k + 1], self._code[k + 2], self._code[k + 3], self._code[k + 4]
-                if self._code[k] == lanes.SPREAD:
-                    lanes.spread(self._letter, self._letters[a] == 63, start[a], self._sizes[a], b, begin, start[out], n)
-                    continue
-                lanes.lane(
-                    self._letter, self._code[k], lanes.at(start[a], step[a], begin), lanes.at(start[b], step[b], begin),
-                    lanes.at(start[c], step[c], begin), lanes.at(start[out], step[out], begin), n,
-                )  # fmt: skip
-            begin += n
 
 
 class Function:

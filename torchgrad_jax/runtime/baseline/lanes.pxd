@@ -1,8 +1,11 @@
 # cython: cdivision=True
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.math cimport NAN, sqrt
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int64_t
+from libc.stdlib cimport abort, free, malloc
 from libc.string cimport memcpy
+
+from torchgrad_jax.runtime.native.handlers cimport share
 
 # What the numbers mean is in `lanes.py`. Polynomials: the Cephes library's, but for `erf`'s, which is `special.py`'s own.
 # The loops are C: compiled for processors with AVX2, too, and chosen between as the module is loaded, where GCC and the system can do that.
@@ -217,6 +220,70 @@ cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* ou
         tj_lane_float(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
     else:
         tj_lane_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
+
+
+cdef inline void run(
+    int letter, int* code, int operations, int* letters, Py_ssize_t* sizes, char** start, Py_ssize_t* step, Py_ssize_t begin, Py_ssize_t end,
+    Py_ssize_t most
+) noexcept nogil:
+    cdef Py_ssize_t n
+    cdef int k, out, a, b, c
+    while begin < end:
+        n = min(most, end - begin)
+        for k in range(0, 5 * operations, 5):
+            out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
+            if code[k] == SPREAD:
+                spread(letter, letters[a] == 63, start[a], sizes[a], b, begin, start[out], n)
+            else:
+                lane(
+                    letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),
+                    at(start[out], step[out], begin), n,
+                )
+        begin += n
+
+
+# What the pieces of a large chain have in common.
+cdef struct Shared:
+    int letter, operations, first, registers
+    int* code
+    int* letters
+    Py_ssize_t* sizes
+    char** start
+    Py_ssize_t* step
+    Py_ssize_t size, most
+
+
+cdef enum:
+    BLOCKS_OF_A_PIECE = 16
+    SLOTS = 128  # of operands, results and registers, twice as many as a chain may have
+
+
+cdef inline void _run_piece(const void* work, int64_t number) noexcept nogil:
+    cdef Shared* shared = <Shared*>work
+    cdef Py_ssize_t length = shared.most * (4 if shared.letter == 102 else 8), begin = number * BLOCKS_OF_A_PIECE * shared.most
+    cdef char* start[SLOTS]
+    cdef char* room = <char*>malloc(shared.registers * length + 1)
+    cdef int i
+    if room is NULL:
+        abort()
+    memcpy(start, shared.start, (shared.first + shared.registers) * sizeof(void*))
+    for i in range(shared.registers):
+        start[shared.first + i] = room + i * length
+    run(
+        shared.letter, shared.code, shared.operations, shared.letters, shared.sizes, start, shared.step, begin,
+        min(shared.size, begin + BLOCKS_OF_A_PIECE * shared.most), shared.most,
+    )
+    free(room)
+
+
+cdef inline void run_shared(
+    int letter, int* code, int operations, int* letters, Py_ssize_t* sizes, char** start, Py_ssize_t* step, Py_ssize_t size, Py_ssize_t most,
+    int first, int registers
+) noexcept:
+    cdef Shared shared
+    shared.letter, shared.operations, shared.first, shared.registers, shared.size, shared.most = letter, operations, first, registers, size, most
+    shared.code, shared.letters, shared.sizes, shared.start, shared.step = code, letters, sizes, start, step
+    share(_run_piece, &shared, (size + BLOCKS_OF_A_PIECE * most - 1) // (BLOCKS_OF_A_PIECE * most))
 
 
 cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t most, Py_ssize_t length) noexcept nogil:

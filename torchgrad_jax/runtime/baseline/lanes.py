@@ -88,6 +88,29 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
     out[:n] = _FUNCTIONS[which](*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 
+def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, begin: int, end: int, most: int) -> None:
+    """Carry out a chain's operations on the elements from `begin` to `end`, block by block of at most so many."""
+    while begin < end:
+        n = min(most, end - begin)
+        for k in range(0, 5 * operations, 5):
+            out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
+            if code[k] == SPREAD:
+                spread(letter, letters[a] == 63, start[a], sizes[a], b, begin, start[out], n)
+                continue
+            lane(
+                letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),
+                at(start[out], step[out], begin), n,
+            )  # fmt: skip
+        begin += n
+
+
+def run_shared(
+    letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, size: int, most: int, first: int, registers: int
+) -> None:
+    """`run` on all elements, in C by several threads: each has registers of its own, so many from the slot `first` on."""
+    run(letter, code, operations, letters, sizes, start, step, 0, size, most)
+
+
 def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, most: int, length: int) -> None:
     """Add each of `count` updates of this length to the row at its place, if that is in [0, most)."""
     there = (places >= 0) & (places < most)

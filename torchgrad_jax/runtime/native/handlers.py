@@ -36,6 +36,11 @@ def work_alone() -> None:
     sharing.work_alone()
 
 
+def share(piece: Any, work: Any, pieces: int) -> None:
+    """See `sharing.share`."""
+    sharing.share(piece, work, pieces)
+
+
 def convolution(minor: int) -> Any:
     """See `convolving.handler`."""
     return convolving.handler(minor)

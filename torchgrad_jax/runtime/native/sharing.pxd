@@ -1,8 +1,12 @@
+from libc.stdint cimport int64_t
+
 # XLA's foreign functions are called with one argument: what it points to is laid out as `XLA_FFI_CallFrame` of jaxlib's `xla/ffi/api/c_api.h`, in
 # versions 0.3 and 0.4. A function is asked for the version it knows when it is registered.
 #
 # What is large is cut into pieces that threads share, XLA's or, where the interpreter calls, a few of ours: whoever is free takes the next one, so that
 # each element of the result is computed by one thread in one order. Nobody waits for a helper that has not begun.
+ctypedef void (*piece_function)(const void*, int64_t) noexcept nogil
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -224,9 +228,20 @@ cdef extern from *:
     static int64_t tj_pieces(int64_t length, int64_t largest) {
         return (length + largest - 1) / largest;
     }
+    /* Without Python's lock. */
+    static void tj_share(void (*piece)(const void*, int64_t), const void* work, int64_t pieces) {
+        Py_BEGIN_ALLOW_THREADS
+        tj_do(0, piece, work, pieces, 0);
+        Py_END_ALLOW_THREADS
+    }
     """
     void tj_work_alone() noexcept
+    void tj_share(piece_function piece, const void* work, int64_t pieces) noexcept
 
 
 cdef inline void work_alone() noexcept:
     tj_work_alone()
+
+
+cdef inline void share(piece_function piece, const void* work, int64_t pieces) noexcept:
+    tj_share(piece, work, pieces)

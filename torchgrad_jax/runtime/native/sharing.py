@@ -1,5 +1,16 @@
 """The threads that share large work of C's: see `sharing.pxd`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 
 def work_alone() -> None:
     """Let this process do without helpers from now on: it is one of several that share the processors."""
+
+
+def share(piece: Callable[[Any, int], None], work: Any, pieces: int) -> None:
+    """Call `piece` of the work and each number below `pieces`, in any order: in C by several threads."""
+    for number in range(pieces):
+        piece(work, number)
