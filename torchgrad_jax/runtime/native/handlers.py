@@ -49,3 +49,6 @@ def convolution(minor: int) -> Any:
 def convolve(x: Any, y: Any, out: Any, how: Any) -> bool:
     """See `convolving.convolve`."""
     return convolving.convolve(x, y, out, how)
+
+
+sharing.heed_forks()

@@ -147,7 +147,6 @@ cdef extern from *:
         tj_single = (tj_sgemm)one;
         tj_double = (tj_dgemm)other;
         tj_narrow = narrow;
-        tj_heed_forks();
     }
     static void* tj_multiplier(int minor) {
         tj_minor = minor;

@@ -162,10 +162,7 @@ cdef extern from *:
         tj_helpers = 0;
     }
     /* A forked process has no helpers, and is one of several that share the processors. */
-    static void tj_heed_forks(void) {
-        static int heeded = 0;
-        if (!heeded) { heeded = !pthread_atfork(0, 0, tj_forked); }
-    }
+    static void tj_heed_forks(void) { pthread_atfork(0, 0, tj_forked); }
     /* One for each further processor. Signals are for Python's threads. */
     static void tj_begin_helpers(void) {
         int64_t wanted = (int64_t)sysconf(_SC_NPROCESSORS_ONLN) - 1;
@@ -235,8 +232,13 @@ cdef extern from *:
         Py_END_ALLOW_THREADS
     }
     """
+    void tj_heed_forks() noexcept
     void tj_work_alone() noexcept
     void tj_share(piece_function piece, const void* work, int64_t pieces) noexcept
+
+
+cdef inline void heed_forks() noexcept:
+    tj_heed_forks()
 
 
 cdef inline void work_alone() noexcept:

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+def heed_forks() -> None:
+    """Let processes that are forked from this one `work_alone`: they are several, and have none of its threads."""
+
+
 def work_alone() -> None:
     """Let this process do without helpers from now on: it is one of several that share the processors."""
 
