@@ -24,6 +24,7 @@ from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.operation import BoundOp, signature
 from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
+from torchgrad_jax.runtime.recording.expecting import error_is_expected
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.user_code import user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
@@ -366,11 +367,12 @@ def after(rec: Recorder, epoch: Epoch, step: Step) -> None:
 
 
 def _note_check(epoch: Epoch, step: Step) -> None:
-    """Remember the user's line of an operation that checks values. Where checks are made at once, run it and raise what it finds."""
+    """Remember the user's line of an operation that checks values. Where checks are made at once, or an error is expected, run it and raise what it
+    finds."""
     rec = epoch.recorder
     if rec.epoch is epoch:  # else code that ran in between has looked
         epoch.note_line(step.slot, user_line())
-    if modes.checks == "now" or modes.execution == "eager":
+    if modes.checks == "now" or modes.execution == "eager" or error_is_expected(getattr(step.signature.check, "often", False)):
         if rec.epoch is epoch:
             rec.flush("check")
         if epoch.first_failure is not None:

@@ -8,17 +8,28 @@ import sys
 import warnings
 from collections.abc import Collection
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def user_line() -> str:
     """``file:line`` of the innermost frame outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back
+    frame = innermost_frame()
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def innermost_frame() -> FrameType | None:
+    """The innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame is of this package."""
+    return _is_ours(frame.f_globals.get("__name__", ""))
 
 
 @lru_cache(maxsize=4096)

@@ -148,6 +148,7 @@ def failure(name: str, text: str, error: type[Exception] = LinAlgError) -> Calla
         where = "" if element < 0 else f"(Batch element {element}): "
         return error(f"{name}: {where}" + text.format(info=info))
 
+    make.often = True  # such errors are looked out for: see `recording.expecting`
     return make
 
 
