@@ -138,3 +138,21 @@ def test_every_public_function_has_a_signature(namespace):
         function = getattr(namespace, name)
         if isinstance(function, types.FunctionType):
             assert "object object" not in str(inspect.signature(function)), name
+
+
+@pytest.mark.parametrize("base", ["object", "Module"])
+def test_functions_as_attributes_of_a_class_are_no_methods(base):
+    """``activation = torch.tanh`` in a class body: PyTorch's functions are not bound, but for those that it has written in Python."""
+
+    def found(m):
+        class Net(m.nn.Module if base == "Module" else object):
+            activation, make, join, total, project, added, in_python = m.tanh, m.zeros, m.cat, m.sum, m.nn.functional.linear, m.add, m.einsum
+
+        class Derived(Net):
+            pass
+
+        x, net = m.arange(6.0).reshape(2, 3), Derived()
+        results = [net.activation(x), net.make(2, 3), net.join([x, x]), net.total(x, 0), net.project(x, x), net.added(x, x), net.activation(x)]
+        return [t.tolist() for t in results], error_of(lambda: net.in_python("ij->i", x)) is None, error_of(lambda: m.tanh(object(), x))
+
+    assert found(tj) == found(torch)

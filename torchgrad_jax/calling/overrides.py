@@ -345,10 +345,20 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     pass
 
 
+def _is_attribute_of(first: Any, public: Public) -> bool:
+    """Whether the first argument stands there only since the function is an attribute of its class, ``act = torch.tanh``, and was called as a method.
+    PyTorch's that are not written in Python are never bound so."""
+    if public.in_python or isinstance(first, Tensor):
+        return False
+    return any(value is public.func for kind in type(first).__mro__ for value in vars(kind).values())
+
+
 def held(
     public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...] | None = None
 ) -> Any:
     """Call the implementation, if PyTorch's function may be called so. TypeError with PyTorch's text otherwise."""
+    if args and type(args[0]) not in PLAIN and _is_attribute_of(args[0], public):
+        return public.func(*args[1:], **kwargs)
     settled, known = True, convention_of(public)
     if known is not None:
         args, kwargs, settled = known.respelt(implementation, args, kwargs)
