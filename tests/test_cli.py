@@ -252,9 +252,6 @@ class TestNamesThatAreMissing:
             "Foo.bar()",
             "Foo[int]",
             "class Derived(Foo): pass",
-            "isinstance(1, Foo)",
-            "isinstance(1, (str, Foo))",
-            "issubclass(int, Foo)",
             "with Foo: pass",
             "1 < Foo",
             "bool(Foo)",
@@ -275,6 +272,13 @@ except AttributeError as error:
         assert message.startswith("torch.nn.Foo")
         assert " is not available in torchgrad_jax; " in message
         assert "print(dir(torchgrad_jax.nn))" in message
+
+    def test_have_no_instances(self, run_source):
+        """Programs ask whether they were given one of a kind that cannot exist here, and go on."""
+        run_source("""
+            from torch.nn import Foo
+            assert not isinstance(1, Foo) and isinstance(1, (int, Foo)) and not issubclass(int, (str, Foo))
+            """)
 
     def test_of_a_missing_module_are_named_in_full(self, run_source):
         message = run_source("""

@@ -225,8 +225,8 @@ _ADVICE = {
 class Unavailable(ModuleType):
     """Stands for a module, class, function or constant of PyTorch that torchgrad_jax does not have.
 
-    It can be imported, passed around and named in annotations; any other use raises AttributeError.
-    Being a module, it serves both ``import torch.x`` and ``from torch import x``.
+    It can be imported, passed around and named in annotations, and no object is an instance of it;
+    any other use raises AttributeError. Being a module, it serves both ``import torch.x`` and ``from torch import x``.
     """
 
     def __init__(self, name: str) -> None:
@@ -248,6 +248,12 @@ class Unavailable(ModuleType):
 
     # Equality and hash stay those of objects: what does not exist equals nothing else.
 
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return subclass is self
+
     def __or__(self, other: Any) -> Any:
         return typing.Union[self, other]  # noqa: UP007 - `|` would come back here
 
@@ -259,9 +265,9 @@ def _raise_on_use(self: Unavailable, *args: Any, **kwargs: Any) -> NoReturn:
     raise AttributeError(_message(self.__name__))
 
 
-# A base class asks __mro_entries__; isinstance and issubclass ask the two checks.
+# A base class asks __mro_entries__.
 _USES = """
-    call mro_entries instancecheck subclasscheck enter exit aenter aexit bool len iter next contains
+    call mro_entries enter exit aenter aexit bool len iter next contains
     getitem setitem delitem lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv
     rfloordiv mod rmod pow rpow matmul rmatmul neg pos abs invert and rand xor rxor int float index
 """
