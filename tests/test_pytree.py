@@ -202,3 +202,23 @@ def test_sizes_and_named_results_are_containers():
         assert p.tree_flatten(m.Size([1, 2]))[0] == [1, 2] and type(p.tree_map(str, m.Size([1, 2]))) is tuple
         found = m.max(m.ones(2, 2), 0)
         assert type(p.tree_map(lambda t: t + 1, found)) is type(found) and str(p.tree_structure(found)) == "TreeSpec(max, None, [*,\n  *])"
+
+
+OWN_FUNCTIONS = {
+    "list": [1, 2], "tuple": (1, 2), "dict": {"b": 1, "a": 2}, "namedtuple": Pair(1, 2), "ordereddict": OrderedDict(b=1, a=2),
+    "defaultdict": defaultdict(list, {"b": 1}), "deque": deque([1, 2], maxlen=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OWN_FUNCTIONS)
+def test_the_functions_for_pythons_containers_have_pytorchs_names(kind):
+    """Programs register classes of their own with them, by their private names."""
+    tree = OWN_FUNCTIONS[kind]
+
+    def taken_apart(p):
+        flatten, unflatten, with_keys = (getattr(p, f"_{kind}_{what}") for what in ("flatten", "unflatten", "flatten_with_keys"))
+        children, context = flatten(tree)
+        keyed, again = with_keys(tree)
+        return children, context, unflatten(children, context), type(unflatten(children, context)), [(str(k), v) for k, v in keyed], again
+
+    assert taken_apart(ours) == taken_apart(theirs)

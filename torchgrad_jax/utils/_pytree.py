@@ -104,6 +104,22 @@ _serialized: dict[Any, _Serialized] = {
 _constants: set[Any] = set()
 
 
+def _functions_of(kind: Any) -> tuple[Any, Any, Any]:
+    node = SUPPORTED_NODES[kind]
+    return node.flatten_fn, node.unflatten_fn, node.flatten_with_keys_fn
+
+
+# A program's own class of dicts (or lists ...) is registered with the functions that are Python's own class's.
+_list_flatten, _list_unflatten, _list_flatten_with_keys = _functions_of(list)
+_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys = _functions_of(tuple)
+_dict_flatten, _dict_unflatten, _dict_flatten_with_keys = _functions_of(dict)
+_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys = _functions_of(namedtuple)
+_ordereddict_flatten, _ordereddict_unflatten, _ordereddict_flatten_with_keys = _functions_of(OrderedDict)
+_odict_flatten, _odict_unflatten = _ordereddict_flatten, _ordereddict_unflatten
+_defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys = _functions_of(defaultdict)
+_deque_flatten, _deque_unflatten, _deque_flatten_with_keys = _functions_of(deque)
+
+
 def register_pytree_node(
     cls: Any,
     flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]],
@@ -144,6 +160,9 @@ def _deregister_pytree_node(cls: Any) -> None:
     del SUPPORTED_NODES[cls]
     _serialized.pop(cls, None)
     _constants.discard(cls)
+
+
+_private_register_pytree_node = register_pytree_node
 
 
 def _register_namedtuple(cls: Any, *, serialized_type_name: str) -> None:
@@ -229,6 +248,9 @@ def is_constant_class(cls: Any) -> bool:
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf | None = None) -> bool:
     """Whether the tree is a single leaf."""
     return (is_leaf is not None and is_leaf(tree)) or node_type(tree) not in SUPPORTED_NODES
+
+
+_is_leaf, _get_node_type = tree_is_leaf, node_type
 
 
 def tree_iter(tree: Any, is_leaf: IsLeaf | None = None) -> Iterable[Any]:
@@ -421,6 +443,9 @@ def is_namedtuple(obj: Any) -> bool:
 def is_namedtuple_instance(obj: Any) -> bool:
     """Whether it is a namedtuple."""
     return is_namedtuple_class(type(obj))
+
+
+_is_namedtuple_instance = is_namedtuple_instance
 
 
 def is_structseq_class(cls: Any) -> bool:
