@@ -105,6 +105,24 @@ def test_a_gpu_that_is_not_there_is_refused_as_pytorch_does_and_what_is_there_is
     assert "its devices are:" in second and "Cpu" in second.title()
 
 
+@without_gpu
+@pytest.mark.parametrize(
+    "call",
+    ["m.cuda.CUDAGraph()", "m.cuda.graph(None)", "m.cuda.graph_pool_handle()", "m.cuda.make_graphed_callables(m.nn.Linear(1, 1), (m.ones(1, 1),))",
+     "m.cuda.Stream()"],
+)  # fmt: skip
+def test_streams_and_graphs_of_a_gpu_that_is_not_there_are_refused_in_pytorchs_words(call):
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda is not None:
+        pytest.skip("this PyTorch was built with CUDA")
+    raised = []
+    for m in (tj, torch):
+        with pytest.raises(Exception) as found:  # noqa: B017 - which one is compared
+            eval(call, {"m": m})
+        raised.append((found.type, str(found.value)))
+    assert raised[0] == raised[1]
+
+
 def test_a_device_that_can_only_be_named_is_refused_when_it_is_used():
     with pytest.raises(NotImplementedError, match="'mps': JAX's platforms here are cpu, cuda, xla"):
         tj.zeros(2, device="mps")

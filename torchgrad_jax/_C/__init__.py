@@ -10,18 +10,22 @@ from torchgrad_jax.autograd.grad_mode import is_view_replay_enabled as _is_view_
 from torchgrad_jax.autograd.graph import graph_task_id as _current_graph_task_id
 from torchgrad_jax.autograd.graph import will_engine_execute_node as _will_engine_execute_node
 from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl
+from torchgrad_jax.core.level import in_transform as _are_functorch_transforms_active
 from torchgrad_jax.futures import PlainFuture as Future
 from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
+from torchgrad_jax.runtime.passing_through import never_made
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "_disabled_torch_function_impl",
-    "_add_cached_tensor", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
+    "_add_cached_tensor", "_are_functorch_transforms_active", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
     "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_nn", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip
 
 _LinAlgError = LinAlgError
+# Of TorchScript's graphs, which functions with `symbolic` name in annotations.
+Graph, Node, Value = (never_made(f"torch._C.{name}", "there is no TorchScript") for name in ("Graph", "Node", "Value"))
 # Whether there are decompositions of matrices.
 has_lapack = True
 

@@ -221,7 +221,12 @@ class Tensor(TensorFields, _Base):
         """Whether the content is on the host."""
         return self._aval.device.type == "cpu"
 
-    is_sparse = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = False
+    @property
+    def is_xla(self) -> bool:
+        """Whether the content is on a device of the type `xla`."""
+        return self._aval.device.type == "xla"
+
+    is_sparse = is_sparse_csr = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = False
     layout = strided
     __array_priority__ = 1000  # NumPy's scalars and arrays leave their operators to the tensor's
 

@@ -17,7 +17,10 @@ from torchgrad_jax.cuda.streams import (
     StreamContext,
     current_stream,
     default_stream,
+    graph,
+    graph_pool_handle,
     is_current_stream_capturing,
+    make_graphed_callables,
     refuse_snapshot,
     set_stream,
     stream,
@@ -36,7 +39,7 @@ __all__ = [
     "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "set_stream",
     "stream", "synchronize", "is_current_stream_capturing", "memory_snapshot", "memory_cached", "max_memory_cached", "get_sync_debug_mode",
     "set_sync_debug_mode", "set_per_process_memory_fraction", "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor",
-    "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
+    "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "graph", "graph_pool_handle", "make_graphed_callables",
 ]  # fmt: skip
 
 _CLASSES = legacy.classes("torch.cuda")

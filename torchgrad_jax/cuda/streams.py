@@ -8,7 +8,10 @@ from typing import Any, NoReturn
 from torchgrad_jax.runtime import accelerators
 from torchgrad_jax.runtime import device as devices
 
-__all__ = ["CUDAGraph", "Event", "Stream", "StreamContext", "current_stream", "default_stream", "is_current_stream_capturing", "set_stream", "stream"]
+__all__ = [
+    "CUDAGraph", "Event", "Stream", "StreamContext", "current_stream", "default_stream", "graph", "graph_pool_handle", "is_current_stream_capturing",
+    "make_graphed_callables", "set_stream", "stream",
+]  # fmt: skip
 
 
 class Stream:
@@ -77,15 +80,40 @@ class Event:
         return True
 
 
+def _refuse_graph(name: str, missing: str) -> NoReturn:
+    if not devices.gpus():
+        raise RuntimeError(missing)
+    raise NotImplementedError(f"torch.cuda.{name}: what repeats is run as one XLA program without it; torchgrad_jax.jit makes one of a function")
+
+
 class CUDAGraph:
     """RuntimeError where there is no GPU, else NotImplementedError: a loop's step is one program anyway."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        if not devices.gpus():
-            raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
-        raise NotImplementedError(
-            "torch.cuda.CUDAGraph: what repeats is run as one XLA program without it; torchgrad_jax.jit makes one of a function"
-        )
+        _refuse_graph("CUDAGraph", "Tried to instantiate dummy base class CUDAGraph")
+
+
+class graph:
+    """Refused as `CUDAGraph` is: a block whose work that would record."""
+
+    def __init__(self, cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global", **options: Any) -> None:
+        _refuse_graph("graph", "torch.cuda.Stream requires CUDA support")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+def graph_pool_handle() -> NoReturn:
+    """Refused as `CUDAGraph` is."""
+    _refuse_graph("graph_pool_handle", "Tried to instantiate dummy base class _graph_pool_handle")
+
+
+def make_graphed_callables(callables: Any, sample_args: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    """Refused as `CUDAGraph` is."""
+    _refuse_graph("make_graphed_callables", "Tried to instantiate dummy base class CUDAGraph")
 
 
 class StreamContext:

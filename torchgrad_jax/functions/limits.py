@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.only_named import NamedDtype
 
 
 class finfo:
@@ -17,13 +18,15 @@ class finfo:
 
     def __init__(self, type: Any = None) -> None:
         given: Any = dtypes.get_default_dtype() if type is None else dtypes.PYTHON.get(type, type)
-        if not dtypes.is_float(given.np):
+        if not (given.is_floating_point or given.is_complex):
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
         kind = given.to_real() if given.is_complex else given
-        known: Any = ml_dtypes.finfo(kind.np)
+        known: Any = ml_dtypes.finfo(kind.limits if isinstance(kind, NamedDtype) else kind.np)
         self.dtype, self.bits = kind.name, known.bits
         self.eps, self.max, self.min = float(known.eps), float(known.max), float(known.min)
-        self.resolution, self.smallest_normal, self.tiny = 10.0**-known.precision, float(known.smallest_normal), float(known.tiny)
+        # Of eight bits no decimal digit is sure.
+        self.resolution = 1.0 if known.bits == 8 else 10.0**-known.precision
+        self.smallest_normal, self.tiny = float(known.smallest_normal), float(known.tiny)
 
     def __repr__(self) -> str:
         return (
@@ -39,7 +42,7 @@ class iinfo:
 
     def __init__(self, type: Any) -> None:
         type = dtypes.PYTHON.get(type, type)
-        if type.np.kind not in "iu":
+        if isinstance(type, NamedDtype) or type.np.kind not in "iu":
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         known = np.iinfo(type.np)
         self.dtype, self.bits, self.max, self.min = type.name, known.bits, int(known.max), int(known.min)

@@ -26,7 +26,7 @@ import torchgrad_jax.nn.sparse  # noqa: F401
 from torchgrad_jax.calling.generate import is_tensor
 from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.declaration import dtypes, strides
+from torchgrad_jax.declaration import dtypes, only_named, strides, symbolic
 from torchgrad_jax.functions import creation, formatting, legacy, limits, overloads
 from torchgrad_jax.memory import formats
 from torchgrad_jax.namespace import checks, late, methods
@@ -38,8 +38,10 @@ def public() -> dict[str, Any]:
     methods.install()
     found: dict[str, Any] = {d.name: d for d in dtypes.ALL}
     found.update({n: d for n, d in dtypes.ALIASES.items()})
+    found.update(only_named.ALL, **symbolic.ALL)
     found.update(guarded("torch", methods.namespace))
     found.update(legacy.classes(), **formats.FORMATS, memory_format=formats.memory_format, layout=strides.layout, strided=strides.strided)
+    found["legacy_contiguous_format"] = formats.contiguous_format
     found.update(inf=math.inf, nan=math.nan, pi=math.pi, e=math.e, newaxis=None)
     found.update(
         Tensor=Tensor, Size=Size, finfo=limits.finfo, iinfo=limits.iinfo, device=device, dtype=dtypes.dtype, is_inference=overloads.is_inference,

@@ -196,7 +196,7 @@ def _home(name: str, value: Any) -> str | None:
 
 def _kind(value: Any) -> str:
     for name in ("dtype", "layout", "memory_format", "Generator"):
-        if type(value) is getattr(torchgrad_jax, name):
+        if isinstance(value, getattr(torchgrad_jax, name)):
             return f"_{name}"
     return "_float" if type(value) is float else "Any"
 

@@ -3,9 +3,28 @@
 from torchgrad_jax.runtime import lazy
 from torchgrad_jax.utils import _pytree, dlpack
 
-_modules = lazy.submodules(__name__, ("benchmark", "checkpoint", "collect_env", "cpp_extension", "deterministic", "hooks", "model_zoo"))
+_modules = lazy.submodules(
+    __name__, ("_foreach_utils", "benchmark", "checkpoint", "collect_env", "cpp_extension", "deterministic", "hooks", "model_zoo")
+)
 benchmark, checkpoint, deterministic, hooks = _modules["benchmark"], _modules["checkpoint"], _modules["deterministic"], _modules["hooks"]
-collect_env, cpp_extension, model_zoo = _modules["collect_env"], _modules["cpp_extension"], _modules["model_zoo"]
+_foreach_utils, collect_env, cpp_extension, model_zoo = (
+    _modules["_foreach_utils"],
+    _modules["collect_env"],
+    _modules["cpp_extension"],
+    _modules["model_zoo"],
+)
 data = lazy.subpackage(__name__, "data")
 
-__all__ = ["_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "deterministic", "dlpack", "hooks", "model_zoo"]
+__all__ = [
+    "_foreach_utils",
+    "_pytree",
+    "benchmark",
+    "checkpoint",
+    "collect_env",
+    "cpp_extension",
+    "data",
+    "deterministic",
+    "dlpack",
+    "hooks",
+    "model_zoo",
+]

@@ -1,0 +1,56 @@
+"""Names of PyTorch's that packages use though few programs do: numbers that could be symbols, helpers of optimizers, questions about tensors."""
+
+import pytest
+from side_by_side import caught, like_pytorch, tj, torch
+
+pytestmark = pytest.mark.operators
+
+SYMBOLIC = [
+    "sym_int(3.7)", "sym_int(-3.7)", "sym_int('a')", "sym_float(3)", "sym_float(True)", "sym_float('a')", "sym_max(1, 2.0)", "sym_max(2, 1.5)",
+    "sym_max(True, 2)", "sym_max('a', 2)", "sym_min(1, 2.0)", "sym_min(True, True)", "sym_not(1)", "sym_sqrt(4)", "sym_sqrt(-1)",
+    "sym_ite(True, 1, 2)", "sym_ite(1, 1, 2)", "sym_ite(True, 1, 2.0)", "sym_sum([1, 2.5])", "sym_sum(())", "sym_sum(3, 4)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", SYMBOLIC)
+def test_functions_of_symbols_take_numbers(call):
+    assert caught(lambda: eval(f"m.{call}", {"m": tj})) == caught(lambda: eval(f"m.{call}", {"m": torch}))
+
+
+def test_no_number_is_a_symbol():
+    for name in ("SymInt", "SymFloat", "SymBool"):
+        kind = getattr(tj, name)
+        assert isinstance(kind, type) and not any(isinstance(n, kind) for n in (3, 3.0, True, *tj.ones(2, 3).shape))
+        with pytest.raises(NotImplementedError, match=f"torch.{name} is not available in torchgrad_jax"):
+            kind(3)
+
+
+@pytest.mark.parametrize("with_indices", [False, True])
+def test_tensors_are_grouped_by_device_and_dtype(with_indices):
+    def grouped(m):
+        from importlib import import_module
+
+        helpers = import_module(f"{m.__name__}.utils._foreach_utils")
+        a, b, c = m.ones(2), m.ones(2, dtype=m.float64), m.zeros(3)
+        groups = helpers._group_tensors_by_device_and_dtype([[a, b, c], [a + 1, b + 1, None], []], with_indices)
+        told = {str(key): ([[None if t is None else t.tolist() for t in part] for part in parts], at) for key, (parts, at) in groups.items()}
+        with pytest.raises(RuntimeError) as error:
+            helpers._group_tensors_by_device_and_dtype([[None, a]])
+        return told, str(error.value), helpers._device_has_foreach_support(a.device), helpers._has_foreach_support([a], a.device)
+
+    assert grouped(tj) == grouped(torch)
+
+
+@like_pytorch
+def test_questions_about_back_ends(m):
+    x = m.ones(2)
+    return [x.is_xla, x.is_ipu, x.is_maia, x.is_mtia, x.is_vulkan, x.is_sparse_csr]
+
+
+@like_pytorch
+def test_whether_a_function_is_transformed(m):
+    asked = m._C._are_functorch_transforms_active
+    seen = [asked()]
+    m.func.vmap(lambda x: seen.append(asked()) or x)(m.ones(2))
+    m.func.grad(lambda x: seen.append(asked()) or x)(m.ones(()))
+    return seen, asked()
