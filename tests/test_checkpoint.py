@@ -519,6 +519,10 @@ def test_operators_by_name():
     ]  # fmt: skip
     x = data(3)
     assert torch.equal(aten.sin.default(x), x.sin())
+    # Packages name operators that there are none of here, as keys of tables.
+    assert str(aten._pin_memory.default) == "aten._pin_memory.default" and aten._sparse_addmm.default != aten.addmm.default
+    with pytest.raises(NotImplementedError, match="torch.ops.aten._pin_memory cannot be called"):
+        aten._pin_memory.default(x)
     for wrong, text in (
         (lambda: aten.nonono, "'_OpNamespace' 'aten' object has no attribute 'nonono'"),
         (lambda: aten.mm.nono, "The underlying op of 'aten.mm' has no overload name 'nono'"),

@@ -1,5 +1,7 @@
 """Names of PyTorch's that packages use though few programs do: numbers that could be symbols, helpers of optimizers, questions about tensors."""
 
+from importlib import import_module
+
 import pytest
 from side_by_side import caught, like_pytorch, tj, torch
 
@@ -25,11 +27,21 @@ def test_no_number_is_a_symbol():
             kind(3)
 
 
+@like_pytorch
+def test_overloads_for_torchscript_are_the_functions(m):
+    def f(x): ...
+
+    return m.jit._overload(f) is f, m.jit._overload_method(f) is f
+
+
+def test_functions_are_in_torch_functional_too():
+    for name in import_module("torchgrad_jax.functional").__all__:
+        assert getattr(tj.functional, name) is getattr(tj, name) and name in torch.functional.__all__
+
+
 @pytest.mark.parametrize("with_indices", [False, True])
 def test_tensors_are_grouped_by_device_and_dtype(with_indices):
     def grouped(m):
-        from importlib import import_module
-
         helpers = import_module(f"{m.__name__}.utils._foreach_utils")
         a, b, c = m.ones(2), m.ones(2, dtype=m.float64), m.zeros(3)
         groups = helpers._group_tensors_by_device_and_dtype([[a, b, c], [a + 1, b + 1, None], []], with_indices)

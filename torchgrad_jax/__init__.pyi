@@ -35,6 +35,7 @@ from torchgrad_jax import explain as explain
 from torchgrad_jax import export as export
 from torchgrad_jax import fft as fft
 from torchgrad_jax import func as func
+from torchgrad_jax import functional as functional
 from torchgrad_jax import functions as functions
 from torchgrad_jax import futures as futures
 from torchgrad_jax import fx as fx
@@ -178,6 +179,8 @@ IntTensor: Any
 LongStorage: Any
 LongTensor: Any
 OutOfMemoryError: Any
+PyTorchFileReader: Any
+PyTorchFileWriter: Any
 ShortStorage: Any
 ShortTensor: Any
 Storage: Any

@@ -1,11 +1,12 @@
 """`torch.ops`: operators by the names that they have in ATen, for policies of selective checkpoints.
 
-Names are told by the nodes of the graph, which PyTorch has named after its operators. Overloads of one operator are equal to each other: which of
-them a call is differs between this library and PyTorch.
+Names are told by the nodes of the graph, which PyTorch has named after its operators; operators that there are none of here can be named, too.
+Overloads of one operator are equal to each other: which of them a call is differs between this library and PyTorch.
 """
 
 from __future__ import annotations
 
+import importlib.resources
 import re
 from functools import cache
 from typing import Any
@@ -15,12 +16,14 @@ from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, BoundOperator, O
 from torchgrad_jax.namespace import methods
 from torchgrad_jax.operators import registry
 
-# ATen's names of overloads, without those that write into `out`.
-_OVERLOADS = frozenset(
-    """default Tensor Scalar int bool str float complex dtype dim dims dim_IntList dim_int dim_values values stable values_stable correction vec two
-    self other Tensor_Scalar Scalar_Tensor Scalar_Scalar Tensor_Tensor Tensor_mode Scalar_mode int_Scalar int_Tensor int_list src value reduce
-    value_reduce padding_idx decimals sizes inverse sublist memory_format""".split()  # noqa: SIM905 - a list of words is read as one
-)
+
+@cache
+def _of_pytorchs() -> tuple[frozenset[str], frozenset[str]]:
+    """ATen's operators and its names of overloads (aten_names.txt): packages name some that there are none of here, as keys of tables."""
+    text = importlib.resources.files(__package__ or "torchgrad_jax").joinpath("aten_names.txt").read_text()
+    _, _, words = text.partition("\noperators\n")
+    operators, _, overloads = words.partition("\noverloads\n")
+    return frozenset(operators.split()), frozenset(overloads.split())
 
 
 def _key(name: str) -> str:
@@ -94,7 +97,7 @@ class OpOverloadPacket:
         self.__name__, self.key = name, _key(name)
 
     def __getattr__(self, overload: str) -> OpOverload:
-        if overload not in _OVERLOADS:
+        if overload not in _of_pytorchs()[1]:
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{overload}'")
         made = OpOverload(self, overload)
         self.__dict__[overload] = made
@@ -114,6 +117,10 @@ class OpOverloadPacket:
         return f"<OpOverloadPacket(op='{self}')>"
 
 
+def _is_known(name: str) -> bool:
+    return _key(name) in _known() or name in _aten.functions or name in _of_pytorchs()[0]
+
+
 class _OpNamespace:
     """``torch.ops.aten``."""
 
@@ -121,7 +128,7 @@ class _OpNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        if self._name != "aten" or name.startswith("__") or (_key(name) not in _known() and name not in _aten.functions):
+        if self._name != "aten" or name.startswith("__") or not _is_known(name):
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         made = OpOverloadPacket(name)
         self.__dict__[name] = made

@@ -168,6 +168,7 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     raise NotImplementedError(f"torch.jit.load: {_NO_FILES}")
 
 
+_overload = _overload_method = passing_through.decorator
 export_opnames = passing_through.refused("torch.jit.export_opnames", _NO_FILES)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.declaration.dtypes import COMPLEX, FLOAT, INT, dtype, float16
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32
 from torchgrad_jax.declaration.strides import layout
+from torchgrad_jax.runtime.passing_through import never_made
 
 
 class NamedDtype(dtype):
@@ -106,4 +107,5 @@ QSCHEMES = {
         "per_tensor_symmetric",
     )  # fmt: skip
 }
-ALL: dict[str, Any] = {**DTYPES, **LAYOUTS, **QSCHEMES, "qscheme": qscheme}
+CLASSES = {name: never_made(f"torch.{name}", "torch.save and torch.load write and read files") for name in ("PyTorchFileReader", "PyTorchFileWriter")}
+ALL: dict[str, Any] = {**DTYPES, **LAYOUTS, **QSCHEMES, **CLASSES, "qscheme": qscheme}
