@@ -101,8 +101,8 @@ from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_alw
 
 globals().update(_lazy.submodules(__name__, (
     "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "distributed",
-    "export", "functional", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "return_types", "signal", "testing", "torch_version",
-    "types", "version", "viz", "xpu",
+    "export", "functional", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "quasirandom", "return_types", "signal", "testing",
+    "torch_version", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 _lazy.further_names(f"{__name__}.distributions", {name: ours for name, (ours, _) in _modules_of_distributions.items()})
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):

@@ -55,6 +55,7 @@ from torchgrad_jax import operators as operators
 from torchgrad_jax import optim as optim
 from torchgrad_jax import overrides as overrides
 from torchgrad_jax import profiler as profiler
+from torchgrad_jax import quasirandom as quasirandom
 from torchgrad_jax import random as random
 from torchgrad_jax import return_types as return_types
 from torchgrad_jax import runtime as runtime

@@ -35,7 +35,7 @@ ALIASES = {ALIAS: PACKAGE, "functorch": f"{PACKAGE}.func.functorch"}
 _NAMESPACES = """
     accelerator amp ao autograd backends compiler cpu cuda distributed distributions export fft func
     futures fx hub jit library linalg masked monitor mps mtia multiprocessing nested nn onnx optim
-    overrides package profiler quantization random return_types serialization signal sparse special storage
+    overrides package profiler quantization quasirandom random return_types serialization signal sparse special storage
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
