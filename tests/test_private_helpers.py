@@ -66,3 +66,12 @@ def test_whether_a_function_is_transformed(m):
     m.func.vmap(lambda x: seen.append(asked()) or x)(m.ones(2))
     m.func.grad(lambda x: seen.append(asked()) or x)(m.ones(()))
     return seen, asked()
+
+
+@like_pytorch
+def test_questions_of_sparse_tensors_are_answered_for_dense_ones(m):
+    x = m.ones(2, 3, requires_grad=True)
+    wide = x.to_dense(m.float64)
+    names = ("coalesce", "is_coalesced", "indices", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices")
+    told = [caught(getattr(x, name)) for name in names]
+    return x.to_dense() is x, x.to_dense(masked_grad=True) is x, wide.sum(), wide.grad_fn.name(), x.sparse_dim(), x.dense_dim(), told

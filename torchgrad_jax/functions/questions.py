@@ -149,3 +149,39 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_gra
 
 for _attribute in (Tensor.is_signed, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex):
     public("torch")(_attribute)
+
+
+@public("torch.Tensor")
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor itself, since all are dense, or in another dtype."""
+    return self if dtype is None or dtype is self.dtype else cast(self, dtype)
+
+
+@public("torch.Tensor")
+def sparse_dim(self: Tensor) -> int:
+    """0: no dimension is sparse."""
+    return 0
+
+
+@public("torch.Tensor")
+def dense_dim(self: Tensor) -> int:
+    """The number of dimensions: all are dense."""
+    return self._aval.ndim
+
+
+def _of_sparse(name: str, layout: str) -> None:
+    def refuse(self: Tensor) -> Any:
+        raise RuntimeError(f"{name} expected {layout} tensor layout but got Strided")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"RuntimeError, always: this is asked of tensors of a {layout} layout."
+    public("torch.Tensor")(refuse)
+
+
+for _name in ("coalesce", "is_coalesced", "indices"):
+    _of_sparse(_name, "sparse coordinate")
+_of_sparse("values", "sparse")
+for _name in ("crow_indices", "col_indices"):
+    _of_sparse(_name, "sparse row compressed")
+for _name in ("ccol_indices", "row_indices"):
+    _of_sparse(_name, "sparse column compressed")
