@@ -2,7 +2,7 @@
 
 What is new is interpreted. A program is compiled once its interpretations have cost, by estimate, what compiling it costs: whether it comes
 back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). What comes back again and again in a row is
-a loop's, and compiled the sooner the more often it did, but not before its interpretations took a quarter of that. Where a call of the compiled
+a loop's, and compiled the sooner the more often it did, but not before its interpretations took a sixth of that. Where a call of the compiled
 program would cost more than interpreting it, as with a few operations on small arrays, it never is.
 """
 
@@ -24,9 +24,9 @@ MOST = 3e7
 # How many primitives an operation without a plan is taken for.
 UNKNOWN_SIZE = 10
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
-TURNS = 6
+TURNS = 4.5
 # Nobody is to wait for long for what may have been the last time: by then a program has taken this share of its price.
-PATIENCE = 1 / 4
+PATIENCE = 1 / 6
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
