@@ -25,6 +25,8 @@ MOST = 3e7
 UNKNOWN_SIZE = 10
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 4.5
+# The same of programs that differ in how often a loop in them goes round: the next length is another program.
+LENGTH_TURNS = 6
 # Nobody is to wait for long for what may have been the last time: by then a program has taken this share of its price.
 PATIENCE = 1 / 6
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
@@ -186,7 +188,7 @@ def _is_rolled_now(program: Any, cost: float) -> bool:
     common.turns += 1
     price = COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
     worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
-    return worth and common.spent * (1 + common.turns / TURNS) > price
+    return worth and common.spent * (1 + common.turns / LENGTH_TURNS) > price
 
 
 def _is_worth_unrolling(program: Any) -> bool:
