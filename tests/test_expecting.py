@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -160,5 +161,6 @@ def test_a_script_without_any():
         print("went on")
         print(factor)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    environment = {**os.environ, "TORCHGRAD_JAX_EXECUTION": "fused"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=environment)
     assert done.stdout == "went on\n" and "LinAlgError" in done.stderr

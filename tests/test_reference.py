@@ -20,7 +20,8 @@ INTERNAL = {
     "saving",
 }  # fmt: skip
 ELSEWHERE = {
-    "backends": "has modules of flags alone", "functional": "names of torch's again", "mps": "a device that is never there", "xpu": "a device that is never there",
+    "backends": "has modules of flags alone", "functional": "names of torch's again", "mps": "a device that is never there",
+    "xpu": "a device that is never there",
     "return_types": "classes without a constructor of their own", "types": "names of types for annotations", "utils": "has modules alone",
     "version": "has texts alone",
 }  # fmt: skip
