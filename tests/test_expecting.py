@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import counters, execution_mode
+from torchgrad_jax.runtime import counters, execution_mode, modes
 from torchgrad_jax.runtime.recording.expecting import error_is_expected
 
 try:
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.failing_programs
 
 
 @pytest.fixture(autouse=True)
-def recorded():
+def recorded(monkeypatch):
+    monkeypatch.setattr(modes, "checks", "look")
     with execution_mode("fused"):
         yield
 
@@ -161,6 +162,6 @@ def test_a_script_without_any():
         print("went on")
         print(factor)
     """
-    environment = {**os.environ, "TORCHGRAD_JAX_EXECUTION": "fused"}
+    environment = {**os.environ, "TORCHGRAD_JAX_EXECUTION": "fused", "TORCHGRAD_JAX_CHECK": "look"}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=environment)
     assert done.stdout == "went on\n" and "LinAlgError" in done.stderr
