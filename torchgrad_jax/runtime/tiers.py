@@ -31,6 +31,8 @@ LENGTH_TURNS = 6
 PATIENCE = 1 / 6
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
+# What compiling a program with a loop takes beside what is in it: 120 ms in all for an RNN's, forward and backward.
+LOOP_COMPILE = 4e7
 # What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
 MET = 12_000.0
 # Which share of its time a program loses by its loops, and how many turns say that it will go on for long enough to compile it again.
@@ -186,7 +188,7 @@ def _is_rolled_now(program: Any, cost: float) -> bool:
     if common.members > 1 and not program.seen:
         common.spent += MET * len(program.calls)
     common.turns += 1
-    price = COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
+    price = COMPILE + LOOP_COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
     worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
     return worth and common.spent * (1 + common.turns / LENGTH_TURNS) > price
 
