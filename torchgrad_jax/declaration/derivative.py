@@ -17,6 +17,7 @@ from torchgrad_jax.declaration import dtypes, numpy_forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together, bound_ever
+from torchgrad_jax.declaration.pulling import gradients
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
@@ -515,12 +516,15 @@ def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], pr
     """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
     at = iter(cotangents)
     given = [
-        (next(at) if there else jnp.zeros(aval.shape, aval.dtype))
+        (conj_of(next(at)) if there else None) if dtypes.is_float(aval.dtype) else None
         for aval, there in zip(sig.avals, defined, strict=True)
-        if dtypes.is_float(aval.dtype)
-    ]
-    _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
-    return single_of([conj_of(g) for g in pull([conj_of(g) for g in given])])
+    ]  # fmt: skip
+    found = gradients(sig, inputs, primals, given)
+    if found is None:
+        _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
+        floats = [(g, a) for g, a in zip(given, sig.avals, strict=True) if dtypes.is_float(a.dtype)]
+        found = pull([jnp.zeros(a.shape, a.dtype) if g is None else g for g, a in floats])
+    return single_of([conj_of(g) for g in found])
 
 
 def conj_of(x: Any) -> Any:

@@ -140,17 +140,17 @@ class Signature(SignatureFields):
     def exchangeable(self) -> Exchanged:
         """What matrix products alone read and give of its inputs and outputs: see `in_programs`."""
         if self._exchangeable is None:
-            self._exchangeable = exchangeable(self._closed().jaxpr)
+            self._exchangeable = exchangeable(self.closed().jaxpr)
         return self._exchangeable
 
     @property
     def sizes(self) -> Sizes:
         """How many elements the arrays have that it writes into, or gives other dimensions."""
         if self._sizes is None:
-            self._sizes = sizes_in(self._closed().jaxpr)
+            self._sizes = sizes_in(self.closed().jaxpr)
         return self._sizes
 
-    def _closed(self) -> Any:
+    def closed(self) -> Any:
         """Its jaxpr, kept until it is compiled."""
         self._jaxpr = self._jaxpr or _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs)
         return self._jaxpr
@@ -194,7 +194,7 @@ class Signature(SignatureFields):
     def _for_xla(self, exchanged: Exchanged = NONE, apart: bool = True) -> Callable[..., Any]:
         from jax.extend.core import jaxpr_as_fun
 
-        closed, self._jaxpr = self._closed(), None  # what is compiled by itself is seldom interpreted too
+        closed, self._jaxpr = self.closed(), None  # what is compiled by itself is seldom interpreted too
         if exchanged != NONE:
             closed = trace(exchanging(jaxpr_as_fun(closed), exchanged), self.bop.name, exchanged.given(closed.in_avals))
         closed = for_xla(closed, apart)
