@@ -21,7 +21,7 @@ from torchgrad_jax.declaration.pulling import gradients
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, operands_read, signature, traced
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, Traced, operands_read, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 
@@ -233,12 +233,15 @@ class Plan(PlanFields):
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
         all_defined = (True,) * count
-        read, whole = traced(self._made(all_defined)(specs), specs)
-        kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
+        whole = Traced(self._made(all_defined)(specs), specs)
+        kept = [place for place, i in enumerate(self.saves) if count + place in whole.read or i in bound.again]
 
         def made(defined: tuple[bool, ...]) -> Any:
             backward = whole if defined == all_defined else self._made(defined)(specs)
-            return _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
+            filled = _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
+            if backward is whole:
+                filled.closed = whole.of([*range(count), *[count + place for place in kept]])
+            return lambda specs: filled
 
         found = copy.copy(self)
         found._vjps, found._apart, found._unpacking, found._made = {}, None, None, made
@@ -557,7 +560,7 @@ def _filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], sp
             operands[place] = array
         return backward(*arrays[:count], *operands)
 
-    return lambda specs: called
+    return called
 
 
 def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:

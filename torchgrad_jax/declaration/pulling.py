@@ -99,15 +99,10 @@ def _transposed(closed: Any, primals: list[Any], cotangents: Sequence[Any]) -> l
     jaxpr = closed.jaxpr
     known, linear = jaxpr.invars[: len(primals)], jaxpr.invars[len(primals) :]
     values = dict(zip([*jaxpr.constvars, *known], [*closed.consts, *primals], strict=True))
-    moving = set(linear)
-    last: list[Any] = []
-    for equation in jaxpr.eqns:
-        if any([v in moving for v in equation.invars if not isinstance(v, Literal)]):
-            moving.update(equation.outvars)
-            last.append(equation)
-        else:
-            outs = equation.primitive.bind(*[_read(values, v) for v in equation.invars], **equation.params)
-            values.update(zip(equation.outvars, outs if equation.primitive.multiple_results else [outs], strict=True))
+    moving, last = _moving(jaxpr, linear)
+    for equation in _needed(jaxpr, moving, last):
+        outs = equation.primitive.bind(*[_read(values, v) for v in equation.invars], **equation.params)
+        values.update(zip(equation.outvars, outs if equation.primitive.multiple_results else [outs], strict=True))
     arrived: dict[Any, Any] = {}
     for v, given in zip(jaxpr.outvars, cotangents, strict=True):
         _add(arrived, v, given)
@@ -119,6 +114,27 @@ def _transposed(closed: Any, primals: list[Any], cotangents: Sequence[Any]) -> l
                 if back is not None and type(back) is not ad.Zero:
                     _add(arrived, v, back)
     return [arrived.get(v) for v in linear]
+
+
+def _moving(jaxpr: Any, linear: Sequence[Any]) -> tuple[set[Any], list[Any]]:
+    """The variables that are linear in others, and the equations that make them."""
+    moving, last = set(linear), []
+    for equation in jaxpr.eqns:
+        if any([v in moving for v in equation.invars if not isinstance(v, Literal)]):
+            moving.update(equation.outvars)
+            last.append(equation)
+    return moving, last
+
+
+def _needed(jaxpr: Any, moving: set[Any], last: Sequence[Any]) -> list[Any]:
+    """The other equations, without those that make what no linear one reads."""
+    read = {v for e in last for v in e.invars if not isinstance(v, Literal)}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        if moving.isdisjoint(equation.outvars) and not read.isdisjoint(equation.outvars):
+            read.update([v for v in equation.invars if not isinstance(v, Literal)])
+            found.append(equation)
+    return found[::-1]
 
 
 def _add(arrived: dict[Any, Any], v: Any, given: Any) -> None:

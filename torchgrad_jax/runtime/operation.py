@@ -287,16 +287,20 @@ class Signature(SignatureFields):
     def _trace(self) -> None:
         """Find the output avals, and keep the jaxpr, which is what finding them takes."""
         bop, where = self.bop, common_device(self.specs, self.bop.device)
-        kinds: list[type] = []
-        try:
-            self._jaxpr = _jaxpr_of(_as_tuple(self._raw, bop.name, kinds), bop.name, self.specs)
-        except (TypeError, ValueError, ZeroDivisionError) as error:
-            # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
-            raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
+        known, kinds = getattr(self._raw, "closed", None), []
+        if known is not None and _inputs(self.specs) == [(a.shape, a.dtype) for a in known.in_avals]:
+            self._jaxpr, several = known, len(known.out_avals) > 1
+        else:
+            try:
+                self._jaxpr = _jaxpr_of(_as_tuple(self._raw, bop.name, kinds), bop.name, self.specs)
+            except (TypeError, ValueError, ZeroDivisionError) as error:
+                # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
+                raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
+            several = issubclass(kinds[0], (tuple, list))
         self.convolves = contains(self._jaxpr.jaxpr, "conv_general_dilated")
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
-        self.single = not issubclass(kinds[0], (tuple, list)) or (self.check is not None and len(outs) == 1)
+        self.single = not several or (self.check is not None and len(outs) == 1)
 
 
 def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = None) -> Callable[..., tuple[Any, ...]]:
@@ -307,7 +311,8 @@ def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = Non
         if kinds is not None:
             kinds.append(type(outs))
         # Weakly typed outputs would key a second executable: make every output's dtype its own.
-        return tuple([lax.convert_element_type(o, o.dtype) for o in (outs if isinstance(outs, (tuple, list)) else (outs,))])
+        every = outs if isinstance(outs, (tuple, list)) else (outs,)
+        return tuple([lax.convert_element_type(o, o.dtype) if getattr(o, "weak_type", True) else o for o in every])
 
     function.__name__ = name
     return function
@@ -324,40 +329,52 @@ def in_asked_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec]) -> Any:
-    return trace(function, name, [((), NUMBER_DTYPES[s]) if isinstance(s, type) else (s.shape, s.dtype) for s in specs])
+    return trace(function, name, _inputs(specs))
+
+
+def _inputs(specs: Sequence[ArgSpec]) -> list[tuple[tuple[int, ...], np.dtype]]:
+    return [((), NUMBER_DTYPES[s]) if isinstance(s, type) else (s.shape, s.dtype) for s in specs]
 
 
 def operands_read(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> set[int]:
     """Which of its operands the results of a function are computed from. It takes a trace."""
-    return traced(function, specs)[0]
+    return Traced(function, specs).read
 
 
-def traced(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> tuple[set[int], Callable[..., Any]]:
-    """`operands_read`, and the function without what its results are not computed from, which is traced anew and differentiated the sooner. Of a
-    tuple of one result it returns that.
+class Traced:
+    """A function of arrays like `specs`, traced once: `read`, which of its operands its results are computed from, and the function without the rest,
+    which is differentiated the sooner. Of a tuple of one result it returns that. closed: its jaxpr.
 
-    Called with arrays of other shapes or dtypes it is `function` itself, and so it is on accelerators: there the precision that is asked for when it
-    is called counts.
+    Called with arrays of other shapes or dtypes it is the function itself, and so it is on accelerators: there the precision that is asked for when
+    it is called counts.
     """
-    from jax.extend.core import jaxpr_as_fun
 
-    closed = without_dead_code(_jaxpr_of(_as_tuple(function, "read"), "read", specs))
-    jaxpr = closed.jaxpr
-    read = {v for v in jaxpr.outvars if not hasattr(v, "val")}
-    for equation in reversed(jaxpr.eqns):
-        if not read.isdisjoint(equation.outvars):
-            read.update([v for v in equation.invars if not hasattr(v, "val")])
-    kinds = [(a.shape, a.dtype) for a in closed.in_avals]
-    on_host = all([isinstance(s, type) or s.device is CPU for s in specs])
+    __slots__ = ("read", "closed", "_function", "_on_host")
 
-    def pruned(*arrays: Any) -> Any:
-        alike = on_host and [(getattr(a, "shape", None), getattr(a, "dtype", None)) for a in arrays] == kinds
-        if not alike:
-            return function(*arrays)
-        outs = jaxpr_as_fun(closed)(*arrays)
+    def __init__(self, function: Callable[..., Any], specs: Sequence[ArgSpec]) -> None:
+        self._function = function
+        self._on_host = all([isinstance(s, type) or s.device is CPU for s in specs])
+        self.closed = without_dead_code(_jaxpr_of(_as_tuple(function, "read"), "read", specs))
+        jaxpr = self.closed.jaxpr
+        read = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+        for equation in reversed(jaxpr.eqns):
+            if not read.isdisjoint(equation.outvars):
+                read.update([v for v in equation.invars if not hasattr(v, "val")])
+        self.read = {i for i, v in enumerate(jaxpr.invars) if v in read}
+
+    def __call__(self, *arrays: Any) -> Any:
+        from jax.extend.core import jaxpr_as_fun
+
+        kinds = [(a.shape, a.dtype) for a in self.closed.in_avals]
+        if not self._on_host or [(getattr(a, "shape", None), getattr(a, "dtype", None)) for a in arrays] != kinds:
+            return self._function(*arrays)
+        outs = jaxpr_as_fun(self.closed)(*arrays)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    return {i for i, v in enumerate(jaxpr.invars) if v in read}, pruned
+    def of(self, operands: Sequence[int]) -> Any:
+        """Its jaxpr as one of these operands alone, which are all that it reads."""
+        jaxpr = self.closed.jaxpr
+        return self.closed.replace(jaxpr=jaxpr.replace(invars=[jaxpr.invars[i] for i in operands]))
 
 
 def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> int:
