@@ -27,7 +27,7 @@ from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
-from torchgrad_jax.functions.views import contiguous, expand, reshape, squeeze, t, transpose, unsqueeze
+from torchgrad_jax.functions.views import contiguous, expand, expanded, in_shape, squeeze, t, transpose, unsafe_view, unsqueeze
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, per_thread
 from torchgrad_jax.runtime.user_code import warn_once
@@ -384,6 +384,8 @@ _MM = registry["mm"].bind((ARRAY, ARRAY))
 _BMM = registry["bmm"].bind((ARRAY, ARRAY))
 _MV = registry["mv"].bind((ARRAY, ARRAY))
 _DOT = registry["dot"].bind((ARRAY, ARRAY))
+_mm = binary(_MM, "mm", lambda input, other: apply(_MM, (input, other)))
+_bmm = binary(_BMM, "bmm", lambda input, other: apply(_BMM, (input, other)))
 _SQUEEZE_0 = registry["_squeeze_written"].bind((ARRAY, Static(0)))
 
 
@@ -435,14 +437,10 @@ def _fold_turned(other: Tensor, batch: Tensor) -> Tensor:
 def _fold(input: Tensor, other: Tensor) -> Tensor:
     """A batch times one matrix (or vector): the batch's rows as one long matrix."""
     shape = input._aval.shape
-    rows = reshape(input, (math.prod(shape[:-1]), shape[-1]))
+    rows = in_shape(input, (math.prod(shape[:-1]), shape[-1]))
     if other._aval.ndim == 1:
-        return apply(_unsafe_view(shape[:-1]), (apply(_MV, (rows, other)),))
-    return apply(_unsafe_view((*shape[:-1], other._aval.shape[1])), (apply(_MM, (rows, other)),))
-
-
-def _unsafe_view(size: tuple[int, ...]) -> Any:
-    return registry["_unsafe_view"].bind((ARRAY, Static(size)))
+        return unsafe_view(apply(_MV, (rows, other)), shape[:-1])
+    return unsafe_view(_mm(rows, other), (*shape[:-1], other._aval.shape[1]))
 
 
 def _is_followed(*tensors: Tensor) -> bool:
@@ -454,25 +452,26 @@ def _is_followed(*tensors: Tensor) -> bool:
 def _batched(input: Tensor, other: Tensor) -> Tensor:
     a, b = input._aval, other._aval
     if a.ndim == 3 and a.shape[0] == b.shape[0] and b.ndim == 3 and not _is_followed(input, other):
-        return apply(_BMM, (input, other))  # PyTorch's views around it are seen in its graph alone
+        return _bmm(input, other)  # PyTorch's views around it are seen in its graph alone
     left_vector, right_vector = input._aval.ndim == 1, other._aval.ndim == 1
     x = unsqueeze(input, 0) if left_vector else input
     y = unsqueeze(other, 1) if right_vector else other
     left, right = x._aval.shape, y._aval.shape
     batch = broadcast_shapes(left[:-2], right[:-2])
     size = math.prod(batch)
-    product = apply(_BMM, (wrap_shape(x, (size, *left[-2:]), batch), wrap_shape(y, (size, *right[-2:]), batch)))
+    product = _bmm(wrap_shape(x, (size, *left[-2:]), batch), wrap_shape(y, (size, *right[-2:]), batch))
     if left[-1] != right[-2] or x._aval.dtype != y._aval.dtype:  # bmm's own words for what does not fit
         return product
     if right_vector:
         product = squeeze(product, -1)
     shape = batch + (() if left_vector else (left[-2],)) + (() if right_vector else (right[-1],))
-    return apply(_unsafe_view(shape), (product,))
+    return unsafe_view(product, shape)
 
 
 def wrap_shape(x: Tensor, shape: tuple[int, ...], batch: tuple[int, ...]) -> Tensor:
     """`x` expanded over the batch dimensions, which then become one."""
-    return reshape(expand(x, (*batch, *shape[1:])), shape)
+    full = (*batch, *shape[1:])
+    return in_shape(expanded(x, full, full), shape)
 
 
 def _matmul(namespace: str) -> tuple[Any, Any]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.order import lay_out_as
+from torchgrad_jax.core.order import lay_out_as, plain
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, made_together, part_of, refuse_lost, viewed
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
+from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, BoundOperator, Static
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32
 from torchgrad_jax.memory.formats import contiguous_format, preserve_format
 from torchgrad_jax.memory.storage import View
@@ -217,17 +218,34 @@ def _shaped(input: Tensor, asked: tuple[int, ...], size: tuple[int, ...]) -> Ten
 @public("torch", "torch.Tensor")
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where strides allow it, else a copy."""
-    aval, dims = input._aval, as_dims(sizes, shape)
-    size = _inferred(dims, aval.size)
-    if input._view is None or input.is_contiguous():
-        return _shaped(input, dims, size)
-    if view_strides(aval.shape, input._strides(), size) is not None:
+    dims = as_dims(sizes, shape)
+    return in_shape(input, _inferred(dims, input._aval.size), dims)
+
+
+def in_shape(input: Tensor, size: tuple[int, ...], asked: tuple[int, ...] | None = None) -> Tensor:
+    """`reshape` to a size that has as many elements. asked: what the user wrote for it."""
+    if input._view is None or plain(input) or input.is_contiguous():
+        return _shaped(input, asked or size, size)
+    if view_strides(input._aval.shape, input._strides(), size) is not None:
         return viewed("_reshape_alias", input, size)
-    return apply(_UNSAFE_VIEW(size), (clone(input),))
+    return unsafe_view(_copied_in_rows(input), size)
 
 
-def _UNSAFE_VIEW(size: tuple[int, ...]) -> Any:
-    return registry["_unsafe_view"].bind((ARRAY, Static(size)))
+def unsafe_view(made: Tensor, size: tuple[int, ...]) -> Tensor:
+    """A new tensor that nobody else has, in another shape: no view of it."""
+    return _unsafe_view(size)(made)
+
+
+@lru_cache(4096)
+def _unsafe_view(size: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    bound = registry["_unsafe_view"].bind((ARRAY, Static(size)))
+    return unary(bound, "_unsafe_view", lambda made: apply(bound, (made,)))
+
+
+def _clone_in_rows() -> Callable[[Tensor], Tensor]:
+    bound = BoundOperator(_CLONE.operator, _CLONE.layout, _CLONE.device)
+    bound.keeps_order = False
+    return unary(bound, "clone", lambda input: apply(bound, (input,)))
 
 
 @public("torch", "torch.Tensor")
@@ -292,6 +310,11 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     full = _expanded(shape, wanted)
     if full is None:
         _refuse_expansion(input, shape, wanted)
+    return expanded(input, full, wanted)
+
+
+def expanded(input: Tensor, full: tuple[int, ...], wanted: tuple[int, ...]) -> Tensor:
+    """`expand` to sizes that it can be expanded to. wanted: what was asked for."""
     out = viewed("expand", input, full)
     if View.replayed_somewhere:
         asked_for(out, input, lambda t, given: expand(t, *map(given, wanted)))
@@ -537,6 +560,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 _CLONE = registry["clone"].bind((ARRAY,))
+_copied_in_rows = _clone_in_rows()
 
 
 @public("torch.Tensor")
