@@ -94,7 +94,7 @@ def test_steps_and_programs_of_structures_that_never_come_back_stay_few(few, els
         turn(choices_of(generator), w).item()
         most = max(most, len(steps()))
     assert counters.recorded - recorded > 4 * keeping.MOST_STEPS
-    assert most <= 1.5 * keeping.MOST_STEPS + few
+    assert most <= 1.5 * keeping.MOST_STEPS + 2 * few  # a program that is kept may be as long as all that was there
     gc.collect()
     assert alive(Step) - elsewhere[0] <= 2 * keeping.MOST_STEPS + few
     assert alive(Program) - elsewhere[1] <= 300

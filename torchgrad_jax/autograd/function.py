@@ -201,6 +201,8 @@ class BackwardCFunction(FunctionCtx, Node):
             _put_aside_users(self, hooks)
         given = found if isinstance(found, tuple) else (found,)
         expected = len(call.is_tensor)
+        if expected == 1 and len(given) == 1 and type(given[0]) is Tensor and call.needs == _NEEDED:
+            return (_fitting(self, calculus, given[0], 0),)
         if len(given) > expected and all(g is None for g in given[expected:]):
             given = given[:expected]
         if len(given) != expected:
@@ -230,6 +232,9 @@ class BackwardCFunction(FunctionCtx, Node):
             s.release()
 
 
+_NEEDED = (True,)
+
+
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
     """After the user's code: its attributes that have names of the engine's make way for those."""
     call, own = node._call, node.__dict__
@@ -246,6 +251,8 @@ def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
 def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list[Any]:
     """The gradients as the user's backward gets them, one for each output."""
     call = node._call
+    if len(grads) == 1 and len(call.outputs) == 1 and grads[0] is not None:
+        return grads if calculus.tensors else [wrap(calculus.recorder.alias(grads[0]))]
     grads = grads + [None] * (len(call.outputs) - len(grads))
     lifted = []
     for g, aval, carries in zip(grads, call.outputs, call.carries, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import compress, starmap
+from itertools import starmap
 from sys import getrefcount
 from typing import Any
 
@@ -22,7 +22,7 @@ from torchgrad_jax.runtime.observing.observer import COMPILING, COMPUTING, RUNNI
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.fields import ProgramFields
-from torchgrad_jax.runtime.recording.holding import UNHELD, held
+from torchgrad_jax.runtime.recording.holding import held, with_aliased
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
 from torchgrad_jax.runtime.rolling.roll import roll
@@ -36,8 +36,6 @@ from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 LEAST_ROLLED = 40
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
-
-_above_unheld = UNHELD.__lt__
 
 
 class Program(ProgramFields):
@@ -184,7 +182,7 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     # A Value that only our dict holds is out of everybody's reach: its operation need not have a result.
     alive = held(values)
     if epoch.aliases:
-        alive = _with_aliased(alive, epoch.aliases)
+        alive = with_aliased(alive, epoch.aliases)
     counters.recorded += len(values)
     counters.flushed += 1
     counters.reasons[reason] += 1
@@ -291,16 +289,6 @@ def rescue(epoch: Epoch) -> None:
 
 
 # ---------------------------------------------------------------------- what is wanted, what may be given away
-
-
-def _with_aliased(alive: bytes, aliases: list[Value]) -> bytes:
-    """`alive` with what has an alias that is held. The other aliases are forgotten."""
-    flags = bytes(map(_above_unheld, map(getrefcount, aliases)))  # before anything else refers to them
-    aliases[:] = compress(aliases, flags)
-    found = bytearray(alive)
-    for twin in aliases:
-        found[twin.slot] = 1
-    return bytes(found)
 
 
 def _only_ours(leaves: dict[int, Value]) -> bytes:

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject *)
+    PyObject *item_of "PyList_GET_ITEM"(list, Py_ssize_t)
 
 
 cdef inline bytes held(dict values):
@@ -15,4 +16,19 @@ cdef inline bytes held(dict values):
     while PyDict_Next(values, &at, &key, &value):
         flag[0] = Py_REFCNT(value) > 1
         flag += 1
+    return found
+
+
+cdef inline bytes with_aliased(bytes alive, list aliases):
+    cdef Py_ssize_t i, slot
+    cdef list kept = []
+    cdef bytes found = PyBytes_FromStringAndSize(PyBytes_AS_STRING(alive), len(alive))
+    cdef char *flags = PyBytes_AS_STRING(found)
+    for i in range(len(aliases)):
+        if Py_REFCNT(item_of(aliases, i)) > 1:
+            twin = aliases[i]
+            kept.append(twin)
+            slot = twin.slot
+            flags[slot] = 1
+    aliases[:] = kept
     return found
