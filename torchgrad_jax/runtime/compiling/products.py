@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +25,8 @@ from torchgrad_jax.runtime.compiling.foreign import PRODUCT, knows_products
 _LEAST = 4
 # Above so many multiplications XLA's are as quick.
 _MOST = 1 << 26
+
+Shape = tuple[int, ...]
 
 
 class _Operand(NamedTuple):
@@ -162,14 +165,20 @@ def _by_blas(eqn: Any, turning: dict[Any, Any], turned: dict[Any, Any]) -> dict[
     k, count = eqn.invars[0].aval.shape[summed[0]], math.prod(out.aval.shape[:each])
     m, n = (operand.var.aval.size // (k * count) for operand in (left, right))
     left_shape, right_shape = (count, m, k) if left.own_first else (count, k, m), (count, n, k) if right.own_first else (count, k, n)
+    how = (0 if left.own_first else 1) + (2 if right.own_first else 0)  # see `multiplying.pxd`
+    made = _product(left.var.aval, right.var.aval, left_shape, right_shape, (count, m, n), how, out.aval.shape)
+    return {**found, id(eqn): made.replace(invars=[left.var, right.var], outvars=[out])}
+
+
+@lru_cache(1024)
+def _product(left: Any, right: Any, left_shape: Shape, right_shape: Shape, result: Shape, how: int, out: Shape) -> Any:
+    """The equation that multiplies arrays like `left` and `right`. What is alike is traced once, and lowered once."""
 
     def product(x: Any, y: Any) -> Any:
-        call = jax.ffi.ffi_call(PRODUCT, jax.ShapeDtypeStruct((count, m, n), x.dtype))
-        how = (0 if left.own_first else 1) + (2 if right.own_first else 0)  # see `multiplying.pxd`
-        return call(x.reshape(left_shape), y.reshape(right_shape), how=np.int64(how)).reshape(out.aval.shape)
+        call = jax.ffi.ffi_call(PRODUCT, jax.ShapeDtypeStruct(result, x.dtype))
+        return call(x.reshape(left_shape), y.reshape(right_shape), how=np.int64(how)).reshape(out)
 
-    made = calling(product, [left.var.aval, right.var.aval]).jaxpr.eqns[0]
-    return {**found, id(eqn): made.replace(invars=[left.var, right.var], outvars=[out])}
+    return calling(product, [left, right]).jaxpr.eqns[0]
 
 
 def _operand(var: Any, summed: int, batch: Sequence[int], turning: dict[Any, Any]) -> _Operand | None:
