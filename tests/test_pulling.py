@@ -10,6 +10,8 @@ import torchgrad_jax as torch
 from torchgrad_jax.declaration import pulling
 from torchgrad_jax.runtime._jax_compat import trace
 
+pytestmark = pytest.mark.operators
+
 RNG = np.random.default_rng(0)
 FUNCTIONS = {
     "products": lambda x, y: (x @ y.T @ x,),

@@ -12,7 +12,7 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling import freed_memory
-from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
+from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay, working_memory
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU, put
 from torchgrad_jax.runtime.interpreted import Interpreted
@@ -112,6 +112,8 @@ class Program(ProgramFields):
         counters.ran += 1
         if function is None:
             self.form.function = self._compiled([a.dtype.kind for a in numbers])
+            if self.donated and self.device is CPU:  # what it takes is not known before it is run: no more than all its results together
+                freed_memory.keep_for(sum([c.signature.nbytes for c in self.calls]))
             return _first_call, (self.form, [*numbers, *arrays], len(self.calls), self.device is CPU and not self.donated)
         return function, [*self.kept(numbers), *arrays] if numbers else arrays
 
@@ -168,6 +170,7 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool, 
             with timed(COMPILING):
                 return form.function(*arguments)
         function = ahead_of_time(form.function, arguments, quickly)
+        freed_memory.keep_for(working_memory(function))
         outs = function(*arguments)
         form.function = directly(function)
         form.ahead = True
