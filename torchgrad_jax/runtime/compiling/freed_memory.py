@@ -9,12 +9,12 @@ from functools import cache
 
 import numpy as np
 
-# The largest array that `keep` lets the C library keep, half of what it keeps at the end of its memory.
-_KEPT = 1 << 23
+# The largest array that `keep` lets the C library keep, the most that it keeps without being told, and half of what it keeps at its memory's end.
+_KEPT = (1 << 25) - (1 << 16)
 
 
 def keep() -> None:
-    """Let the memory of arrays up to 8 MiB be used again. glibc asks the system for it each time, and gives it back, until something of that size
+    """Let the memory of arrays up to 32 MiB be used again. glibc asks the system for it each time, and gives it back, until something of that size
     was freed: a fresh page takes 1 us, an addition of float32 in it 0.25."""
     np.empty(_KEPT, np.uint8)
 
