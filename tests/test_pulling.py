@@ -30,6 +30,7 @@ FUNCTIONS = {
     "another form": lambda x, y: (jnp.concatenate([x, y * x], 0).reshape(2, -1).T, jnp.pad(x, ((1, 0), (0, 2))), x[:, ::-1]),
     "convolving": lambda x, y: (jnp.convolve(x[0], y[0]),),
     "decomposing": lambda x, y: (jnp.linalg.cholesky(x @ x.T + 4 * jnp.eye(3, dtype=np.float32)),),
+    "numbers beside what moves": lambda x, y: (lax.add(x[0, 0], np.float32(0)), jnp.stack([y[0, 0], np.float32(0)]), lax.max(y, np.float32(0))),
     "whole numbers": lambda x, y: (lax.argmax(x, 1, np.int32), x * lax.iota(np.int32, 5).astype(np.float32)),
 }  # fmt: skip
 

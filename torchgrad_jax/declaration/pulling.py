@@ -105,13 +105,14 @@ def _transposed(closed: Any, primals: list[Any], cotangents: Sequence[Any]) -> l
         values.update(zip(equation.outvars, outs if equation.primitive.multiple_results else [outs], strict=True))
     arrived: dict[Any, Any] = {}
     for v, given in zip(jaxpr.outvars, cotangents, strict=True):
-        _add(arrived, v, given)
+        if not isinstance(v, Literal):
+            _add(arrived, v, given)
     for equation in reversed(last):
         outs = [arrived.pop(v, None) for v in equation.outvars]
         if any([o is not None for o in outs]):
             operands = [ad.UndefinedPrimal(v.aval) if not isinstance(v, Literal) and v in moving else _read(values, v) for v in equation.invars]
-            for v, back in zip(equation.invars, _back(equation, outs, operands), strict=True):
-                if back is not None and type(back) is not ad.Zero:
+            for v, operand, back in zip(equation.invars, operands, _back(equation, outs, operands), strict=True):
+                if type(operand) is ad.UndefinedPrimal and back is not None and type(back) is not ad.Zero:  # some rules send to all operands
                     _add(arrived, v, back)
     return [arrived.get(v) for v in linear]
 
