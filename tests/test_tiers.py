@@ -57,7 +57,7 @@ def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compi
 
 
 def test_what_comes_back_is_not_compiled_before_its_turns_took_a_share_of_the_price(monkeypatch):
-    x = tj.ones(64, 64)
+    x = tj.ones(200, 200)
 
     def turn_of_compilation(patience, length):
         monkeypatch.setattr(tiers, "PATIENCE", patience)

@@ -18,7 +18,7 @@ COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for e
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
-FUSED = 0.3  # the share of the interpreter's time that XLA takes for the same primitives
+FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.

@@ -13,9 +13,9 @@ import numpy as np
 from torchgrad_jax.runtime.native import blas
 
 # One step, whatever it does.
-STEP = 1000.0
+STEP = 700.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
-CHEAP, DEAR, SPECIAL = 0.3, 2.5, 60.0
+CHEAP, DEAR, SPECIAL = 0.15, 1.0, 60.0
 # A multiply-add of a matrix product, and what the product takes besides; from so many on `native` shares it with helpers, which takes this part.
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
 HELPED_FROM, HELPED = 1 << 21, 0.5
