@@ -1,6 +1,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
+from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject *)
@@ -22,8 +23,9 @@ cdef inline bytes held(dict values):
 cdef inline bytes with_aliased(bytes alive, list aliases):
     cdef Py_ssize_t i, slot
     cdef list kept = []
-    cdef bytes found = PyBytes_FromStringAndSize(PyBytes_AS_STRING(alive), len(alive))
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, len(alive))  # of one given byte it would be everybody's
     cdef char *flags = PyBytes_AS_STRING(found)
+    memcpy(flags, PyBytes_AS_STRING(alive), len(alive))
     for i in range(len(aliases)):
         if Py_REFCNT(item_of(aliases, i)) > 1:
             twin = aliases[i]
