@@ -32,10 +32,11 @@ MODULES = (
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
-    "runtime/native/sharing", "runtime/native/multiplying", "runtime/native/convolving",
+    "runtime/native/sharing", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "operators/kernels/box_muller",
 )  # fmt: skip
+HEADERS = ("runtime/native/tiles.h",)  # of C's, which declarations include
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 
@@ -56,7 +57,7 @@ def folder() -> Path:
 def sources(root: Path = ROOT) -> list[str]:
     """What is compiled: modules, the types of those that have some, and declarations."""
     typed = [f"{m}.pxd" for m in (*MODULES, *DECLARATIONS) if (root / f"{m}.pxd").exists()]
-    return sorted([f"{m}.py" for m in MODULES] + typed)
+    return sorted([*[f"{m}.py" for m in MODULES], *typed, *HEADERS])
 
 
 def digest(root: Path = ROOT) -> str:

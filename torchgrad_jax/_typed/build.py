@@ -77,7 +77,12 @@ def _compile(scratch: Path) -> None:
     os.chdir(scratch)  # so that tracebacks name files from the package on
     try:
         extensions = [
-            Extension("torchgrad_jax." + m.replace("/", "."), [f"torchgrad_jax/{m}.py"], extra_compile_args=[*OPTIONS, *LOOPS.get(m, ())])
+            Extension(
+                "torchgrad_jax." + m.replace("/", "."),
+                [f"torchgrad_jax/{m}.py"],
+                include_dirs=["."],
+                extra_compile_args=[*OPTIONS, *LOOPS.get(m, ())],
+            )
             for m in typed.MODULES
         ]
         workers = os.cpu_count() or 1

@@ -6,6 +6,7 @@ from libc.stdlib cimport abort, free, malloc
 from libc.string cimport memcpy
 
 from torchgrad_jax.runtime.native.handlers cimport share
+from torchgrad_jax.runtime.native.sharing cimport tj_hand
 
 # What the numbers mean is in `lanes.py`. Polynomials: the Cephes library's, but for `erf`'s, which is `special.py`'s own.
 # The loops are C: compiled for processors with AVX-512 and AVX2, too, and chosen between as the module is loaded, where GCC and the
@@ -259,14 +260,17 @@ cdef enum:
     SLOTS = 128  # of operands, results and registers, twice as many as a chain may have
 
 
-cdef inline void _run_piece(const void* work, int64_t number) noexcept nogil:
+cdef inline void _run_piece(const void* work, int64_t number, tj_hand* hand) noexcept nogil:
     cdef Shared* shared = <Shared*>work
     cdef Py_ssize_t length = shared.most * (4 if shared.letter == 102 else 8), begin = number * BLOCKS_OF_A_PIECE * shared.most
     cdef char* start[SLOTS]
-    cdef char* room = <char*>malloc(shared.registers * length + 1)
+    cdef char* room
     cdef int i
-    if room is NULL:
-        abort()
+    if hand.kept is NULL:
+        hand.kept = malloc(shared.registers * length + 1)
+        if hand.kept is NULL:
+            abort()
+    room = <char*>hand.kept
     memcpy(start, shared.start, (shared.first + shared.registers) * sizeof(void*))
     for i in range(shared.registers):
         start[shared.first + i] = room + i * length
@@ -274,7 +278,6 @@ cdef inline void _run_piece(const void* work, int64_t number) noexcept nogil:
         shared.letter, shared.code, shared.operations, shared.letters, shared.sizes, start, shared.step, begin,
         min(shared.size, begin + BLOCKS_OF_A_PIECE * shared.most), shared.most,
     )
-    free(room)
 
 
 cdef inline void run_shared(

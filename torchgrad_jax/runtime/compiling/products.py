@@ -1,4 +1,4 @@
-"""Matrix products within XLA's programs on a CPU: by NumPy's BLAS, which the interpreter uses too.
+"""Matrix products within XLA's programs on a CPU: by the functions of C that the interpreter uses too, our own or NumPy's BLAS.
 
 XLA's own take 1.1 to 3 times as long, 64 x 64 x 64 seven times (49 us by itself, against 12), and 64 products of 4 x 4 ten times (33 us, against 3).
 A program then calls a foreign function, `multiplying.pxd`, for each. That needs the typed core and a NumPy whose BLAS can be found; else, and for

@@ -1,4 +1,4 @@
-"""Matrix products by NumPy's BLAS, called by C (`multiplying.pxd`)."""
+"""Matrix products by C: by functions of our own or by NumPy's BLAS (`multiplying.pxd`)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ _NARROW = ("SkylakeX", "Cooperlake", "SapphireRapids")
 @cache
 def multiplies() -> bool:
     """Whether `handlers.multiplied` can be called, and XLA be told of such a function: where the typed core is, and NumPy's BLAS can be found."""
+    return multiply_by(handlers.vector_bits())
+
+
+def multiply_by(bits: int) -> bool:
+    """Let products go by our own functions for vectors of so many bits, at most `handlers.vector_bits()`; 0: all by BLAS. Whether they can."""
     single, double = _routine("s"), _routine("d")
-    return single is not None and double is not None and handlers.use(single, double, _core() in _NARROW)
+    return single is not None and double is not None and handlers.use(single, double, _core() in _NARROW, bits)
 
 
 def _routine(letter: str) -> int | None:

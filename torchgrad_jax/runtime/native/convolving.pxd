@@ -13,15 +13,15 @@ cdef extern from *:
     /* A function three times: for processors with these instructions, and for any. */
     #if defined(__x86_64__)
     #define TJ_FOR_PROCESSORS(name, body)                                                                                         \\
-        __attribute__((target(TJ_512))) static void name##_512(const void* work, int64_t i) { body((const tj_convolution*)work, i, 8); } \\
-        __attribute__((target("avx2,fma"))) static void name##_256(const void* work, int64_t i) { body((const tj_convolution*)work, i, 4); } \\
-        static void name(const void* work, int64_t i) { body((const tj_convolution*)work, i, 4); }
+        __attribute__((target(TJ_512))) static void name##_512(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 8); } \\
+        __attribute__((target("avx2,fma"))) static void name##_256(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); } \\
+        static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); }
     #define TJ_512 "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma"
     #define TJ_HAS_512 (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
     #define TJ_HAS_256 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     #define TJ_BEST(name) (TJ_HAS_512 ? name##_512 : TJ_HAS_256 ? name##_256 : name)
     #else
-    #define TJ_FOR_PROCESSORS(name, body) static void name(const void* work, int64_t i) { body((const tj_convolution*)work, i, 4); }
+    #define TJ_FOR_PROCESSORS(name, body) static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); }
     #define TJ_HAS_512 0
     #define TJ_BEST(name) name
     #endif

@@ -3,4 +3,4 @@ from libc.stdint cimport int64_t
 from torchgrad_jax.runtime.native cimport convolving, multiplying, sharing
 
 
-cdef void share(sharing.piece_function piece, const void* work, int64_t pieces) noexcept
+cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces) noexcept

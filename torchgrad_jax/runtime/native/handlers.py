@@ -12,9 +12,14 @@ from torchgrad_jax.runtime.native import convolving, multiplying, sharing
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
 
 
-def use(single: int, double: int, narrow: bool) -> bool:
+def vector_bits() -> int:
+    """See `multiplying.vector_bits`."""
+    return multiplying.vector_bits()
+
+
+def use(single: int, double: int, narrow: bool, bits: int) -> bool:
     """See `multiplying.use`."""
-    return multiplying.use(single, double, narrow)
+    return multiplying.use(single, double, narrow, bits)
 
 
 def product(minor: int) -> Any:

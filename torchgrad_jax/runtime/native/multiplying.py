@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 
-def use(single: int, double: int, narrow: bool) -> bool:
+def vector_bits() -> int:
+    """The width of this processor's vectors, if there are functions of our own for them, which are quicker than BLAS: 512 or 256; else 0."""
+    return 0
+
+
+def use(single: int, double: int, narrow: bool, bits: int) -> bool:
     """Whether products can be had from now on. single, double: the addresses of `cblas_sgemm` and `cblas_dgemm`. narrow: whether a product with a
-    transposed matrix is quicker in narrow blocks."""
+    transposed matrix is quicker in narrow blocks. bits: of the vectors of our own functions, at most `vector_bits()`; 0: BLAS does all."""
     return False
 
 

@@ -5,7 +5,6 @@ from libc.stdint cimport int64_t
 #
 # What is large is cut into pieces that threads share, XLA's or, where the interpreter calls, a few of ours: whoever is free takes the next one, so that
 # each element of the result is computed by one thread in one order. Nobody waits for a helper that has not begun.
-ctypedef void (*piece_function)(const void*, int64_t) noexcept nogil
 
 cdef extern from *:
     """
@@ -30,6 +29,7 @@ cdef extern from *:
     #define TJ_PAUSE() ((void)0)
     #endif
     #include <pthread.h>
+    #include <time.h>
     #include <signal.h>
     #include <unistd.h>
     #else
@@ -68,22 +68,40 @@ cdef extern from *:
         return 1;
     }
 
-    /* `pieces` pieces of some work, each done by `piece(work, its number)`. Whoever comes late finds none left, and does not touch the work. */
+    struct tj_shared;
+    /* What a thread has that does pieces: what it `kept` of earlier ones, at first nothing, which is freed after its last; and the one it does next, if it
+       has already taken that, else -1. */
     typedef struct {
-        void (*piece)(const void* work, int64_t number);
+        void* kept;
+        struct tj_shared* shared;
+        int64_t next;
+    } tj_hand;
+    /* Does the piece of some work that has this number. */
+    typedef void (*tj_piece)(const void* work, int64_t number, tj_hand* hand);
+    /* `pieces` pieces of some work. Whoever comes late finds none left, and does not touch the work. */
+    typedef struct tj_shared {
+        tj_piece piece;
         const void* work;
         int64_t pieces, next, done, users;
     } tj_shared;
 
+    /* The piece that this thread does next, taken now: none if it is no number of a piece. */
+    static int64_t tj_take(tj_hand* hand) {
+        if (hand->next < 0) { hand->next = TJ_ADD(&hand->shared->next, 1); }
+        return hand->next;
+    }
     static void tj_leave(tj_shared* shared) {
         if (TJ_ADD(&shared->users, -1) == 1) { free(shared); }
     }
     static void tj_take_pieces(tj_shared* shared) {
+        tj_hand hand = {0, shared, -1};
         int64_t number;
-        while ((number = TJ_ADD(&shared->next, 1)) < shared->pieces) {
-            shared->piece(shared->work, number);
+        while ((number = tj_take(&hand)) < shared->pieces) {
+            hand.next = -1;
+            shared->piece(shared->work, number, &hand);
             TJ_ADD(&shared->done, 1);
         }
+        free(hand.kept);
     }
     static void tj_help(void* shared) {
         tj_take_pieces((tj_shared*)shared);
@@ -119,8 +137,8 @@ cdef extern from *:
     #endif
     }
     #if TJ_HELPS
-    /* Our helpers wait for work, asleep but for the first 30 us or so, and join one at a time: who finds another's under way works alone. */
-    enum { TJ_MOST_HELPERS = 7, TJ_SPIN = 2000 };
+    /* Our helpers wait for work, asleep but for the first 300 us, and join one at a time: who finds another's under way works alone. */
+    enum { TJ_MOST_HELPERS = 7, TJ_AWAKE = 300000, TJ_PAUSES = 64 };
     static pthread_mutex_t tj_door = PTHREAD_MUTEX_INITIALIZER;
     static pthread_cond_t tj_bell = PTHREAD_COND_INITIALIZER;
     static tj_shared* tj_open = 0;
@@ -131,12 +149,18 @@ cdef extern from *:
         if (tj_open == shared) { tj_open = 0; }
         pthread_mutex_unlock(&tj_door);
     }
+    static int64_t tj_clock(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000000000LL + now.tv_nsec;
+    }
     static void* tj_stand_by(void* unused) {
         (void)unused;
         for (;;) {
             tj_shared* shared;
+            int64_t until = tj_clock() + TJ_AWAKE;
             int spun;
-            for (spun = 0; spun < TJ_SPIN && !__atomic_load_n(&tj_open, __ATOMIC_RELAXED); spun++) { TJ_PAUSE(); }
+            for (spun = 1; !__atomic_load_n(&tj_open, __ATOMIC_RELAXED) && (spun % TJ_PAUSES || tj_clock() < until); spun++) { TJ_PAUSE(); }
             pthread_mutex_lock(&tj_door);
             while (!tj_open) { pthread_cond_wait(&tj_bell, &tj_door); }
             shared = tj_open;
@@ -199,11 +223,10 @@ cdef extern from *:
     static void tj_work_alone(void) {}
     #endif
     /* Do all pieces: with the help of XLA's threads if it calls, else of ours; or alone. call: 0 if it does not. */
-    static void tj_do(const tj_call* call, void (*piece)(const void*, int64_t), const void* work, int64_t pieces, int alone) {
-        tj_shared* shared = alone || pieces < 2 ? 0 : (tj_shared*)malloc(sizeof(tj_shared));
-        int64_t number;
+    static void tj_do(const tj_call* call, tj_piece piece, const void* work, int64_t pieces, int alone) {
+        tj_shared alone_here = {piece, work, pieces, 0, 0, 1}, *shared = alone || pieces < 2 ? 0 : (tj_shared*)malloc(sizeof(tj_shared));
         if (!shared) {
-            for (number = 0; number < pieces; number++) { piece(work, number); }
+            tj_take_pieces(&alone_here);
             return;
         }
         shared->piece = piece;
@@ -226,15 +249,18 @@ cdef extern from *:
         return (length + largest - 1) / largest;
     }
     /* Without Python's lock. */
-    static void tj_share(void (*piece)(const void*, int64_t), const void* work, int64_t pieces) {
+    static void tj_share(tj_piece piece, const void* work, int64_t pieces) {
         Py_BEGIN_ALLOW_THREADS
         tj_do(0, piece, work, pieces, 0);
         Py_END_ALLOW_THREADS
     }
     """
+    ctypedef struct tj_hand:
+        void* kept
+    ctypedef void (*tj_piece)(const void*, int64_t, tj_hand*) noexcept nogil
     void tj_heed_forks() noexcept
     void tj_work_alone() noexcept
-    void tj_share(piece_function piece, const void* work, int64_t pieces) noexcept
+    void tj_share(tj_piece piece, const void* work, int64_t pieces) noexcept
 
 
 cdef inline void heed_forks() noexcept:
@@ -245,5 +271,5 @@ cdef inline void work_alone() noexcept:
     tj_work_alone()
 
 
-cdef inline void share(piece_function piece, const void* work, int64_t pieces) noexcept:
+cdef inline void share(tj_piece piece, const void* work, int64_t pieces) noexcept:
     tj_share(piece, work, pieces)

@@ -1,0 +1,103 @@
+/* Strips and tiles of matrices of TJ_NUMBER, for processors with TJ_TARGET's instructions and vectors of TJ_LANES: included by `tiling.pxd` for each.
+
+   A tile of the result is TJ_ROWS x 2 vectors, sums in registers, over as many terms as its two strips have. A strip has for each term the elements of
+   TJ_ROOM rows of the left matrix, or of 2 vectors of columns of the right one, next to each other. */
+#define TJ_WIDTH (2 * TJ_LANES)
+typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(TJ_NUMBER)), aligned(sizeof(TJ_NUMBER)), may_alias));
+
+/* The sums of the products of `rows` elements on the left, and of `vectors` on the right, which are copied into a `strip` if there is to be one. rows,
+   vectors, and whether there is: constants, so that all is in registers. */
+TJ_INLINED TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* strip,
+                                       TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors) {
+    TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
+    int i, j;
+    TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] = (TJ_NAME(vector)){0}; } }
+    for (; terms > 0; terms--, x += x_step, y += y_step) {
+        TJ_UNROLLED for (j = 0; j < vectors; j++) {
+            beside[j] = *(const TJ_NAME(vector)*)(y + j * TJ_LANES);
+            if (strip) { *(TJ_NAME(vector)*)(strip + j * TJ_LANES) = beside[j]; }
+        }
+        if (strip) { strip += TJ_WIDTH; }
+        TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] += beside[j] * x[i]; } }
+    }
+    TJ_UNROLLED for (i = 0; i < rows; i++) {
+        TJ_UNROLLED for (j = 0; j < vectors; j++) {
+            TJ_NAME(vector)* to = (TJ_NAME(vector)*)(out + i * lead + j * TJ_LANES);
+            if (add) { *to += sums[i][j]; } else { *to = sums[i][j]; }
+        }
+    }
+}
+#define TJ_CASE(rows)                                                                                             \
+    case rows:                                                                                                    \
+        if (vectors == 2) { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, out, lead, add, rows, 2); }              \
+        else { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, out, lead, add, rows, 1); }                              \
+        break;
+TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* out,
+                                    int64_t lead, int add, int64_t rows, int vectors) {
+    switch (rows) {
+        TJ_CASE(1) TJ_CASE(2) TJ_CASE(3) TJ_CASE(4) TJ_CASE(5) TJ_CASE(6)
+#if TJ_ROWS == 12
+        TJ_CASE(7) TJ_CASE(8) TJ_CASE(9) TJ_CASE(10) TJ_CASE(11) TJ_CASE(12)
+#endif
+    }
+}
+#undef TJ_CASE
+/* A tile of `rows` x `columns`: written to `out`, or added to what is there. strip: 0, or where a whole tile's right side is to be copied. */
+TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_step, const void* y, int64_t y_step, void* strip, void* out, int64_t lead,
+                                    int add, int64_t rows, int64_t columns) {
+    int vectors = columns > TJ_LANES ? 2 : 1;
+    TJ_NUMBER made[TJ_ROWS * TJ_WIDTH], *to = (TJ_NUMBER*)out;
+    int64_t i, j;
+    if (strip) {
+        TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, to, lead, add, TJ_ROWS, 2);
+        return;
+    }
+    if (columns == vectors * TJ_LANES) {
+        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, to, lead, add, rows, vectors);
+        return;
+    }
+    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, made, TJ_WIDTH, 0, rows, vectors);
+    for (i = 0; i < rows; i++) {
+        for (j = 0; j < columns; j++) { to[i * lead + j] = add ? to[i * lead + j] + made[i * TJ_WIDTH + j] : made[i * TJ_WIDTH + j]; }
+    }
+}
+/* Make a strip of `count` rows or columns, for each of `terms` so many `places`: of a matrix where those lie next to each other, or turned: the terms.
+   What is in further places does not matter, but that it be a number of the matrix, or 0. */
+TJ_TARGET static void TJ_NAME(strip)(void* made, const void* given, int64_t lead, int turned, int64_t count, int64_t places, int64_t terms) {
+    TJ_NUMBER* to = (TJ_NUMBER*)made;
+    const TJ_NUMBER *from = (const TJ_NUMBER*)given, *rows[8];
+    int64_t i, j, t, together;
+    if (!turned) {
+        for (t = 0; t < terms; t++, to += places, from += lead) {
+            __builtin_prefetch(from + TJ_AHEAD * lead);
+            __builtin_prefetch(from + TJ_AHEAD * lead + TJ_WIDTH / 2);
+            if (count == TJ_WIDTH) {
+                memcpy(to, from, TJ_WIDTH * sizeof(TJ_NUMBER));
+                continue;
+            }
+            for (i = 0; i + 4 <= count; i += 4) { memcpy(to + i, from + i, 4 * sizeof(TJ_NUMBER)); }
+            for (; i < count; i++) { to[i] = from[i]; }
+            for (; i < places; i++) { to[i] = 0; }
+        }
+        return;
+    }
+    for (i = 0; i < places; i += together) {
+        together = sizeof(TJ_NUMBER) == 4 && i + 8 <= places ? 8 : 4;
+        for (j = 0; j < together; j++) { rows[j] = from + (i + j < count ? i + j : count - 1) * lead; }
+        for (t = 0; t + TJ_TURNED_AT_ONCE <= terms; t += TJ_TURNED_AT_ONCE) {
+            if (together == 8) { TJ_TURN_EIGHT(rows, t, to + t * places + i, places); } else { TJ_TURN_FOUR(rows, t, to + t * places + i, places); }
+        }
+        for (; t < terms; t++) { for (j = 0; j < together; j++) { to[t * places + i + j] = rows[j][t]; } }
+    }
+}
+static const tj_tiles TJ_NAME(tiles) = {TJ_ROWS, TJ_ROOM, TJ_WIDTH, sizeof(TJ_NUMBER), TJ_NAME(tile), TJ_NAME(strip)};
+#undef TJ_WIDTH
+#undef TJ_NUMBER
+#undef TJ_LANES
+#undef TJ_ROWS
+#undef TJ_ROOM
+#undef TJ_NAME
+#undef TJ_TARGET
+#undef TJ_TURN_FOUR
+#undef TJ_TURN_EIGHT
+#undef TJ_TURNED_AT_ONCE
