@@ -36,7 +36,7 @@ DECLARATIONS = (
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "operators/kernels/box_muller",
 )  # fmt: skip
-HEADERS = ("runtime/native/tiles.h",)  # of C's, which declarations include
+HEADERS = ("runtime/native/tiles.h", "runtime/native/images.h")  # of C's, which declarations include
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

@@ -10,37 +10,41 @@ cdef extern from *:
     """
     #if defined(__GNUC__)
     #define TJ_INLINE static inline __attribute__((always_inline))
-    /* A function three times: for processors with these instructions, and for any. */
+    /* A function for processors with these instructions, and for any: of vectors of 8, and of 16 where the processor has them. */
     #if defined(__x86_64__)
+    #define TJ_FOR(name, instructions, body, channels)                                                                          \\
+        __attribute__((target(instructions))) static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, channels); }
     #define TJ_FOR_PROCESSORS(name, body)                                                                                         \\
-        __attribute__((target(TJ_512))) static void name##_512(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 8); } \\
-        __attribute__((target("avx2,fma"))) static void name##_256(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); } \\
-        static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); }
+        TJ_FOR(name##_512, TJ_512, tj_sixteen_##body, 8)                                                                          \\
+        TJ_FOR(name##_512_of_8, TJ_512, tj_eight_##body, 8)                                                                       \\
+        TJ_FOR(name##_256, "avx2,fma", tj_eight_##body, 4)                                                                        \\
+        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, 4); }
     #define TJ_512 "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma"
     #define TJ_HAS_512 (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
     #define TJ_HAS_256 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    #define TJ_BEST(name) (TJ_HAS_512 ? name##_512 : TJ_HAS_256 ? name##_256 : name)
+    #define TJ_BEST(name, lanes) (TJ_HAS_512 ? (lanes == 16 ? name##_512 : name##_512_of_8) : TJ_HAS_256 ? name##_256 : name)
     #else
-    #define TJ_FOR_PROCESSORS(name, body) static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, 4); }
+    #define TJ_FOR_PROCESSORS(name, body)                                                                                         \\
+        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, 4); }
     #define TJ_HAS_512 0
-    #define TJ_BEST(name) name
+    #define TJ_BEST(name, lanes) name
     #endif
-    typedef float tj_eight __attribute__((vector_size(32), aligned(4), may_alias));
-    typedef int32_t tj_mask __attribute__((vector_size(32)));
-    enum { TJ_EIGHT = 8, TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
+    enum { TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_VECTORS = 48, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
 
     /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, height', width'). A tap
        (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
        down, across: of these (height', width') those that are computed, each `step` behind the last, from `first` on; places: all. taps, offsets:
        those of all channels' that count for them, and where they read in the copied image, which has so many `rows`, so `wide` for each of `stride[1]`
-       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. */
+       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. Vectors have so many `lanes`. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands;
+        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts;
         int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
         int64_t* offsets;
     } tj_convolution;
+
+    typedef float tj_four __attribute__((vector_size(16)));
 
     static void tj_copy_row(const tj_convolution* p, const float* x, float* out) {
         int64_t stride = p->stride[1], apart = p->apart[1], before = p->before[1], first = before < 0 ? tj_pieces(-before, apart) : 0, i, k;
@@ -68,144 +72,14 @@ cdef extern from *:
         }
     }
 
-    /* 3 x 8 places of some channels: `weights` has so many for each tap. */
-    TJ_INLINE void tj_tile(const float* const x[TJ_TILES], const int64_t* offsets, const float* weights, int64_t taps, const int channels,
-                           tj_eight made[TJ_TILES][TJ_MOST]) {
-        tj_eight sums[TJ_TILES][TJ_MOST];
-        const float *one = x[0], *two = x[1], *three = x[2];
-        int64_t k;
-        int i, j;
-        for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { sums[j][i] = (tj_eight){0}; } }
-        for (k = 0; k < taps; k++, weights += channels) {
-            tj_eight a = *(const tj_eight*)(one + offsets[k]), b = *(const tj_eight*)(two + offsets[k]), c = *(const tj_eight*)(three + offsets[k]);
-            for (i = 0; i < channels; i++) {
-                sums[0][i] += a * weights[i];
-                sums[1][i] += b * weights[i];
-                sums[2][i] += c * weights[i];
-            }
-        }
-        for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { made[j][i] = sums[j][i]; } }
-    }
-
-    /* A band of an image. y: for each so many channels, their weights tap by tap. */
-    TJ_INLINE void tj_image(const tj_convolution* p, int64_t piece, const int channels) {
-        int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_EIGHT), all = p->down * tiles, tile, o, k;
-        int64_t last = all * (band + 1) / p->bands;
-        float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * p->places;
-        if (!room) { abort(); }
-        tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
-        for (tile = all * band / p->bands; tile < last; tile += TJ_TILES) {
-            const float* x[TJ_TILES];
-            int64_t at[TJ_TILES], count[TJ_TILES];
-            int i, j;
-            for (j = 0; j < TJ_TILES; j++) {
-                int64_t which = tile + j < last ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_EIGHT;
-                x[j] = room + row * p->stride[0] * p->stride[1] * p->wide + column;
-                at[j] = (row * p->step[0] + p->first[0]) * p->line + column * p->step[1] + p->first[1];
-                count[j] = p->across - column < TJ_EIGHT ? p->across - column : TJ_EIGHT;
-            }
-            for (o = 0; o < p->to; o += channels) {
-                tj_eight made[TJ_TILES][TJ_MOST];
-                tj_tile(x, p->offsets, p->y + o * p->taps, p->taps, channels, made);
-                for (j = 0; j < TJ_TILES && tile + j < last; j++) {
-                    for (i = 0; i < channels && o + i < p->to; i++) {
-                        float* place = out + (o + i) * p->places + at[j];
-                        if (p->step[1] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[1]] = made[j][i][k]; } }
-                        else if (count[j] == TJ_EIGHT) { *(tj_eight*)place = made[j][i]; }
-                        else { memcpy(place, &made[j][i], (size_t)(count[j] * 4)); }
-                    }
-                }
-            }
-        }
-        free(room);
-    }
-
-    /* Add what 8 places give for some channels of the gradient and 3 taps. only: those of them that count; what is no number does not vanish by 0. */
-    TJ_INLINE void tj_add(tj_eight sums[TJ_MOST][TJ_TAPS], const float* x, const int64_t* offsets, const float* const grads[TJ_MOST], int64_t at,
-                          const int channels, const tj_mask* only) {
-        tj_eight a[TJ_TAPS];
-        int i, j;
-        for (j = 0; j < TJ_TAPS; j++) {
-            a[j] = *(const tj_eight*)(x + offsets[j]);
-            if (only) { a[j] = (tj_eight)((tj_mask)a[j] & *only); }
-        }
-        for (i = 0; i < channels; i++) {
-            tj_eight g = *(const tj_eight*)(grads[i] + at);
-            for (j = 0; j < TJ_TAPS; j++) { sums[i][j] += g * a[j]; }
-        }
-    }
-
-    /* The sums over all places of some images. */
-    TJ_INLINE void tj_sums(const tj_convolution* p, const float* room, const float* const grads[TJ_MOST], const int64_t* offsets, int64_t images,
-                           const int channels, float found[TJ_MOST][TJ_TAPS]) {
-        tj_eight sums[TJ_MOST][TJ_TAPS];
-        tj_mask only;
-        int64_t image, row, column, at = 0, full = p->across / TJ_EIGHT * TJ_EIGHT, line = p->stride[0] * p->stride[1] * p->wide;
-        int i, j, k;
-        for (k = 0; k < TJ_EIGHT; k++) { only[k] = k < p->across - full ? -1 : 0; }
-        for (i = 0; i < channels; i++) { for (j = 0; j < TJ_TAPS; j++) { sums[i][j] = (tj_eight){0}; } }
-        for (image = 0; image < images; image++) {
-            const float* x = room + image * p->each;
-            for (row = 0; row < p->down; row++, x += line) {
-                for (column = 0; column < full; column += TJ_EIGHT, at += TJ_EIGHT) { tj_add(sums, x + column, offsets, grads, at, channels, 0); }
-                if (full < p->across) {
-                    tj_add(sums, x + full, offsets, grads, at, channels, &only);
-                    at += TJ_EIGHT;
-                }
-            }
-        }
-        for (i = 0; i < channels; i++) {
-            for (j = 0; j < TJ_TAPS; j++) {
-                float sum = 0;
-                for (k = 0; k < TJ_EIGHT; k++) { sum += sums[i][j][k]; }
-                found[i][j] = sum;
-            }
-        }
-    }
-
-    /* The kernel's gradient of one part of the batch: y is the result's, `out` has room for each part's (to, taps). */
-    TJ_INLINE void tj_part(const tj_convolution* p, int64_t part, const int channels) {
-        int64_t size = tj_pieces(p->batch, TJ_PARTS), first = part * size, last = first + size < p->batch ? first + size : p->batch;
-        int64_t tiles = tj_pieces(p->across, TJ_EIGHT) * TJ_EIGHT, plane = p->down * tiles, most = tj_pieces(TJ_PLACES, plane), o, k, image, row;
-        float *out = p->out + part * p->to * p->taps, *room, *grads;
-        int i, j;
-        if (first >= last) { return; }
-        if (most > last - first) { most = last - first; }
-        room = (float*)malloc((size_t)(most * (p->each + p->to * plane) * 4));
-        if (!room) { abort(); }
-        grads = room + most * p->each;
-        for (; first < last; first += most) {
-            int64_t images = last - first < most ? last - first : most;
-            for (image = 0; image < images; image++) {
-                const float* y = p->y + (first + image) * p->to * p->places;
-                tj_copy_image(p, p->x + (first + image) * p->channels * p->height * p->width, room + image * p->each);
-                for (o = 0; o < p->to; o++) {
-                    float* to = grads + (o * most + image) * plane;
-                    for (row = 0; row < p->down; row++, y += p->across, to += tiles) {
-                        memcpy(to, y, (size_t)(p->across * 4));
-                        if (tiles > p->across) { memset(to + p->across, 0, (size_t)((tiles - p->across) * 4)); }
-                    }
-                }
-            }
-            for (o = 0; o < p->to; o += channels) {
-                const float* planes[TJ_MOST];
-                for (i = 0; i < channels; i++) { planes[i] = grads + (o + i < p->to ? o + i : p->to - 1) * most * plane; }
-                for (k = 0; k < p->taps; k += TJ_TAPS) {
-                    int64_t offsets[TJ_TAPS];
-                    float found[TJ_MOST][TJ_TAPS];
-                    for (j = 0; j < TJ_TAPS; j++) { offsets[j] = p->offsets[k + j < p->taps ? k + j : p->taps - 1]; }
-                    tj_sums(p, room, planes, offsets, images, channels, found);
-                    for (i = 0; i < channels && o + i < p->to; i++) {
-                        for (j = 0; j < TJ_TAPS && k + j < p->taps; j++) { out[(o + i) * p->taps + k + j] += found[i][j]; }
-                    }
-                }
-            }
-        }
-        free(room);
-    }
-
-    TJ_FOR_PROCESSORS(tj_convolve_image, tj_image)
-    TJ_FOR_PROCESSORS(tj_convolve_part, tj_part)
+    #define TJ_LANES 8
+    #define TJ_WIDE(name) tj_eight_##name
+    #include "torchgrad_jax/runtime/native/images.h"
+    #define TJ_LANES 16
+    #define TJ_WIDE(name) tj_sixteen_##name
+    #include "torchgrad_jax/runtime/native/images.h"
+    TJ_FOR_PROCESSORS(tj_convolve_image, image)
+    TJ_FOR_PROCESSORS(tj_convolve_part, part)
 
     /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
     static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
@@ -230,7 +104,8 @@ cdef extern from *:
         p->down = tj_pieces(down - p->first[0], p->step[0]);
         p->across = tj_pieces(across - p->first[1], p->step[1]);
         p->rows = (p->down - 1) * p->stride[0] + high[0] - low[0] + 1;
-        p->wide = tj_pieces(p->across, TJ_EIGHT) * TJ_EIGHT + (high[1] - low[1]) / p->stride[1];
+        p->lanes = TJ_HAS_512 && tj_pieces(p->across, 8) % 2 == 0 ? 16 : 8;
+        p->wide = tj_pieces(p->across, p->lanes) * p->lanes + (high[1] - low[1]) / p->stride[1];
         line = p->stride[1] * p->wide;
         p->each = p->channels * p->rows * line;
         p->taps = 0;
@@ -255,17 +130,19 @@ cdef extern from *:
         p->before[1] = -low[1];
     }
 
-    /* The kernel's gradient: each part's, added up. */
+    /* The kernel's gradient: each part's, added up. As few parts as keep eight threads busy, or as have enough places to sum over. */
     static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, int alone) {
-        float* room = (float*)calloc((size_t)(TJ_PARTS * p->to * size), 4);
-        int64_t i, k;
+        int64_t vectors = p->batch * p->down * tj_pieces(p->across, p->lanes), parts = vectors / TJ_VECTORS, i, k;
+        float* room;
+        p->parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
+        room = (float*)calloc((size_t)(p->parts * p->to * size), 4);
         if (!room) { abort(); }
         p->y = y;
         p->out = room;
-        tj_do(call, TJ_BEST(tj_convolve_part), p, TJ_PARTS, alone);
+        tj_do(call, TJ_BEST(tj_convolve_part, p->lanes), p, p->parts, alone);
         size *= p->to;
         memcpy(result, room, (size_t)(size * 4));
-        for (i = 1; i < TJ_PARTS; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
+        for (i = 1; i < p->parts; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
         free(room);
     }
     /* (down, across): the places of the result. */
@@ -289,7 +166,7 @@ cdef extern from *:
             p->before[1] = before[1];
             if (p->first[0] >= places[0] || p->first[1] >= places[1]) { continue; }
             tj_choose(p, places[0], places[1], y, channels, room);
-            tj_do(call, TJ_BEST(tj_convolve_image), p, p->batch * p->bands, alone);
+            tj_do(call, TJ_BEST(tj_convolve_image, p->lanes), p, p->batch * p->bands, alone);
         }
         free(room);
     }
