@@ -35,7 +35,9 @@ OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.
 _VECTORS = [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=off"]
 LOOPS = {"runtime/baseline/blocks": _VECTORS, "runtime/baseline/copying": _VECTORS, "operators/kernels/drawing": _VECTORS}
-LOOPS["runtime/native/handlers"] = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=fast", "-Wno-psabi"]  # rounded as by BLAS
+LOOPS["runtime/native/handlers"] = (
+    [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=fast", "-Wno-psabi"]
+)  # rounded as by BLAS
 
 
 def build() -> str:

@@ -17,6 +17,7 @@ from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.convolution import shifted
 from torchgrad_jax.operators.embedding import first_outside
 from torchgrad_jax.operators.resampling import Taps, means
+from torchgrad_jax.runtime.compiling import windows
 
 Ints = tuple[int, ...]
 
@@ -175,32 +176,47 @@ def _spread_tiles(grad: Any, place: Any, x: Any, kernel: Ints) -> Any:
     return lax.pad(whole, jnp.zeros((), grad.dtype), [(0, 0, 0)] * len(lead) + [(0, n - m, 0) for n, m in zip(spatial, covered, strict=True)])
 
 
-def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
-    sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
-    if _is_tiling(kernel_size, stride, padding, dilation):
-        x, count = _channels_last(self, len(kernel_size)), len(kernel_size)
-        kernel, channels = (*kernel_size, 1), self.shape[-count - 1]
+def _said_grad(self: Any, grad: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
+    """`_max_pool_grad` in terms of jax.numpy."""
+    if _is_tiling(kernel, stride, padding, dilation):
+        x, count = _channels_last(self, len(kernel)), len(kernel)
+        kernel, channels = (*kernel, 1), self.shape[-count - 1]
         _, place = _choice(x, kernel, kernel, (*padding, 0), (1,) * len(kernel), (*sizes, channels))
         # Without the barrier XLA finds the place again for every element of the window.
         place = lax.optimization_barrier(place.astype(np.int8))
         return _channels_first(_spread_tiles(_channels_last(grad, count), place, x, kernel), count)
-    _, place = _choice(self, kernel_size, stride, padding, dilation, sizes)
-    index = _flat_index(place, self.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, sizes)
-    return scattered(grad, index, self.shape, len(kernel_size))
+    _, place = _choice(self, kernel, stride, padding, dilation, sizes)
+    index = _flat_index(place, self.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
+    return scattered(grad, index, self.shape, len(kernel))
+
+
+def _said(x: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
+    """`_max_pool` in terms of jax.numpy."""
+    if math.prod(kernel) > MAX_SHIFTS:
+        return _choice(x, kernel, stride, padding, dilation, sizes)[0]
+    count = len(kernel)
+    x, channels = _channels_last(x, count), x.shape[-count - 1]
+    parts = _window_elements(x, (*kernel, 1), (*stride, 1), (*padding, 0), (*dilation, 1), (*sizes, channels))
+    best = parts[0]
+    for part in parts[1:]:
+        best = lax.max(best, part)
+    return _channels_first(best, count)
+
+
+_LARGEST, _LARGEST_GRAD = windows.primitive("max_pool", _said), windows.primitive("max_pool_grad", _said_grad)
 
 
 def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     """The largest element of each window of the last dimensions; nan where there is one."""
     sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
-    if math.prod(kernel_size) > MAX_SHIFTS:
-        return _choice(x, kernel_size, stride, padding, dilation, sizes)[0]
-    count = len(kernel_size)
-    x, channels = _channels_last(x, count), x.shape[-count - 1]
-    parts = _window_elements(x, (*kernel_size, 1), (*stride, 1), (*padding, 0), (*dilation, 1), (*sizes, channels))
-    best = parts[0]
-    for part in parts[1:]:
-        best = lax.max(best, part)
-    return _channels_first(best, count)
+    pool = _LARGEST.bind if windows.fits(x, kernel_size, sizes) else _said
+    return pool(x, kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
+
+
+def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
+    sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
+    pool = _LARGEST_GRAD.bind if windows.fits(self, kernel_size, sizes) and grad.dtype == self.dtype else _said_grad
+    return pool(self, grad, kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
 
 
 def _max_pool_with_indices(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Foreign functions of XLA's: matrix products by NumPy's BLAS, and convolutions."""
+"""Foreign functions of XLA's: matrix products, convolutions, and the largest elements of windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 
 from torchgrad_jax.runtime.native import blas, handlers
 
-PRODUCT, CONVOLUTION = "torchgrad_jax_product", "torchgrad_jax_convolution"
+PRODUCT, CONVOLUTION, POOLING = "torchgrad_jax_product", "torchgrad_jax_convolution", "torchgrad_jax_pooling"
 # The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)
 
@@ -28,6 +28,13 @@ def knows_convolutions() -> bool:
     """Whether there is the function for convolutions. Asked first, it is made known to XLA."""
     minor = _version()
     return minor is not None and _is_made_known(CONVOLUTION, handlers.convolution(minor))
+
+
+@cache
+def knows_pooling() -> bool:
+    """Whether there is the function for the largest elements of windows. Asked first, it is made known to XLA."""
+    minor = _version()
+    return minor is not None and _is_made_known(POOLING, handlers.pooler(minor))
 
 
 def _is_made_known(name: str, capsule: Any) -> bool:

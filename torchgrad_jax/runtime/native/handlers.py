@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, pooling, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -54,6 +54,16 @@ def convolution(minor: int) -> Any:
 def convolve(x: Any, y: Any, out: Any, how: Any) -> bool:
     """See `convolving.convolve`."""
     return convolving.convolve(x, y, out, how)
+
+
+def pooler(minor: int) -> Any:
+    """See `pooling.handler`."""
+    return pooling.handler(minor)
+
+
+def pool(x: Any, grad: Any, out: Any, how: Any) -> bool:
+    """See `pooling.pool`."""
+    return pooling.pool(x, grad, out, how)
 
 
 sharing.heed_forks()

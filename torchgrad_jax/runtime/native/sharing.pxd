@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 cdef extern from *:
     """
     #include <stdint.h>
+    #include <math.h>
     #include <stdlib.h>
     #include <string.h>
     #ifdef _MSC_VER
