@@ -108,3 +108,12 @@ def test_mapped_over_any_dimension(dims):
 
 def test_a_window_without_an_element():
     assert F.max_pool2d(torch.ones(1, 1, 1, 4), (2, 1), padding=(1, 0), dilation=(2, 1)).tolist() == [[[[-np.inf] * 4]]]
+
+
+def test_jax_gets_what_it_can_export():
+    """A foreign function is known in this process alone."""
+    function = torch.to_jax(lambda t: F.max_pool2d(t, 2))
+    x = numbers((1, 2, 6, 6), repeated=False)
+    exported = jax.export.export(jax.jit(function))(x)
+    np.testing.assert_array_equal(exported.call(x), F.max_pool2d(torch.tensor(x), 2).numpy())
+    assert "torchgrad_jax_pooling" not in exported.mlir_module()

@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, contains, pla
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
+from torchgrad_jax.runtime.compiling.windows import by_foreign
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern
@@ -199,7 +200,7 @@ class Signature(SignatureFields):
             closed = trace(exchanging(jaxpr_as_fun(closed), exchanged), self.bop.name, exchanged.given(closed.in_avals))
         closed = for_xla(closed, apart)
         if common_device(self.specs, self.bop.device) is CPU:
-            closed = by_loops(by_blas(closed))
+            closed = by_foreign(by_loops(by_blas(closed)))
         run = jaxpr_as_fun(closed)
 
         def function(*arrays: Any) -> Any:

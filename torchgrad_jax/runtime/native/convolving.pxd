@@ -46,6 +46,18 @@ cdef extern from *:
 
     typedef float tj_four __attribute__((vector_size(16)));
 
+    typedef float tj_copied __attribute__((vector_size(32), aligned(4), may_alias));
+    /* As memcpy of so many floats: rows are short, and a call takes longer than they do. */
+    TJ_INLINE void tj_copy(float* to, const float* from, int64_t count) {
+        int64_t i;
+        if (count < 8) {
+            for (i = 0; i < count; i++) { memcpy(to + i, from + i, 4); }
+            return;
+        }
+        for (i = 0; i + 8 <= count; i += 8) { *(tj_copied*)(to + i) = *(const tj_copied*)(from + i); }
+        *(tj_copied*)(to + count - 8) = *(const tj_copied*)(from + count - 8);
+    }
+
     static void tj_copy_row(const tj_convolution* p, const float* x, float* out) {
         int64_t stride = p->stride[1], apart = p->apart[1], before = p->before[1], first = before < 0 ? tj_pieces(-before, apart) : 0, i, k;
         for (k = 0; k < stride; k++, first++) { /* whoever comes `stride` elements later is `apart` places further */
@@ -54,7 +66,7 @@ cdef extern from *:
             if (place >= p->wide) { return; }
             if (last > p->width) { last = p->width; }
             if (stride == 1 && apart == 1) {
-                if (last > first) { memcpy(found + place, x + first, (size_t)((last - first) * 4)); }
+                if (last > first) { tj_copy(found + place, x + first, last - first); }
                 return;
             }
             for (i = first; i < last; i += stride, place += apart) { found[place] = x[i]; }

@@ -46,7 +46,7 @@ TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int 
                     float* place = out + (o + i) * p->places + at[j];
                     if (p->step[1] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[1]] = made[j][i][k]; } }
                     else if (count[j] == TJ_LANES) { *(TJ_WIDE(vector)*)place = made[j][i]; }
-                    else { memcpy(place, &made[j][i], (size_t)(count[j] * 4)); }
+                    else { tj_copy(place, (const float*)&made[j][i], count[j]); }
                 }
             }
         }
@@ -112,8 +112,8 @@ TJ_INLINE void TJ_WIDE(part)(const tj_convolution* p, int64_t part, const int ch
             for (o = 0; o < p->to; o++) {
                 float* to = grads + (o * most + image) * plane;
                 for (row = 0; row < p->down; row++, y += p->across, to += tiles) {
-                    memcpy(to, y, (size_t)(p->across * 4));
-                    if (tiles > p->across) { memset(to + p->across, 0, (size_t)((tiles - p->across) * 4)); }
+                    *(TJ_WIDE(vector)*)(to + tiles - TJ_LANES) = (TJ_WIDE(vector)){0};
+                    tj_copy(to, y, p->across);
                 }
             }
         }
