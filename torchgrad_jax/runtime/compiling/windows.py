@@ -37,7 +37,7 @@ def primitive(name: str, function: Callable[..., Any]) -> Any:
     made = Primitive(name)
 
     def shape(x: Any, *others: Any, sizes: Ints, **parameters: Any) -> Any:
-        return jax.core.ShapedArray(x.shape if others else (*x.shape[:-2], *sizes), x.dtype)
+        return x if others else x.update(shape=(*x.shape[:-2], *sizes))
 
     def differentiated(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
         return jax.jvp(partial(function, **parameters), tuple(primals), tuple(map(ad.instantiate_zeros, tangents)))
