@@ -1,35 +1,40 @@
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 
-from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native cimport tiling
 
 # An image is copied with zeros around it, and between its elements where it is dilated, so that each of the kernel's taps is so many elements further
 # on, for all places alike; of strided convolutions every so manieth column lies together. Then 24 places of 4 channels are computed together, in
-# registers, or of the kernel's gradient the sums of 3 taps of 4 channels; of 8 channels where the processor has twice as many registers.
+# registers, or of the kernel's gradient the sums of 6 taps of 16 channels; of 8 channels, or 12 taps, where the processor has twice as many registers.
 cdef extern from *:
     """
     #if defined(__GNUC__)
     #define TJ_INLINE static inline __attribute__((always_inline))
+    #ifdef __clang__
+    #define TJ_ALL_OF _Pragma("clang loop unroll(full)")
+    #else
+    #define TJ_ALL_OF _Pragma("GCC unroll 16")
+    #endif
     /* A function for processors with these instructions, and for any: of vectors of 8, and of 16 where the processor has them. */
     #if defined(__x86_64__)
     #define TJ_FOR(name, instructions, body, channels)                                                                          \\
         __attribute__((target(instructions))) static void name(const void* work, int64_t i, tj_hand* hand) { body((const tj_convolution*)work, i, channels); }
-    #define TJ_FOR_PROCESSORS(name, body)                                                                                         \\
-        TJ_FOR(name##_512, TJ_512, tj_sixteen_##body, 8)                                                                          \\
-        TJ_FOR(name##_512_of_8, TJ_512, tj_eight_##body, 8)                                                                       \\
-        TJ_FOR(name##_256, "avx2,fma", tj_eight_##body, 4)                                                                        \\
-        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, 4); }
+    #define TJ_FOR_PROCESSORS(name, body, many, few)                                                                              \\
+        TJ_FOR(name##_512, TJ_512, tj_sixteen_##body, many)                                                                       \\
+        TJ_FOR(name##_512_of_8, TJ_512, tj_eight_##body, many)                                                                    \\
+        TJ_FOR(name##_256, "avx2,fma", tj_eight_##body, few)                                                                      \\
+        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, few); }
     #define TJ_512 "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma"
     #define TJ_HAS_512 (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
     #define TJ_HAS_256 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     #define TJ_BEST(name, lanes) (TJ_HAS_512 ? (lanes == 16 ? name##_512 : name##_512_of_8) : TJ_HAS_256 ? name##_256 : name)
     #else
-    #define TJ_FOR_PROCESSORS(name, body)                                                                                         \\
-        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, 4); }
+    #define TJ_FOR_PROCESSORS(name, body, many, few)                                                                              \\
+        static void name(const void* work, int64_t i, tj_hand* hand) { tj_eight_##body((const tj_convolution*)work, i, few); }
     #define TJ_HAS_512 0
     #define TJ_BEST(name, lanes) name
     #endif
-    enum { TJ_MOST = 8, TJ_TILES = 3, TJ_TAPS = 3, TJ_PARTS = 8, TJ_VECTORS = 48, TJ_PLACES = 1024, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
+    enum { TJ_MOST = 8, TJ_TILES = 3, TJ_MOST_TAPS = 12, TJ_PARTS = 8, TJ_ENOUGH = 512, TJ_ALIGNED = 64, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
 
     /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, height', width'). A tap
        (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
@@ -39,12 +44,11 @@ cdef extern from *:
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts;
+        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts, vectors;
+        void (*turn)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
         int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
         int64_t* offsets;
     } tj_convolution;
-
-    typedef float tj_four __attribute__((vector_size(16)));
 
     typedef float tj_copied __attribute__((vector_size(32), aligned(4), may_alias));
     /* As memcpy of so many floats: rows are short, and a call takes longer than they do. */
@@ -90,8 +94,8 @@ cdef extern from *:
     #define TJ_LANES 16
     #define TJ_WIDE(name) tj_sixteen_##name
     #include "torchgrad_jax/runtime/native/images.h"
-    TJ_FOR_PROCESSORS(tj_convolve_image, image)
-    TJ_FOR_PROCESSORS(tj_convolve_part, part)
+    TJ_FOR_PROCESSORS(tj_convolve_image, image, 8, 4)
+    TJ_FOR_PROCESSORS(tj_convolve_part, part, 12, 6)
 
     /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
     static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
@@ -142,19 +146,34 @@ cdef extern from *:
         p->before[1] = -low[1];
     }
 
+    /* As a function of tiles for strips, for processors that have none. */
+    static void tj_turn_plainly(void* made, const void* given, int64_t lead, int turned, int64_t count, int64_t places, int64_t terms) {
+        float* to = (float*)made;
+        const float* from = (const float*)given;
+        int64_t i, t;
+        (void)turned;
+        for (t = 0; t < terms; t++, to += places) { for (i = 0; i < places; i++) { to[i] = from[(i < count ? i : count - 1) * lead + t]; } }
+    }
     /* The kernel's gradient: each part's, added up. As few parts as keep eight threads busy, or as have enough places to sum over. */
-    static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, int alone) {
-        int64_t vectors = p->batch * p->down * tj_pieces(p->across, p->lanes), parts = vectors / TJ_VECTORS, i, k;
+    static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int alone) {
+        const tj_tiles* tiles = tj_tiles_of(tj_vector_bits(), 0);
+        int64_t parts = p->batch * p->places / TJ_ENOUGH, wide, lead, each, i, o, k;
         float* room;
+        p->lanes = TJ_HAS_512 && p->to > 8 ? 16 : 8;
+        p->turn = tiles ? tiles->strip : tj_turn_plainly;
         p->parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
-        room = (float*)calloc((size_t)(p->parts * p->to * size), 4);
+        p->vectors = p->to > p->lanes ? 2 : 1;
+        wide = p->vectors * p->lanes;
+        lead = tj_pieces(p->to, wide) * wide;
+        each = (p->taps + TJ_MOST_TAPS) * lead;
+        for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
+        room = (float*)calloc((size_t)(p->parts * each), 4);
         if (!room) { abort(); }
         p->y = y;
         p->out = room;
         tj_do(call, TJ_BEST(tj_convolve_part, p->lanes), p, p->parts, alone);
-        size *= p->to;
-        memcpy(result, room, (size_t)(size * 4));
-        for (i = 1; i < p->parts; i++) { for (k = 0; k < size; k++) { result[k] += room[i * size + k]; } }
+        for (i = 1; i < p->parts; i++) { for (k = 0; k < p->taps * lead; k++) { room[k] += room[i * each + k]; } }
+        for (o = 0; o < p->to; o++) { for (k = 0; k < p->taps; k++) { result[o * p->taps + k] = room[k * lead + o]; } }
         free(room);
     }
     /* (down, across): the places of the result. */
@@ -208,11 +227,11 @@ cdef extern from *:
         }
         size = whole.channels * whole.kernel[0] * whole.kernel[1];
         alone = whole.batch * size * whole.to * whole.places < (call ? TJ_LITTLE : TJ_LITTLE_HERE);
-        whole.offsets = (int64_t*)malloc((size_t)(size * sizeof(int64_t)));
+        whole.offsets = (int64_t*)malloc((size_t)((size + TJ_MOST_TAPS) * sizeof(int64_t)));
         if (!whole.offsets) { abort(); }
         if (how[10]) {
             tj_choose(&whole, made[2], made[3], 0, 0, 0);
-            tj_convolve_for_kernel(call, &whole, (const float*)y->data, (float*)out->data, size, alone);
+            tj_convolve_for_kernel(call, &whole, (const float*)y->data, (float*)out->data, alone);
         } else {
             tj_convolve_forward(call, &whole, (const float*)y->data, (float*)out->data, size, made + 2, alone);
         }

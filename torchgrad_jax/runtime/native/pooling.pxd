@@ -27,7 +27,7 @@ cdef extern from *:
     } tj_pooling;
 
     /* What is no number is larger than all others; the first of equal ones is the largest. */
-    static inline float tj_larger(float best, float other) { return (other > best) | (other != other) ? other : best; }
+    static inline float tj_larger(float best, float other) { return ((other > best) | (other != other)) ? other : best; }
 
     /* Rows that windows have, as one: the largest of each column, with what is less than all others around. */
     static inline void tj_pool_rows(const tj_pooling* p, const float* x, int64_t row, float* made) {
@@ -51,10 +51,10 @@ cdef extern from *:
             out[j] = down ? beneath : above;
             return;
         }
-        out[2 * j] = right | down ? 0 : grad[j];
-        out[2 * j + 1] = right & !down ? grad[j] : 0;
-        below[2 * j] = right_too | !down ? 0 : grad[j];
-        below[2 * j + 1] = right_too & down ? grad[j] : 0;
+        out[2 * j] = (right | down) ? 0 : grad[j];
+        out[2 * j + 1] = (right & !down) ? grad[j] : 0;
+        below[2 * j] = (right_too | !down) ? 0 : grad[j];
+        below[2 * j + 1] = (right_too & down) ? grad[j] : 0;
     }
     #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
     #define TJ_SHUFFLED(lanes, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)

@@ -38,7 +38,11 @@ cdef extern from *:
     #define TJ_INLINED static inline __attribute__((always_inline))
     #define TJ_AHEAD 8
     #define TJ_FETCH(place) __builtin_prefetch(place, 0, 2)
+    #ifdef __clang__
+    #define TJ_UNROLLED _Pragma("clang loop unroll(full)")
+    #else
     #define TJ_UNROLLED _Pragma("GCC unroll 16")
+    #endif
     #define TJ_AVX2 __attribute__((target("avx2,fma")))
     #define TJ_AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
     /* Of four rows, 8 terms from t on: for each term, four elements next to each other. */
@@ -135,14 +139,13 @@ cdef extern from *:
         if (bits == 512) { return wide ? &tj_double_512_tiles : &tj_single_512_tiles; }
         return bits == 256 ? (wide ? &tj_double_256_tiles : &tj_single_256_tiles) : 0;
     }
-    #else
-    static int tj_vector_bits(void) { return 0; }
-    static const tj_tiles* tj_tiles_of(int bits, int wide) { return 0; }
-    #endif
 
-    /* Of how many terms the sums are in registers; how many bytes of the left matrix a thread keeps as strips; how many multiplications a piece has; and
-       below how many one thread alone is quicker than several: what another core has written takes long to come. */
-    enum { TJ_TERMS = 256, TJ_NEAR = 1 << 15, TJ_FAR = 1 << 18, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FEWEST_ROWS = 48, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_LINE = 64, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21 };
+    /* Terms whose sums are in registers. Bytes: of a right strip that is near where it lies, unless its rows are whole pages apart; of a right matrix from
+       which on the next strip is fetched; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay. */
+    enum { TJ_TERMS = 256, TJ_NEAR = 1 << 15, TJ_PAGE = 4096, TJ_FAR = 1 << 18, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_LINE = 64 };
+    /* Rows that a thread keeps at least; pieces at least where threads share, each of so many multiplications; and below how many multiplications one
+       thread is quicker than two: what another core has written takes long to come. */
+    enum { TJ_FEWEST_ROWS = 48, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
        `together` times the tiles of one group by one strip. left_lies, right_lies: those strips are read where they lie in the matrix, but for what is
        not as wide as a tile on the right. */
@@ -152,9 +155,10 @@ cdef extern from *:
         int64_t height, down, across, terms, groups, group, together, all;
         int left_lies, right_lies, far;
     } tj_tiling;
-    /* What a thread keeps: the group whose strips it has made, and behind it those, and room for a strip of the right matrix. */
+    /* What a thread keeps: the group whose strips it has made, `left`, and room for a strip of the right matrix. */
     typedef struct {
-        int64_t group, unused[7];
+        int64_t group;
+        char *right, *left;
     } tj_kept_strips;
 
     static void tj_make_left_strips(const tj_tiling* p, int64_t matrix, int64_t first, int64_t last, char* to) {
@@ -200,22 +204,23 @@ cdef extern from *:
         const tj_tiling* p = (const tj_tiling*)tiling;
         tj_kept_strips* strips = (tj_kept_strips*)hand->kept;
         int64_t place = piece * p->together, end = place + p->together < p->all ? place + p->together : p->all;
-        int64_t of_left = p->group * p->by->room * p->of.k * p->by->size;
         if (!strips) {
-            hand->kept = strips = (tj_kept_strips*)malloc(sizeof(tj_kept_strips) + (size_t)(of_left + p->by->columns * p->of.k * p->by->size));
+            int64_t each = p->of.k * p->by->size, of_right = p->by->columns * each, of_left = p->left_lies ? 0 : p->group * p->by->room * each;
+            hand->kept = strips = (tj_kept_strips*)malloc(sizeof(tj_kept_strips) + TJ_LINE + (size_t)(of_left + of_right));
             if (!strips) { abort(); }
             strips->group = -1;
+            strips->right = (char*)(((uintptr_t)(strips + 1) + TJ_LINE - 1) / TJ_LINE * TJ_LINE);
+            strips->left = strips->right + of_right;
         }
         for (; place < end; place++) {
             int64_t then = place + 1 < end ? place + 1 : p->far ? tj_take(hand) * p->together : p->all;
             int64_t which = place / p->across, matrix = which / p->groups, first = which % p->groups * p->group;
             int64_t last = first + p->group < p->down ? first + p->group : p->down;
-            char* left = (char*)(strips + 1);
             if (strips->group != which) {
-                tj_make_left_strips(p, matrix, first, last, left);
+                tj_make_left_strips(p, matrix, first, last, strips->left);
                 strips->group = which;
             }
-            tj_make_tiles(p, matrix, first, last, place % p->across, left, left + of_left, then < p->all ? then : -1);
+            tj_make_tiles(p, matrix, first, last, place % p->across, strips->left, strips->right, then < p->all ? then : -1);
         }
     }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
@@ -238,5 +243,10 @@ cdef extern from *:
         p.far = of->k * of->n * by->size > TJ_FAR;
         tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), 0);
     }
+    #else
+    static int tj_vector_bits(void) { return 0; }
+    static const tj_tiles* tj_tiles_of(int bits, int wide) { return 0; }
+    static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {}
+    #endif
     """
     int tj_vector_bits() noexcept
