@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import torchgrad_jax as torch
 from torchgrad_jax.operators import pooling
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline.pooling import how_of
-from torchgrad_jax.runtime.compiling.foreign import knows_pooling
+from torchgrad_jax.runtime.baseline.loops import how_of_windows
+from torchgrad_jax.runtime.compiling.foreign import POOLING, knows
 from torchgrad_jax.runtime.native import handlers
 
 F = torch.nn.functional
-pytestmark = [pytest.mark.operators, pytest.mark.skipif(not knows_pooling(), reason="the core in pure Python")]
+pytestmark = [pytest.mark.operators, pytest.mark.skipif(not knows(POOLING), reason="the core in pure Python")]
 
 
 def numbers(shape, seed=0, repeated=True):
@@ -35,7 +35,7 @@ def numbers(shape, seed=0, repeated=True):
 def by_loops(x, grad, **windows):
     shape = x.shape if grad is not None else (*x.shape[:-2], *windows["sizes"])
     out = np.full(shape, 7, np.float32)
-    assert handlers.pool(x, grad, out, how_of(x.shape[-2:], **windows))
+    assert handlers.pool(x, grad, out, how_of_windows(x, **windows))
     return out
 
 

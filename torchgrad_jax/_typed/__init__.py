@@ -33,10 +33,11 @@ MODULES = (
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving", "runtime/native/pooling",
+    "runtime/native/recurring",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "operators/kernels/box_muller",
 )  # fmt: skip
-HEADERS = ("runtime/native/tiles.h", "runtime/native/images.h")  # of C's, which declarations include
+HEADERS = ("runtime/native/tiles.h", "runtime/native/images.h", "runtime/native/functions.h")  # of C's, which declarations include
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

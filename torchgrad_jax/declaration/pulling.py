@@ -18,6 +18,7 @@ from jax.extend.core import Literal
 from jax.interpreters import ad
 
 from torchgrad_jax.runtime._jax_compat import has_x64, trace
+from torchgrad_jax.runtime.compiling.primitives import is_loop
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import Signature, common_device
 
@@ -41,7 +42,7 @@ def can_pull(closed: Any) -> bool:
 
 
 def _has_rule(equation: Any) -> bool:
-    return not equation.invars or equation.primitive in ad.primitive_jvps
+    return not equation.invars or (equation.primitive in ad.primitive_jvps and not is_loop(equation.primitive))
 
 
 def _is_program(name: str, param: Any) -> bool:

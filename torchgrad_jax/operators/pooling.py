@@ -17,7 +17,9 @@ from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.convolution import shifted
 from torchgrad_jax.operators.embedding import first_outside
 from torchgrad_jax.operators.resampling import Taps, means
-from torchgrad_jax.runtime.compiling import windows
+from torchgrad_jax.runtime.baseline.loops import how_of_windows
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import POOLING
 
 Ints = tuple[int, ...]
 
@@ -203,20 +205,28 @@ def _said(x: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, 
     return _channels_first(best, count)
 
 
-_LARGEST, _LARGEST_GRAD = windows.primitive("max_pool", _said), windows.primitive("max_pool_grad", _said_grad)
+_LOOP = primitives.Loop(POOLING, how_of_windows)
+_LARGEST = primitives.primitive("max_pool", lambda x, **windows: [_said(x, **windows)], _LOOP, leading=True)
+_LARGEST_GRAD = primitives.primitive("max_pool_grad", lambda x, grad, **windows: [_said_grad(x, grad, **windows)], _LOOP, leading=True)
+
+
+def _has_loop(x: Any, kernel: Ints, sizes: Ints) -> bool:
+    """Whether these are windows that the loop knows."""
+    return x.dtype == np.float32 and len(kernel) == 2 and x.size > 0 and 0 not in sizes and primitives.has(POOLING)
 
 
 def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     """The largest element of each window of the last dimensions; nan where there is one."""
     sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
-    pool = _LARGEST.bind if windows.fits(x, kernel_size, sizes) else _said
-    return pool(x, kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
+    windows = dict(kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
+    return _LARGEST.bind(x, **windows)[0] if _has_loop(x, kernel_size, sizes) else _said(x, **windows)
 
 
 def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
-    pool = _LARGEST_GRAD.bind if windows.fits(self, kernel_size, sizes) and grad.dtype == self.dtype else _said_grad
-    return pool(self, grad, kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
+    windows = dict(kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
+    by_loop = _has_loop(self, kernel_size, sizes) and grad.dtype == self.dtype
+    return _LARGEST_GRAD.bind(self, grad, **windows)[0] if by_loop else _said_grad(self, grad, **windows)
 
 
 def _max_pool_with_indices(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:

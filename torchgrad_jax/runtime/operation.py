@@ -15,8 +15,8 @@ from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, contains, plan_of
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
+from torchgrad_jax.runtime.compiling.primitives import by_foreign
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
-from torchgrad_jax.runtime.compiling.windows import by_foreign
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
 from torchgrad_jax.runtime.device import CPU, device, placed
 from torchgrad_jax.runtime.kinship import Kindred, pattern

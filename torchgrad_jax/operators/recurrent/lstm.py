@@ -20,6 +20,9 @@ from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import sigmoid_of
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.recurrent import steps
+from torchgrad_jax.runtime.baseline.loops import how_of_steps
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import LSTM
 
 _LAST_OF_FOUR = np.array([[False], [False], [False], [True]])
 
@@ -100,11 +103,74 @@ def _gradients(
     }  # fmt: skip
 
 
+# ---------------------------------------------------------------------- of single precision, by a loop of C's
+
+
+def _said(sums: Any, weight1: Any, hx_: Any, cx_: Any, *, reverse: bool) -> tuple[Any, ...]:
+    """The steps in terms of jax.numpy: of the inputs' sums, with both biases."""
+
+    def step(state: Any, of_input: Any) -> Any:
+        h, c = state
+        sums = of_input + steps.affine(h, weight1, None)
+        i, f, g, o = _gates(sums)
+        c = f * c + i * g
+        h = o * steps.tanh_of(c)
+        return (h, c), (h, sums, c)
+
+    (h, c), (states, sums, cells) = loops.scan(step, (hx_, cx_), sums, reverse=reverse)
+    return states, h, c, sums, cells
+
+
+def _said_grad(sums: Any, cells: Any, weight1: Any, cx_: Any, of_h: Any, of_c: Any, of_states: Any = None, *, reverse: bool) -> tuple[Any, ...]:
+    """Their gradient: of the first state and cell, and of the sums."""
+    i, f, g, o = _gates(sums)
+    squashed = steps.tanh_of(cells)
+    slopes = jnp.stack([i * (1 - i) * g, f * (1 - f) * steps.before(cells, cx_, reverse), i * (1 - g * g), o * (1 - o) * squashed], 2)
+
+    def step(state: Any, now: Any) -> Any:
+        (dh, dc), (slope, of_cell, kept, of_state) = state, now
+        dh = steps.plus(dh, of_state)
+        dc = dc + dh * of_cell
+        sums = lax.reshape(jnp.where(_LAST_OF_FOUR, dh[:, None], dc[:, None]) * slope, (dh.shape[0], 4 * dc.shape[1]))
+        return (steps.back(sums, weight1), dc * kept), sums
+
+    (of_h, of_c), sums = loops.scan(step, (of_h, of_c), (slopes, o * (1 - squashed * squashed), f, of_states), reverse=not reverse)
+    return of_h, of_c, sums
+
+
+_LOOP = primitives.Loop(LSTM, how_of_steps)
+_STEPS, _STEPS_GRAD = primitives.primitive("lstm_steps", _said, _LOOP), primitives.primitive("lstm_steps_grad", _said_grad, _LOOP)
+
+
+def _has_loop(*arrays: Any) -> bool:
+    return all([x.dtype == np.float32 and x.size > 0 for x in arrays]) and primitives.has(LSTM)
+
+
+def _plain(
+    x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, *, reverse: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """`_lstm` without projections, of sequences of equal length."""
+    if not _has_loop(x, weight0, weight1, hx_, cx_):
+        return _lstm(x, weight0, weight1, weight2, weight3, hx_, cx_, reverse=reverse)
+    biases = [bias for bias in (weight2, weight3) if bias is not None]
+    sums = steps.affine(x, weight0, sum(biases[1:], biases[0]) if biases else None)
+    return tuple(_STEPS.bind(sums, weight1, hx_, cx_, reverse=bool(reverse)))
+
+
 def _of_equal_lengths(
     grad0: Any, grad1: Any, grad2: Any, grad3: Any, grad4: Any, input: Any, weight0: Any, weight1: Any, hx_: Any, cx_: Any, result0: Any,
     result3: Any, result4: Any, reverse: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    return _gradients(grad0, grad1, grad2, grad3, grad4, input, weight0, weight1, hx_, cx_, result0, result3, result4, reverse, None, None)
+    given = [grad for grad in (grad0, grad1, grad2) if grad is not None]
+    if grad3 is not None or grad4 is not None or not _has_loop(input, weight0, weight1, hx_, cx_, result3, result4, *given):
+        return _gradients(grad0, grad1, grad2, grad3, grad4, input, weight0, weight1, hx_, cx_, result0, result3, result4, reverse, None, None)
+    start = steps.nothing(hx_, grad1), steps.nothing(cx_, grad2)
+    of_h, of_c, sums = _STEPS_GRAD.bind(result3, result4, weight1, cx_, *start, *([] if grad0 is None else [grad0]), reverse=bool(reverse))
+    bias = steps.added_up(sums)
+    return {
+        "input": steps.back(sums, weight0), "hx_": of_h, "cx_": of_c, "weight0": steps.of_weights(sums, input),
+        "weight1": steps.of_weights(sums, steps.before(result0, hx_, reverse)), "weight2": bias, "weight3": bias,
+    }  # fmt: skip
 
 
 _OPERANDS = ("input", "weight0", "weight1", "weight2", "weight3", "hx_", "cx_")
@@ -114,6 +180,6 @@ _RESULTS = tuple(f"result{i}" for i in range(5))
 # PyTorch has a kernel for single precision, without projections and for sequences of equal length, whose node this is.
 op(f"mkldnn_rnn_layer{_SCHEMA}, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check, keeps=("weight2", "weight3"),
    grads={name: Together(_of_equal_lengths, name) for name in _OPERANDS},
-   attributes="reverse batch_first=False bidirectional=False num_layers=1 train=True")(_lstm)  # fmt: skip
+   attributes="reverse batch_first=False bidirectional=False num_layers=1 train=True")(_plain)  # fmt: skip
 op(f"lstm_layer{_SCHEMA}, Tensor? weight_hr, Tensor? batch_sizes, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check,
    grads={name: Together(_gradients, name) for name in (*_OPERANDS, "weight_hr")})(_lstm)  # fmt: skip

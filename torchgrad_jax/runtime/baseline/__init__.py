@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.baseline import (
     fourier,
     indexing,
     linear_algebra,
-    pooling,
+    loops,
     products,
     reducing,
     shaping,
@@ -29,6 +29,6 @@ from torchgrad_jax.runtime.baseline.surroundings import quiet_context, quietly
 
 __all__ = [
     "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "control", "converting", "convolutions", "elementwise", "fourier",
-    "indexing", "is_elementwise", "jaxprs_in", "linear_algebra", "plan_of", "pooling", "products", "quiet_context", "quietly", "reducing",
-    "same_plan", "shaping", "special",
+    "indexing", "is_elementwise", "jaxprs_in", "linear_algebra", "loops", "plan_of", "products", "quiet_context", "quietly",
+    "reducing", "same_plan", "shaping", "special",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Foreign functions of XLA's: matrix products, convolutions, and the largest elements of windows."""
+"""Foreign functions of XLA's: matrix products, convolutions, the largest elements of windows, and the steps of an LSTM."""
 
 from __future__ import annotations
 
@@ -11,30 +11,27 @@ import jax
 
 from torchgrad_jax.runtime.native import blas, handlers
 
-PRODUCT, CONVOLUTION, POOLING = "torchgrad_jax_product", "torchgrad_jax_convolution", "torchgrad_jax_pooling"
+PRODUCT, CONVOLUTION, POOLING, LSTM = [f"torchgrad_jax_{name}" for name in ("product", "convolution", "pooling", "lstm")]
+_HANDLERS = {PRODUCT: handlers.product, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler, LSTM: handlers.recurrer}
 # The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)
 
 
 @cache
+def knows(name: str) -> bool:
+    """Whether there is the foreign function of this name. Asked first, it is made known to XLA."""
+    minor = _version()
+    return minor is not None and (name != PRODUCT or blas.multiplies()) and _is_made_known(name, _HANDLERS[name](minor))
+
+
 def knows_products() -> bool:
-    """Whether there is the function for products. Asked first, it is made known to XLA."""
-    minor = _version()
-    return minor is not None and blas.multiplies() and _is_made_known(PRODUCT, handlers.product(minor))
+    """Whether there is the one for products."""
+    return knows(PRODUCT)
 
 
-@cache
 def knows_convolutions() -> bool:
-    """Whether there is the function for convolutions. Asked first, it is made known to XLA."""
-    minor = _version()
-    return minor is not None and _is_made_known(CONVOLUTION, handlers.convolution(minor))
-
-
-@cache
-def knows_pooling() -> bool:
-    """Whether there is the function for the largest elements of windows. Asked first, it is made known to XLA."""
-    minor = _version()
-    return minor is not None and _is_made_known(POOLING, handlers.pooler(minor))
+    """Whether there is the one for convolutions."""
+    return knows(CONVOLUTION)
 
 
 def _is_made_known(name: str, capsule: Any) -> bool:

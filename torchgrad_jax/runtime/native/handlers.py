@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, pooling, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, pooling, recurring, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -64,6 +64,16 @@ def pooler(minor: int) -> Any:
 def pool(x: Any, grad: Any, out: Any, how: Any) -> bool:
     """See `pooling.pool`."""
     return pooling.pool(x, grad, out, how)
+
+
+def recurrer(minor: int) -> Any:
+    """See `recurring.handler`."""
+    return recurring.handler(minor)
+
+
+def recur(given: Any, made: Any, how: Any) -> bool:
+    """See `recurring.recur`."""
+    return recurring.recur(given, made, how)
 
 
 sharing.heed_forks()

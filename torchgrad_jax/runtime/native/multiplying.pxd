@@ -84,6 +84,7 @@ cdef extern from *:
         whole.m = out->shape[1];
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
+        whole.add = whole.alone = 0;
         tj_carry_out(call, &whole, wide);
         return 0;
     }
@@ -125,6 +126,7 @@ cdef extern from *:
         whole.m = of_out[0];
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
+        whole.add = whole.alone = 0;
         whole.batch = out->len / (of_out[0] * of_out[1] * out->itemsize);
         if (whole.batch * whole.m * whole.n * whole.k < TJ_BLOCK) {
             tj_carry_out(0, &whole, wide);

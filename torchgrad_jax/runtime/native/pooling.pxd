@@ -12,11 +12,6 @@ cdef extern from *:
     #else
     #define TJ_POOL_CLONES
     #endif
-    #ifdef _MSC_VER
-    #define TJ_ONLY __restrict
-    #else
-    #define TJ_ONLY __restrict__
-    #endif
     enum { TJ_ELEMENTS = 1 << 14, TJ_POOLED_ALONE = 1 << 17 };
     /* Images of (height, width) have windows of `kernel` elements, `dilation` apart, each `stride` from the last, the first `before` the image's edge:
        (down, across) of them. `together` images are a piece. */

@@ -13,11 +13,13 @@ cdef extern from *:
     #include <stdlib.h>
     #include <string.h>
     #ifdef _MSC_VER
+    #define TJ_ONLY __restrict
     #define TJ_ADD(place, number) ((*(place) += (number)) - (number))
     #define TJ_READ(place) (*(place))
     #define TJ_REST() ((void)0)
     #else
     #include <sched.h>
+    #define TJ_ONLY __restrict__
     #define TJ_ADD(place, number) __atomic_fetch_add(place, number, __ATOMIC_ACQ_REL)
     #define TJ_READ(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
     #define TJ_REST() sched_yield()

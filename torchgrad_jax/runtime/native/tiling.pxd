@@ -14,11 +14,12 @@ cdef extern from *:
         int64_t lead, inner, leap, step;
         int turned;
     } tj_matrices;
-    /* The products (m, n) of matrices x (m, k) and y (k, n). */
+    /* The products (m, n) of matrices x (m, k) and y (k, n); added to what is there, if `add`, and by this thread alone, if `alone`: what tiles can. */
     typedef struct {
         tj_matrices x, y;
         char* out;
         int64_t batch, m, n, k;
+        int add, alone;
     } tj_operands;
 
     /* Where the matrix of a number has the element of this row and column. */
@@ -192,7 +193,7 @@ cdef extern from *:
                 const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * of->k + t) * left_step * size;
                 int copies = copied && i == first, there = lies || copies;
                 p->by->tile(terms, rows, left_step, there ? here + t * of->y.lead * size : made, there ? of->y.lead : columns, copies ? made : 0,
-                            of->out + ((matrix * of->m + row) * of->n + j) * size, of->n, t > 0, high, wide);
+                            of->out + ((matrix * of->m + row) * of->n + j) * size, of->n, of->add || t > 0, high, wide);
                 if (line < lines) {
                     tj_fetch(p, next, line, line + some);
                     line += some;
@@ -226,7 +227,8 @@ cdef extern from *:
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
         tj_tiling p = {*of, by};
         int64_t most = TJ_KEPT / (of->k * by->size);
-        int near = of->k * by->columns * by->size <= TJ_NEAR, alone = of->batch * of->m * of->n * of->k < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE);
+        int near = of->k * by->columns * by->size <= TJ_NEAR;
+        int alone = of->alone || of->batch * of->m * of->n * of->k < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE);
         p.height = tj_pieces(tj_pieces(of->m, tj_pieces(of->m, by->rows)), 4) * 4;
         if (p.height > by->rows) { p.height = by->rows; }
         p.down = tj_pieces(of->m, p.height);

@@ -1,0 +1,63 @@
+"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, the steps of an LSTM (`compiling/primitives.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.cost import product
+from torchgrad_jax.runtime.baseline.rules import rule
+from torchgrad_jax.runtime.native import handlers
+
+# An element of the images, and one of the windows beyond the first few; a gate's function of one sum, and its derivative.
+_ELEMENT, _OF_WINDOW, _GATE = 0.4, 0.6, 1.5
+
+Ints = tuple[int, ...]
+
+
+def how_of_windows(images: Any, *grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> np.ndarray:
+    """What the loops are told of windows of images of such an aval: `sizes` of them, two numbers each."""
+    return np.array([*images.shape[-2:], *sizes, *[n for numbers in zip(kernel, stride, padding, dilation, strict=True) for n in numbers]], np.int64)
+
+
+def _cost_of_windows(eqn: Any) -> float:
+    x, kernel = eqn.invars[0].aval, eqn.params["kernel"]
+    windows = x.size // (x.shape[-2] * x.shape[-1]) * eqn.params["sizes"][0] * eqn.params["sizes"][1]
+    return 3_000.0 + _ELEMENT * x.size + _OF_WINDOW * windows * max(kernel[0] * kernel[1] - 4, 0)
+
+
+@rule("max_pool", "max_pool_grad", cost=_cost_of_windows, fresh=True)
+def _largest(eqn: Any) -> Any:
+    how, shape = how_of_windows(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[0].aval.shape
+
+    def pool(x: Any, grad: Any = None) -> Any:
+        made = np.empty(shape, np.float32)
+        handlers.pool(contiguous(x), None if grad is None else contiguous(grad), made, how)
+        return [made]
+
+    return pool
+
+
+def how_of_steps(*operands: Any, reverse: bool) -> np.ndarray:
+    """What the loop is told of an LSTM's operands, of such avals: times, batch, width, and whether the last time comes first."""
+    times, batch, gates = operands[0].shape
+    return np.array([times, batch, gates // 4, int(reverse)], np.int64)
+
+
+def _cost_of_steps(eqn: Any) -> float:
+    times, batch, width, _ = how_of_steps(eqn.invars[0].aval, reverse=False).tolist()
+    return times * (_GATE * 4 * batch * width + product(1, batch, width, 4 * width, np.dtype(np.float32)))
+
+
+@rule("lstm_steps", "lstm_steps_grad", cost=_cost_of_steps, fresh=True)
+def _steps(eqn: Any) -> Any:
+    how, shapes = how_of_steps(eqn.invars[0].aval, **eqn.params), [v.aval.shape for v in eqn.outvars]
+
+    def recur(*given: Any) -> Any:
+        made = [np.empty(shape, np.float32) for shape in shapes]
+        handlers.recur([contiguous(x) for x in given], made, how)
+        return made
+
+    return recur

@@ -1,0 +1,98 @@
+"""Primitives of JAX's for what XLA's CPU compiler is slow at and a loop of C's is not: the largest elements of windows, an LSTM's steps.
+
+A program on a CPU has a foreign function in the place of each, and the interpreter calls the loop. Elsewhere, in what users trace, and where they are
+differentiated, they are what jax.numpy says: a foreign function could not be exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from torchgrad_jax.runtime._jax_compat import has_x64
+from torchgrad_jax.runtime.baseline import jaxprs_in
+from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
+from torchgrad_jax.runtime.compiling.foreign import knows
+
+
+class Loop(NamedTuple):
+    """A loop of C's: the foreign function that it is for XLA, and what it is told of operands of such avals under such parameters."""
+
+    target: str
+    how: Callable[..., np.ndarray]
+
+
+_loops: dict[Any, Loop] = {}
+
+
+def has(target: str) -> bool:
+    """Whether primitives may stand for this foreign function here: not within what users trace with JAX's 32 bits, where jax.numpy has to say it."""
+    return has_x64() and knows(target)
+
+
+def primitive(name: str, function: Callable[..., Sequence[Any]], loop: Loop, leading: bool = False) -> Any:
+    """A primitive that computes `function` of arrays, which returns several, under parameters that are hashable. leading: whether the arrays may have
+    any dimensions in front, the same for all."""
+    made = Primitive(name)
+    made.multiple_results = True
+
+    @cache
+    def results(avals: tuple[Any, ...], parameters: tuple[tuple[str, Any], ...]) -> list[Any]:
+        return jax.eval_shape(partial(function, **dict(parameters)), *[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in avals])
+
+    def shapes(*avals: Any, **parameters: Any) -> list[Any]:
+        found = results(tuple([(a.shape, a.dtype) for a in avals]), tuple(sorted(parameters.items())))
+        return [avals[0].update(shape=one.shape, dtype=one.dtype) for one in found]
+
+    def differentiated(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
+        return jax.jvp(partial(function, **parameters), tuple(primals), tuple(map(ad.instantiate_zeros, tangents)))
+
+    def mapped(arrays: Sequence[Any], dims: Sequence[Any], **parameters: Any) -> Any:
+        if leading:
+            size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
+            found = made.bind(*[batching.bdim_at_front(x, d, size) for x, d in zip(arrays, dims, strict=True)], **parameters)
+        else:
+            found = jax.vmap(partial(function, **parameters), in_axes=tuple(dims))(*arrays)
+        return found, [0] * len(found)
+
+    made.def_impl(lambda *arrays, **parameters: jax.jit(partial(made.bind, **parameters))(*arrays))
+    made.def_abstract_eval(shapes)
+    ad.primitive_jvps[made] = differentiated
+    batching.primitive_batchers[made] = mapped
+    mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=True))
+    _loops[made] = loop
+    return made
+
+
+def is_loop(primitive: Any) -> bool:
+    """Whether it is one of these: its derivative is that of what jax.numpy says, which may hold other programs."""
+    return primitive in _loops
+
+
+def by_foreign(closed: Any) -> Any:
+    """A closed jaxpr with foreign functions in the place of these primitives, within loops and branches too."""
+    return closed.replace(jaxpr=_rewritten(closed.jaxpr)) if _has_any(closed.jaxpr) else closed
+
+
+def _has_any(jaxpr: Any) -> bool:
+    return any([eqn.primitive in _loops or any(map(_has_any, jaxprs_in(eqn))) for eqn in jaxpr.eqns])
+
+
+def _rewritten(jaxpr: Any) -> Any:
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive in _loops:
+            loop, avals = _loops[eqn.primitive], [v.aval for v in eqn.invars]
+            call = jax.ffi.ffi_call(loop.target, [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+            made = calling(partial(call, how=loop.how(*avals, **eqn.params)), avals).jaxpr.eqns[0]
+            eqn = made.replace(invars=eqn.invars, outvars=eqn.outvars)
+        elif any(map(_has_any, jaxprs_in(eqn))):
+            eqn = rewritten_within(eqn, _rewritten)
+        eqns.append(eqn)
+    return jaxpr.replace(eqns=eqns)
