@@ -144,9 +144,9 @@ cdef extern from *:
     /* Terms whose sums are in registers. Bytes: of a right strip that is near where it lies, unless its rows are whole pages apart; of a right matrix from
        which on the next strip is fetched; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay. */
     enum { TJ_TERMS = 256, TJ_NEAR = 1 << 15, TJ_PAGE = 4096, TJ_FAR = 1 << 18, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_LINE = 64 };
-    /* Rows that a thread keeps at least; pieces at least where threads share, each of so many multiplications; and below how many multiplications one
+    /* Rows that a thread keeps at least and at most; pieces at least where threads share, each of so many multiplications; and below how many multiplications one
        thread is quicker than two: what another core has written takes long to come. */
-    enum { TJ_FEWEST_ROWS = 48, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21 };
+    enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 128, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
        `together` times the tiles of one group by one strip. left_lies, right_lies: those strips are read where they lie in the matrix, but for what is
        not as wide as a tile on the right. */
@@ -226,7 +226,7 @@ cdef extern from *:
     }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
         tj_tiling p = {*of, by};
-        int64_t most = TJ_KEPT / (of->k * by->size);
+        int64_t most = TJ_KEPT / (of->k * by->size), pieces;
         int near = of->k * by->columns * by->size <= TJ_NEAR;
         int alone = of->alone || of->batch * of->m * of->n * of->k < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE);
         p.height = tj_pieces(tj_pieces(of->m, tj_pieces(of->m, by->rows)), 4) * 4;
@@ -234,12 +234,16 @@ cdef extern from *:
         p.down = tj_pieces(of->m, p.height);
         p.across = tj_pieces(of->n, by->columns);
         p.terms = tj_pieces(of->k, tj_pieces(of->k, TJ_TERMS));
-        p.groups = tj_pieces(of->m, most < TJ_FEWEST_ROWS ? TJ_FEWEST_ROWS : most);
+        if (most < TJ_FEWEST_ROWS) { most = TJ_FEWEST_ROWS; }
+        p.groups = tj_pieces(of->m, most > TJ_MOST_ROWS ? TJ_MOST_ROWS : most);
         if (!alone && of->batch * p.across * p.groups < TJ_LEAST_PIECES) { p.groups = tj_pieces(TJ_LEAST_PIECES, of->batch * p.across); }
         p.group = tj_pieces(p.down, p.groups);
         p.groups = tj_pieces(p.down, p.group);
         p.all = of->batch * p.groups * p.across;
-        p.together = alone ? p.all : tj_pieces(TJ_PIECE, p.group * p.height * by->columns * of->k);
+        pieces = of->batch * p.groups < TJ_LEAST_PIECES ? TJ_LEAST_PIECES : of->batch * p.groups;
+        p.together = tj_pieces(TJ_PIECE, p.group * p.height * by->columns * of->k);
+        if (p.together < p.all / pieces) { p.together = p.all / pieces; }
+        if (alone) { p.together = p.all; }
         p.left_lies = of->x.turned && near && of->x.lead * by->size < TJ_PAGE && p.across <= TJ_FEW_STRIPS;
         p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || (near && of->y.lead * by->size < TJ_PAGE));
         p.far = of->k * of->n * by->size > TJ_FAR;
