@@ -36,12 +36,12 @@ def test_steps_and_their_gradient(sizes, reverse):
     state, cell = numbers((batch, width), 2), numbers((batch, width), 3)
     shapes = [(times, batch, width), (batch, width), (batch, width), (times, batch, 4 * width), (times, batch, width)]
     made = by_loop([sums, weight, state, cell], shapes, reverse)
-    for found, wanted in zip(made, call_x64(jax.jit(partial(lstm._said, reverse=reverse)), sums, weight, state, cell), strict=True):
+    for found, wanted in zip(made, call_x64(jax.jit(partial(lstm._turns, reverse=reverse)), sums, weight, state, cell), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     for of_states in ([], [numbers((times, batch, width), 6)]):
         given = [made[3], made[4], weight, cell, numbers((batch, width), 4), numbers((batch, width), 5), *of_states]
         found = by_loop(given, [(batch, width), (batch, width), sums.shape], reverse)
-        for one, wanted in zip(found, call_x64(jax.jit(partial(lstm._said_grad, reverse=reverse)), *given), strict=True):
+        for one, wanted in zip(found, call_x64(jax.jit(partial(lstm._turns_back, reverse=reverse)), *given), strict=True):
             np.testing.assert_allclose(one, wanted, rtol=1e-3, atol=1e-4)
 
 
@@ -74,8 +74,10 @@ def test_both_tiers(layer):
     with torch.explain() as report:
         first = step()
     assert "interpreted" in report.programs[0].runs
-    for _ in range(60):
-        last = step()
+    with torch.explain() as report:
+        for _ in range(300):
+            last = step()
+    assert "compiled" in report.programs[-1].runs
     for a, b in zip(first, last, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 

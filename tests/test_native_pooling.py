@@ -76,8 +76,10 @@ def test_both_tiers_and_many_threads(options):
     compiled = torch.jit(lambda t: F.max_pool2d(t, **options))
     for _ in range(3):
         np.testing.assert_array_equal(compiled(torch.tensor(x)).numpy(), first[0])
-    for _ in range(200):
-        last = step()
+    with torch.explain() as report:
+        for _ in range(300):
+            last = step()
+    assert "compiled" in report.programs[-1].runs
     np.testing.assert_array_equal(last[0], first[0])
     np.testing.assert_allclose(last[1], first[1], rtol=1e-6)
 
@@ -107,6 +109,9 @@ def test_mapped_over_any_dimension(dims):
 
 
 def test_a_window_without_an_element():
+    x = torch.ones(1, 1, 2, 2, requires_grad=True)
+    F.max_pool2d(x, (1, 2), stride=1, padding=(0, 1), dilation=(1, 3)).sum().backward()
+    assert x.grad.tolist() == [[[[0, 0], [0, 0]]]]
     assert F.max_pool2d(torch.ones(1, 1, 1, 4), (2, 1), padding=(1, 0), dilation=(2, 1)).tolist() == [[[[-np.inf] * 4]]]
 
 

@@ -32,8 +32,8 @@ MODULES = (
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
-    "runtime/native/sharing", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving", "runtime/native/pooling",
-    "runtime/native/recurring",
+    "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
+    "runtime/native/pooling", "runtime/native/recurring",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "operators/kernels/box_muller",
 )  # fmt: skip

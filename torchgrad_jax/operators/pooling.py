@@ -205,14 +205,14 @@ def _said(x: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, 
     return _channels_first(best, count)
 
 
-_LOOP = primitives.Loop(POOLING, how_of_windows)
+_LOOP = primitives.Loop(POOLING, how_of_windows, lambda x, *grad, sizes, **windows: [x.shape if grad else (*x.shape[:-2], *sizes)])
 _LARGEST = primitives.primitive("max_pool", lambda x, **windows: [_said(x, **windows)], _LOOP, leading=True)
 _LARGEST_GRAD = primitives.primitive("max_pool_grad", lambda x, grad, **windows: [_said_grad(x, grad, **windows)], _LOOP, leading=True)
 
 
 def _has_loop(x: Any, kernel: Ints, sizes: Ints) -> bool:
     """Whether these are windows that the loop knows."""
-    return x.dtype == np.float32 and len(kernel) == 2 and x.size > 0 and 0 not in sizes and primitives.has(POOLING)
+    return x.dtype == np.float32 and len(kernel) == 2 and 0 < x.size < 1 << 31 and 0 not in sizes and primitives.has(POOLING)
 
 
 def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:

@@ -45,11 +45,10 @@ def _check(
         steps.check_projection(cells, weight_hr, input.dtype)
 
 
-def _lstm(
-    x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, weight_hr: Any = None, batch_sizes: Any = None, *,
-    reverse: bool,
-) -> tuple[Any, ...]:  # fmt: skip
-    """All states, the last state and cell, the gates' sums and all cells of one direction."""
+def _turns(
+    sums: Any, weight1: Any, hx_: Any, cx_: Any, weight3: Any = None, weight_hr: Any = None, present: Any = None, *, reverse: bool
+) -> tuple[Any, ...]:
+    """The loop over time, of what the inputs add to the sums."""
 
     def step(state: Any, now: Any) -> Any:
         (h, c), (of_input, present) = state, now
@@ -61,9 +60,16 @@ def _lstm(
         h, c = steps.chosen(present, made, h), steps.chosen(present, cell, c)
         return (h, c), (h, sums, c)
 
-    each = steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])
-    (h, c), (states, sums, cells) = loops.scan(step, (hx_, cx_), each, reverse=reverse)
+    (h, c), (states, sums, cells) = loops.scan(step, (hx_, cx_), (sums, present), reverse=reverse)
     return states, h, c, sums, cells
+
+
+def _lstm(
+    x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, weight_hr: Any = None, batch_sizes: Any = None, *,
+    reverse: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """All states, the last state and cell, the gates' sums and all cells of one direction."""
+    return _turns(steps.affine(x, weight0, weight2), weight1, hx_, cx_, weight3, weight_hr, steps.there(batch_sizes, x.shape[1]), reverse=reverse)
 
 
 def _gradients(
@@ -106,23 +112,8 @@ def _gradients(
 # ---------------------------------------------------------------------- of single precision, by a loop of C's
 
 
-def _said(sums: Any, weight1: Any, hx_: Any, cx_: Any, *, reverse: bool) -> tuple[Any, ...]:
-    """The steps in terms of jax.numpy: of the inputs' sums, with both biases."""
-
-    def step(state: Any, of_input: Any) -> Any:
-        h, c = state
-        sums = of_input + steps.affine(h, weight1, None)
-        i, f, g, o = _gates(sums)
-        c = f * c + i * g
-        h = o * steps.tanh_of(c)
-        return (h, c), (h, sums, c)
-
-    (h, c), (states, sums, cells) = loops.scan(step, (hx_, cx_), sums, reverse=reverse)
-    return states, h, c, sums, cells
-
-
-def _said_grad(sums: Any, cells: Any, weight1: Any, cx_: Any, of_h: Any, of_c: Any, of_states: Any = None, *, reverse: bool) -> tuple[Any, ...]:
-    """Their gradient: of the first state and cell, and of the sums."""
+def _turns_back(sums: Any, cells: Any, weight1: Any, cx_: Any, of_h: Any, of_c: Any, of_states: Any = None, *, reverse: bool) -> tuple[Any, ...]:
+    """The gradient of `_turns` of sums alone: of the first state and cell, and of the sums."""
     i, f, g, o = _gates(sums)
     squashed = steps.tanh_of(cells)
     slopes = jnp.stack([i * (1 - i) * g, f * (1 - f) * steps.before(cells, cx_, reverse), i * (1 - g * g), o * (1 - o) * squashed], 2)
@@ -138,18 +129,27 @@ def _said_grad(sums: Any, cells: Any, weight1: Any, cx_: Any, of_h: Any, of_c: A
     return of_h, of_c, sums
 
 
-_LOOP = primitives.Loop(LSTM, how_of_steps)
-_STEPS, _STEPS_GRAD = primitives.primitive("lstm_steps", _said, _LOOP), primitives.primitive("lstm_steps_grad", _said_grad, _LOOP)
+def _shapes(sums: Any, weight1: Any, hx_: Any, cx_: Any, *, reverse: bool) -> list[tuple[int, ...]]:
+    states = (*sums.shape[:2], hx_.shape[1])
+    return [states, hx_.shape, cx_.shape, sums.shape, states]
+
+
+def _shapes_back(sums: Any, cells: Any, weight1: Any, cx_: Any, *grads: Any, reverse: bool) -> list[tuple[int, ...]]:
+    return [cx_.shape, cx_.shape, sums.shape]
+
+
+_STEPS = primitives.primitive("lstm_steps", _turns, primitives.Loop(LSTM, how_of_steps, _shapes))
+_STEPS_GRAD = primitives.primitive("lstm_steps_grad", _turns_back, primitives.Loop(LSTM, how_of_steps, _shapes_back))
 
 
 def _has_loop(*arrays: Any) -> bool:
     return all([x.dtype == np.float32 and x.size > 0 for x in arrays]) and primitives.has(LSTM)
 
 
-def _plain(
+def _single(
     x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx_: Any, cx_: Any, *, reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """`_lstm` without projections, of sequences of equal length."""
+    """`_lstm` without projections, of sequences of equal length: by the loop of C's where it can be."""
     if not _has_loop(x, weight0, weight1, hx_, cx_):
         return _lstm(x, weight0, weight1, weight2, weight3, hx_, cx_, reverse=reverse)
     biases = [bias for bias in (weight2, weight3) if bias is not None]
@@ -180,6 +180,6 @@ _RESULTS = tuple(f"result{i}" for i in range(5))
 # PyTorch has a kernel for single precision, without projections and for sequences of equal length, whose node this is.
 op(f"mkldnn_rnn_layer{_SCHEMA}, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check, keeps=("weight2", "weight3"),
    grads={name: Together(_of_equal_lengths, name) for name in _OPERANDS},
-   attributes="reverse batch_first=False bidirectional=False num_layers=1 train=True")(_plain)  # fmt: skip
+   attributes="reverse batch_first=False bidirectional=False num_layers=1 train=True")(_single)  # fmt: skip
 op(f"lstm_layer{_SCHEMA}, Tensor? weight_hr, Tensor? batch_sizes, bool reverse)", method=False, toplevel=False, results=_RESULTS, validate=_check,
    grads={name: Together(_gradients, name) for name in (*_OPERANDS, "weight_hr")})(_lstm)  # fmt: skip

@@ -15,11 +15,6 @@ cdef extern from *:
     """
     #include <math.h>
     #include <string.h>
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-    #define TJ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define TJ_CLONES
-    #endif
     /* An operand may be where the result is, element by element. */
     #if defined(__clang__)
     #define TJ_APART _Pragma("clang loop vectorize(assume_safety)")

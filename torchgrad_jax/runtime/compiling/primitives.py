@@ -7,7 +7,7 @@ differentiated, they are what jax.numpy says: a foreign function could not be ex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +22,12 @@ from torchgrad_jax.runtime.compiling.foreign import knows
 
 
 class Loop(NamedTuple):
-    """A loop of C's: the foreign function that it is for XLA, and what it is told of operands of such avals under such parameters."""
+    """A loop of C's: the foreign function that it is for XLA; and of operands of such avals, under such parameters, what it is told and the shapes of
+    its results, which have the first operand's dtype."""
 
     target: str
     how: Callable[..., np.ndarray]
+    shapes: Callable[..., list[tuple[int, ...]]]
 
 
 _loops: dict[Any, Loop] = {}
@@ -42,14 +44,6 @@ def primitive(name: str, function: Callable[..., Sequence[Any]], loop: Loop, lea
     made = Primitive(name)
     made.multiple_results = True
 
-    @cache
-    def results(avals: tuple[Any, ...], parameters: tuple[tuple[str, Any], ...]) -> list[Any]:
-        return jax.eval_shape(partial(function, **dict(parameters)), *[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in avals])
-
-    def shapes(*avals: Any, **parameters: Any) -> list[Any]:
-        found = results(tuple([(a.shape, a.dtype) for a in avals]), tuple(sorted(parameters.items())))
-        return [avals[0].update(shape=one.shape, dtype=one.dtype) for one in found]
-
     def differentiated(primals: Sequence[Any], tangents: Sequence[Any], **parameters: Any) -> Any:
         return jax.jvp(partial(function, **parameters), tuple(primals), tuple(map(ad.instantiate_zeros, tangents)))
 
@@ -62,7 +56,7 @@ def primitive(name: str, function: Callable[..., Sequence[Any]], loop: Loop, lea
         return found, [0] * len(found)
 
     made.def_impl(lambda *arrays, **parameters: jax.jit(partial(made.bind, **parameters))(*arrays))
-    made.def_abstract_eval(shapes)
+    made.def_abstract_eval(lambda *avals, **parameters: [avals[0].update(shape=shape) for shape in loop.shapes(*avals, **parameters)])
     ad.primitive_jvps[made] = differentiated
     batching.primitive_batchers[made] = mapped
     mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=True))

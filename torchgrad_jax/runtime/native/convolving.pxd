@@ -1,7 +1,7 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 
 from torchgrad_jax.runtime.native cimport tiling
+from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
 # An image is copied with zeros around it, and between its elements where it is dilated, so that each of the kernel's taps is so many elements further
 # on, for all places alike; of strided convolutions every so manieth column lies together. Then 24 places of 4 channels are computed together, in
@@ -280,21 +280,10 @@ cdef inline object handler(int minor):
 
 
 cdef inline bint convolve(object x, object y, object out, object how) except *:
-    cdef Py_buffer image, other, made, numbers
-    PyObject_GetBuffer(x, &image, PyBUF_C_CONTIGUOUS)
+    cdef Buffers arrays
+    arrays.held = 0
     try:
-        PyObject_GetBuffer(y, &other, PyBUF_C_CONTIGUOUS)
-        try:
-            PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
-            try:
-                PyObject_GetBuffer(how, &numbers, PyBUF_C_CONTIGUOUS)
-                try:
-                    return tj_convolve_here(&image, &other, &made, &numbers)
-                finally:
-                    PyBuffer_Release(&numbers)
-            finally:
-                PyBuffer_Release(&made)
-        finally:
-            PyBuffer_Release(&other)
+        hold(&arrays, (x, y, out, how), 2)
+        return tj_convolve_here(&arrays.views[0], &arrays.views[1], &arrays.views[2], &arrays.views[3])
     finally:
-        PyBuffer_Release(&image)
+        let_go(&arrays)

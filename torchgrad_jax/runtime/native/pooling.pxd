@@ -1,17 +1,12 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 
 from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
 # The largest elements of windows of images, float32: first down, row by row, as many columns at once as a vector has, then across. For the gradient
 # each window is searched again; windows of 2 x 2 that lie side by side, which most are, many at a time.
 cdef extern from *:
     """
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-    #define TJ_POOL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define TJ_POOL_CLONES
-    #endif
     enum { TJ_ELEMENTS = 1 << 14, TJ_POOLED_ALONE = 1 << 17 };
     /* Images of (height, width) have windows of `kernel` elements, `dilation` apart, each `stride` from the last, the first `before` the image's edge:
        (down, across) of them. `together` images are a piece. */
@@ -70,7 +65,7 @@ cdef extern from *:
     #define TJ_POOL_PAIRS(lanes)                                                                                                  \\
         typedef float tj_pair_##lanes __attribute__((vector_size(4 * lanes), aligned(4), may_alias));                             \\
         typedef int32_t tj_bits_##lanes __attribute__((vector_size(4 * lanes), aligned(4), may_alias));                           \\
-        TJ_POOL_CLONES static void tj_pool_pairs_##lanes(const float* x, const float* lower, const float* grad, float* out, float* below, int64_t count) { \\
+        TJ_CLONES static void tj_pool_pairs_##lanes(const float* x, const float* lower, const float* grad, float* out, float* below, int64_t count) { \\
             int64_t k, j;                                                                                                         \\
             for (k = 0; k < count; k += lanes) {                                                                                  \\
                 tj_pair_##lanes first, second, third, fourth;                                                                     \\
@@ -101,15 +96,16 @@ cdef extern from *:
         (((tj_pair_##lanes)(other) > (tj_pair_##lanes)(best)) | ((tj_pair_##lanes)(other) != (tj_pair_##lanes)(other)))
     TJ_POOL_PAIRS(8)
     TJ_POOL_PAIRS(4)
-    #else
-    #define tj_pool_pairs_8 0
-    #define tj_pool_pairs_4 0
     #endif
     static void tj_pool_pairs(const float* x, const float* lower, const float* grad, float* out, float* below, int64_t count) {
-        void (*pairs)(const float*, const float*, const float*, float*, float*, int64_t) = count >= 8 ? tj_pool_pairs_8 : count >= 4 ? tj_pool_pairs_4 : 0;
         int64_t j;
-        if (pairs) { pairs(x, lower, grad, out, below, count); }
-        else { for (j = 0; j < count; j++) { tj_pool_pair(x, lower, grad, out, below, j); } }
+    #ifdef TJ_SHUFFLED
+        if (count >= 4) {
+            (count >= 8 ? tj_pool_pairs_8 : tj_pool_pairs_4)(x, lower, grad, out, below, count);
+            return;
+        }
+    #endif
+        for (j = 0; j < count; j++) { tj_pool_pair(x, lower, grad, out, below, j); }
     }
     /* Elements of a row that windows have at the same place: where they are the largest so far. from: of the first window; at: which that is. */
     #define TJ_COMPARE(stride)                                                                                                    \\
@@ -119,7 +115,7 @@ cdef extern from *:
             best[j] = wins ? other : best[j];                                                                                     \\
             place[j] = wins ? at + (int32_t)j * (int32_t)(stride) : place[j];                                                     \\
         }
-    TJ_POOL_CLONES static void tj_compare(const float* TJ_ONLY from, int64_t stride, int32_t at, float* TJ_ONLY best, int32_t* TJ_ONLY place,
+    TJ_CLONES static void tj_compare(const float* TJ_ONLY from, int64_t stride, int32_t at, float* TJ_ONLY best, int32_t* TJ_ONLY place,
                                           int64_t count) {
         int64_t j;
         if (stride == 1) { TJ_COMPARE(1) }
@@ -132,7 +128,7 @@ cdef extern from *:
         for (i = 0; i < 2; i++) { if (p->kernel[i] != 2 || p->stride[i] != 2 || p->before[i] || p->dilation[i] != 1) { return 0; } }
         return p->down * 2 <= p->height && p->across * 2 <= p->width;
     }
-    TJ_POOL_CLONES static void tj_pool_image(const tj_pooling* p, const float* x, float* out, float* room) {
+    TJ_CLONES static void tj_pool_image(const tj_pooling* p, const float* x, float* out, float* room) {
         int64_t row, k, j, count = p->across, stride = p->stride[1];
         if (tj_pools_pairs(p)) {
             for (row = 0; row < p->down; row++, x += 2 * p->width, out += count) { tj_pool_pairs(x, x + p->width, 0, out, 0, count); }
@@ -171,7 +167,7 @@ cdef extern from *:
                 int64_t column = j * p->stride[1] - p->before[1];
                 if (column < 0) { column += tj_pieces(-column, p->dilation[1]) * p->dilation[1]; }
                 best[j] = -INFINITY;
-                place[j] = (int32_t)((first + i * p->dilation[0]) * p->width + column);
+                place[j] = column < p->width ? (int32_t)((first + i * p->dilation[0]) * p->width + column) : -1;
             }
             for (; i < p->kernel[0] && first + i * p->dilation[0] < p->height; i++) {
                 int64_t at = (first + i * p->dilation[0]) * p->width;
@@ -180,7 +176,7 @@ cdef extern from *:
                     tj_compare(room + j * p->dilation[1], p->stride[1], (int32_t)(at - p->before[1] + j * p->dilation[1]), best, place, p->across);
                 }
             }
-            for (j = 0; j < p->across; j++) { if (place[j] < p->height * p->width) { out[place[j]] += grad[j]; } }
+            for (j = 0; j < p->across; j++) { if (place[j] >= 0 && place[j] < p->height * p->width) { out[place[j]] += grad[j]; } }
         }
     }
     static void tj_pool_piece(const void* pooling, int64_t piece, tj_hand* hand) {
@@ -242,22 +238,12 @@ cdef inline object handler(int minor):
 
 
 cdef inline bint pool(object x, object grad, object out, object how) except *:
-    cdef Py_buffer image, other, made, numbers
-    PyObject_GetBuffer(x, &image, PyBUF_C_CONTIGUOUS)
+    cdef Buffers arrays
+    cdef int first = 1 if grad is None else 2
+    arrays.held = 0
     try:
-        PyObject_GetBuffer(x if grad is None else grad, &other, PyBUF_C_CONTIGUOUS)
-        try:
-            PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
-            try:
-                PyObject_GetBuffer(how, &numbers, PyBUF_C_CONTIGUOUS)
-                try:
-                    tj_pool_here(&image, NULL if grad is None else &other, &made, &numbers)
-                    return True
-                finally:
-                    PyBuffer_Release(&numbers)
-            finally:
-                PyBuffer_Release(&made)
-        finally:
-            PyBuffer_Release(&other)
+        hold(&arrays, (x, out, how) if grad is None else (x, grad, out, how), first)
+        tj_pool_here(&arrays.views[0], NULL if grad is None else &arrays.views[1], &arrays.views[first], &arrays.views[first + 1])
+        return True
     finally:
-        PyBuffer_Release(&image)
+        let_go(&arrays)

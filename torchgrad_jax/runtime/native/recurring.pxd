@@ -1,22 +1,17 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
 
 from torchgrad_jax.runtime.native cimport tiling
+from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
 # The loop over time of an LSTM, float32, and of its gradient: at each step one product, by tiles, and one pass over the gates. There is none for
 # processors that have no tiles.
 cdef extern from *:
     """
     #include "torchgrad_jax/runtime/native/functions.h"
-    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-    #define TJ_CELL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-    #else
-    #define TJ_CELL_CLONES
-    #endif
     static inline float tj_logistic(float x) { return 1 / (1 + tj_exp(-x)); }
 
     /* One sequence's step: the cells and states that four rows of sums give. */
-    TJ_CELL_CLONES static void tj_cell(const float* TJ_ONLY sums, const float* TJ_ONLY before, float* TJ_ONLY cell, float* TJ_ONLY state, int64_t width) {
+    TJ_CLONES static void tj_cell(const float* TJ_ONLY sums, const float* TJ_ONLY before, float* TJ_ONLY cell, float* TJ_ONLY state, int64_t width) {
         int64_t j;
         for (j = 0; j < width; j++) {
             float i = tj_logistic(sums[j]), f = tj_logistic(sums[width + j]), g = tj_tanh(sums[2 * width + j]), o = tj_logistic(sums[3 * width + j]);
@@ -26,7 +21,7 @@ cdef extern from *:
         }
     }
     /* Of its gradient: of_state that of the state, and of_cell that of the cell, which becomes that of the cell before. given: of the state too, or 0. */
-    TJ_CELL_CLONES static void tj_cell_back(const float* TJ_ONLY sums, const float* TJ_ONLY before, const float* TJ_ONLY cell, const float* TJ_ONLY given,
+    TJ_CLONES static void tj_cell_back(const float* TJ_ONLY sums, const float* TJ_ONLY before, const float* TJ_ONLY cell, const float* TJ_ONLY given,
                                             float* TJ_ONLY of_state, float* TJ_ONLY of_cell, float* TJ_ONLY of_sums, int64_t width) {
         int64_t j;
         if (given) { for (j = 0; j < width; j++) { of_state[j] += given[j]; } }
@@ -150,17 +145,15 @@ cdef inline object handler(int minor):
 
 
 cdef inline bint recur(object given, object made, object how) except *:
-    cdef Py_buffer views[2 * TJ_MOST_GIVEN + 1]
+    cdef Buffers arrays
     cdef float* pointers[2 * TJ_MOST_GIVEN + 1]
-    cdef int held = 0, i
-    arrays = (*given, *made, how)
+    cdef int i, count = len(given)
+    arrays.held = 0
     try:
-        for array in arrays:
-            PyObject_GetBuffer(array, &views[held], PyBUF_C_CONTIGUOUS | (PyBUF_WRITABLE if held >= len(given) and array is not how else 0))
-            pointers[held] = <float*>views[held].buf
-            held += 1
-        tj_recur_here(pointers, len(given), pointers + len(given), len(made), <long long*>views[held - 1].buf)
+        hold(&arrays, (*given, *made, how), count)
+        for i in range(arrays.held):
+            pointers[i] = <float*>arrays.views[i].buf
+        tj_recur_here(pointers, count, pointers + count, len(made), <long long*>pointers[arrays.held - 1])
         return True
     finally:
-        for i in range(held):
-            PyBuffer_Release(&views[i])
+        let_go(&arrays)

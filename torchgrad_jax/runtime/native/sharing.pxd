@@ -10,6 +10,12 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <math.h>
+    /* A function compiled for processors with AVX-512 and with AVX2, too; which is called is chosen when the module is loaded. */
+    #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+    #define TJ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define TJ_CLONES
+    #endif
     #include <stdlib.h>
     #include <string.h>
     #ifdef _MSC_VER

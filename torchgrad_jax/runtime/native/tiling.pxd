@@ -252,7 +252,7 @@ cdef extern from *:
     #else
     static int tj_vector_bits(void) { return 0; }
     static const tj_tiles* tj_tiles_of(int bits, int wide) { return 0; }
-    static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {}
+    static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) { abort(); } /* nobody has tiles */
     #endif
     """
     int tj_vector_bits() noexcept
