@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from torchgrad_jax.operators.kernels import normals
+from torchgrad_jax.operators.kernels import drawing, normals, twister
 from torchgrad_jax.operators.kernels.generator import Generator
 
 pytestmark = pytest.mark.operators
@@ -320,3 +320,35 @@ def test_many_normal_samples_are_those_of_numpy_whatever_jax_is_set_to(monkeypat
     monkeypatch.setattr(normals, "_in_c", False)
     monkeypatch.setattr(normals, "_MANY", 1)
     assert np.array_equal(few, Generator().manual_seed(3).normal((4800,)))
+
+
+@pytest.mark.parametrize("span", [1, 2, 3, 7, 1000, 2**24 + 1, 2**28 - 1, 2**31])
+def test_draws_turned_by_loops_are_those_of_numpy(span):
+    """However many are left of a block of 624 words; and nothing else is drawn."""
+    ours, theirs = np.random.MT19937(3), np.random.MT19937(3)
+    assert drawing.knows(ours, ours.state["state"]["key"], ours.state["state"]["pos"])
+    dtypes = {twister.UNIT: "f", twister.WIDE: "d", twister.HIT: "?", twister.REST: "q", twister.WIDE_REST: "q"}
+    for n in (1, 2, 3, 310, 623, 624, 625, 5000):
+        for kind, dtype in dtypes.items():
+            bound = {twister.HIT: 2**63 + 2**61, twister.REST: span, twister.WIDE_REST: span * 2**20 + 1}.get(kind, 0)
+            made, expected = np.empty(n, dtype), np.empty(n, dtype)
+            drawing.draw(ours, kind, made, bound, -5)
+            twister.draw(theirs, kind, expected, bound, -5)
+            np.testing.assert_array_equal(made, expected)
+        order, expected = np.arange(n), np.arange(n)
+        drawing.shuffle(ours, order)
+        twister.shuffle(theirs, expected)
+        np.testing.assert_array_equal(order, expected)
+        assert ours.random_raw(n).tolist() == theirs.random_raw(n).tolist()
+
+
+def test_memory_of_an_engine_that_is_not_what_is_expected_is_not_touched(monkeypatch):
+    monkeypatch.setattr(drawing, "knows", lambda source, key, at: False)
+    generator, usual = Generator().manual_seed(5), twister
+    assert generator._loops is usual
+    expected = Generator().manual_seed(5)
+    for n in (3, 2000):
+        np.testing.assert_array_equal(generator.uniform(n), expected.uniform(n))
+        np.testing.assert_array_equal(generator.randperm(n), expected.randperm(n))
+        np.testing.assert_array_equal(generator.bernoulli(0.3, n), expected.bernoulli(0.3, n))
+        np.testing.assert_array_equal(generator.randint(0, 2**40, n), expected.randint(0, 2**40, n))

@@ -6,7 +6,10 @@ strides, and the class and text of what is raised.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import torchgrad_jax as tj
 from compat_suite.fuzz.programs import same
@@ -247,3 +250,35 @@ def test_a_view_of_all_host_data_is_known_to_be_in_range_or_not():
     rows[0, 0] = 7
     with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):
         x[rows.view(-1)].tolist()
+
+
+BOUNDS = st.none() | st.integers(-7, 7)
+KEYS = st.integers(-4, 4) | st.none() | st.just(Ellipsis) | st.builds(slice, BOUNDS, BOUNDS, st.none() | st.integers(1, 3))
+
+
+@settings(max_examples=200)
+@given(st.lists(KEYS, max_size=5).filter(lambda keys: keys.count(...) < 2).map(tuple), st.booleans())
+def test_any_basic_key_gives_the_view_that_numpy_gives(key, alone):
+    key = key[0] if alone and key else key
+    x = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5)
+    t = tj.tensor(x, requires_grad=True)
+    try:
+        expected = x[key]
+    except IndexError:
+        with pytest.raises((IndexError, RuntimeError)):
+            t[key]
+        return
+    found = t[key]
+    assert found.shape == expected.shape and found._is_view()
+    np.testing.assert_array_equal(found.detach().numpy(), expected)
+    if expected.size:
+        assert found.stride() == tuple([n // 4 for n in expected.strides]) or 1 in expected.shape
+        assert found.storage_offset() == int(expected.reshape(-1)[0])
+    (found * 2).sum().backward()
+    counted = np.zeros_like(x)
+    counted[key] = 2
+    np.testing.assert_array_equal(t.grad.numpy(), counted)
+    written = tj.tensor(x)
+    written[key] = -1.0
+    x[key] = -1
+    np.testing.assert_array_equal(written.numpy(), x)

@@ -33,11 +33,11 @@ MODULES = (
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
-    "runtime/native/pooling", "runtime/native/recurring",
+    "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
     "runtime/recording/making", "runtime/recording/holding",
-    "core/blank", "operators/kernels/box_muller",
+    "core/blank", "operators/kernels/box_muller", "operators/kernels/twister",
 )  # fmt: skip
-HEADERS = ("runtime/native/tiles.h", "runtime/native/images.h", "runtime/native/functions.h")  # of C's, which declarations include
+HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce")])  # of C's, which declarations include
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

@@ -19,3 +19,7 @@ cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
 cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset, object node=*)
 @cython.locals(known=_Known)
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
+@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
+cpdef object indexed(TensorFields t, tuple keys)
+cdef bint _fits(object k, object n) except -1
+cdef tuple _bounds(slice k, object n)

@@ -12,7 +12,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import is_standard
-from torchgrad_jax.memory.storage import Asked, Link
+from torchgrad_jax.memory.storage import Asked, Link, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules
 from torchgrad_jax.runtime.keeping import Memo
@@ -73,6 +73,64 @@ def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Ten
     known = _known_view(name, t, arguments)
     link = Link(known.bound, known.write, (begin,))
     return _made(t, known, known.call(t, begin), (link,), known.offset + begin * known.step)
+
+
+def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
+    """The view of `t` that ints, slices of ints, None and ... make. None where that is for the general way to say: other keys, errors, all of `t`."""
+    shape = t._aval.shape
+    used = count = 0
+    for k in keys:
+        kind = type(k)
+        if kind is int or kind is slice:
+            used += 1
+        elif k is Ellipsis:
+            count += 1
+        elif k is not None:
+            return None
+    if used > len(shape) or count > 1 or View.replayed_somewhere:
+        return None
+    left = len(shape) - used
+    own = 0
+    for k in keys:
+        if k is Ellipsis:
+            own += left
+        elif k is not None:
+            if not _fits(k, shape[own]):
+                return None
+            own += 1
+    out = t
+    dim = own = 0
+    for k in keys:
+        if type(k) is int:
+            out = part_of("select", out, k + shape[own] if k < 0 else k, (dim,))
+            own += 1
+        elif k is None:
+            out = viewed_as("unsqueeze", out, (dim,))
+            dim += 1
+        elif k is Ellipsis:
+            dim += left
+            own += left
+        else:
+            first, length, step = _bounds(k, shape[own])
+            if first or step != 1 or length != shape[own]:
+                out = part_of("slice", out, first, (dim, length, step))
+            dim += 1
+            own += 1
+    return None if out is t else out
+
+
+def _fits(k: Any, n: int) -> bool:
+    """Whether an int is within a dimension of n elements; whether a slice is one of ints that goes forward."""
+    if type(k) is int:
+        return -n <= k < n
+    begin, end, step = k.start, k.stop, k.step
+    return (begin is None or type(begin) is int) and (end is None or type(end) is int) and (step is None or (type(step) is int and step > 0))
+
+
+def _bounds(k: slice, n: int) -> tuple[int, int, int]:
+    """Where a slice of n elements begins, how many it has, and how far they are from one another."""
+    first, last, step = k.indices(n)
+    return first, max(0, -(-(last - first) // step)), step
 
 
 def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tuple[int, int]], drop: bool, node: str) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
-from torchgrad_jax.core.viewing import part_of, viewed
+from torchgrad_jax.core.viewing import indexed, part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
@@ -43,6 +43,9 @@ def getitem(self: Tensor, key: Any) -> Tensor:
                 return part_of("select", self, key + n if key < 0 else key, (0,))
             raise _outside(key, 0, n)
         raise IndexError(ZERO_DIM)
+    found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice else None
+    if found is not None:
+        return found
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
     if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
@@ -60,7 +63,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
-    target, indices = (unsqueeze(self, 0), {}) if key is True else _basic(self, key, alias=False)
+    target = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is int else None
+    indices: dict[int, Tensor] = {}
+    if target is None:
+        target, indices = (unsqueeze(self, 0), indices) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
         if not isinstance(value, (int, float, complex, bool, np.generic)):
             raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")

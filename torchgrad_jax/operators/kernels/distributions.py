@@ -16,7 +16,7 @@ import numpy as np
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
-from torchgrad_jax.operators.kernels import normals
+from torchgrad_jax.operators.kernels import normals, twister
 from torchgrad_jax.runtime.user_code import warn_user
 
 Shape = tuple[int, ...]
@@ -37,11 +37,11 @@ class Draws(Protocol):
 
     _next_normal: float | None
 
-    def raw(self, n: int) -> np.ndarray: ...
+    def samples(self, kind: int, n: int, span: int = 0, base: int = 0) -> np.ndarray: ...
+
+    def shuffled(self, n: int) -> np.ndarray: ...
 
     def random32(self, n: int) -> np.ndarray: ...
-
-    def random64(self, n: int) -> np.ndarray: ...
 
     def lookahead(self) -> AbstractContextManager[Iterator[float]]: ...
 
@@ -143,20 +143,17 @@ def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
 
 def unit64(g: Draws, n: int) -> np.ndarray:
     """float64 uniforms of [0, 1): the low 53 bits of a pair of draws."""
-    return normals.wide_uniform(g.raw(2 * n))
+    return g.samples(twister.WIDE, n)
 
 
 def hits(g: Draws, n: int, p: float) -> np.ndarray:
-    """Which of `unit64` are less than p <= 1: as integers, as which they are drawn."""
-    draws = g.random64(n)
-    if p == 1:
-        return np.ones(n, np.bool_)
-    draws <<= np.uint64(11)
-    return draws < np.uint64(math.ceil(p * 2.0**53) << 11)
+    """Which of `unit64` are less than p <= 1: by the bits, as which they are drawn."""
+    found = g.samples(twister.HIT, n, min(math.ceil(p * 2.0**53) << 11, 2**64 - 1))
+    return np.ones(n, np.bool_) if p == 1 else found
 
 
 def unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
-    return unit64(g, n) if acc == _F64 else normals.uniform(g.raw(n))
+    return g.samples(twister.WIDE if acc == _F64 else twister.UNIT, n)
 
 
 def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
@@ -174,6 +171,8 @@ def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
 
 
 def uniform(g: Draws, shape: Shape, dtype: np.dtype, low: float, high: float) -> np.ndarray:
+    if low == 0 and high == 1 and dtype in (_F32, _F64):
+        return unit(g, math.prod(shape), dtype).reshape(shape)
     if dtype in REAL_OF:
         return uniform(g, (*shape, 2), REAL_OF[dtype], low, high).view(dtype)[..., 0]
     if dtype not in FLOATING:
@@ -244,6 +243,8 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blo
     if dtype not in FLOATING:
         raise unsupported("normal_kernel_cpu", dtype)
     mean, std = float(mean), float(std)
+    if n < 16 and mean == 0 and std == 1 and dtype == _F32:  # what is small asks for nothing else
+        return _normal_stream(g, n).astype(np.float32).reshape(shape)
     if n < 16 or not blocks:
         return finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
     whole = n - n % 16
@@ -348,15 +349,7 @@ def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
 
 def _modulo(g: Draws, n: int, span: int, base: int, wide: bool) -> np.ndarray:
     """Draws modulo `span` plus `base`, wrapping as 64-bit integers, int64 of shape (n,). A span of 2**64 is raw."""
-    if wide:
-        w = g.random64(n)
-        if span < 2**64:
-            w %= np.uint64(span)
-    else:
-        w = (g.random32(n) % np.uint32(span)).astype(np.uint64)
-    if base:
-        w += np.uint64(base % 2**64)
-    return w.view(np.int64)
+    return g.samples(twister.WIDE_REST if wide else twister.REST, n, span % 2**64, base)
 
 
 def _representable_bounds(dtype: np.dtype, low: int, high: int) -> tuple[int, int]:
@@ -387,7 +380,7 @@ def random_from_to(g: Draws, shape: Shape, dtype: np.dtype, low: int, high: int)
             raise RuntimeError(f"random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={low} >= to={high}")
     _check_random_bounds(dtype, low, high - 1)
     span = high - low
-    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
+    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype, copy=False).reshape(shape)
 
 
 def _random_all_bits(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
@@ -397,7 +390,7 @@ def _random_all_bits(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
         raise unsupported("random_full_64_bits_range_kernel_cpu", dtype)
     if dtype not in (np.int64, _F64, _F32, _BF16):
         raise RuntimeError("random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16")
-    return g.random64(math.prod(shape)).view(np.int64).astype(dtype).reshape(shape)
+    return g.samples(twister.WIDE_REST, math.prod(shape)).astype(dtype, copy=False).reshape(shape)
 
 
 def random_from(g: Draws, shape: Shape, dtype: np.dtype, low: int) -> np.ndarray:
@@ -418,7 +411,7 @@ def random_from(g: Draws, shape: Shape, dtype: np.dtype, low: int) -> np.ndarray
         )
     _check_random_bounds(dtype, low, last)
     span = last - low + 1
-    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype).reshape(shape)
+    return _modulo(g, math.prod(shape), span, low, span >= 2**28).astype(dtype, copy=False).reshape(shape)
 
 
 def random_full(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
@@ -431,7 +424,7 @@ def random_full(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
         raise unsupported("random_kernel_cpu", dtype)
     else:
         out = _modulo(g, n, _int_limits(dtype)[1] + 1, 0, dtype == np.int64)
-    return out.astype(dtype).reshape(shape)
+    return out.astype(dtype, copy=False).reshape(shape)
 
 
 def randperm(g: Draws, n: int, dtype: np.dtype) -> np.ndarray:
@@ -444,13 +437,7 @@ def randperm(g: Draws, n: int, dtype: np.dtype) -> np.ndarray:
         raise unsupported("randperm", dtype)
     if n < 2:
         return np.arange(n).astype(dtype)
-    w = g.random32(n - 1)
-    # Swap i with i + draw modulo (n - i).
-    partner = (w % np.arange(n, 1, -1, dtype=np.uint32)).astype(np.int64) + np.arange(n - 1)
-    order = list(range(n))
-    for i, j in enumerate(partner.tolist()):
-        order[i], order[j] = order[j], order[i]
-    return np.array(order, np.int64).astype(dtype)
+    return g.shuffled(n).astype(dtype, copy=False)
 
 
 def _check_randperm_size(n: int, dtype: np.dtype) -> None:

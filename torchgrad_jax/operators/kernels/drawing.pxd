@@ -1,6 +1,7 @@
-from torchgrad_jax.operators.kernels cimport box_muller
+from torchgrad_jax.operators.kernels cimport box_muller, twister
 
 
-cpdef units(object draws, object out)
-cpdef wide_units(object draws, object out)
+cpdef bint knows(object source, object key, int at) except *
+cpdef draw(object source, int kind, object out, unsigned long long span, long long base)
+cpdef shuffle(object source, object order)
 cpdef normals(object uniform, object out)

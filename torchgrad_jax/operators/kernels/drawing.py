@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.operators.kernels import box_muller
+from torchgrad_jax.operators.kernels import box_muller, twister
 
 
-def units(draws: Any, out: Any) -> None:
-    """See `box_muller.units`."""
-    box_muller.units(draws, out)
+def knows(source: Any, key: Any, at: int) -> bool:
+    """See `twister.knows`."""
+    return twister.knows(source, key, at)
 
 
-def wide_units(draws: Any, out: Any) -> None:
-    """See `box_muller.wide_units`."""
-    box_muller.wide_units(draws, out)
+def draw(source: Any, kind: int, out: Any, span: int, base: int) -> None:
+    """See `twister.draw`."""
+    twister.draw(source, kind, out, span, base)
+
+
+def shuffle(source: Any, order: Any) -> None:
+    """See `twister.shuffle`."""
+    twister.shuffle(source, order)
 
 
 def normals(uniform: Any, out: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.operators.kernels import drawing, twister
+
 from . import counts as _c
 from . import distributions as _d
 from . import gammas as _g
@@ -26,8 +28,11 @@ __all__ = ["Generator"]
 DEFAULT_SEED = 67280421310721
 
 _MT_WORDS = 624
-# Up to so many 64-bit draws two of 32 bits each, put together here, take less time than `randint`, which asks much before it draws.
-_FEW = 512
+# Of each kind of samples.
+_DTYPES = {
+    twister.UNIT: np.dtype(np.float32), twister.WIDE: np.dtype(np.float64), twister.HIT: np.dtype(np.bool_), twister.REST: np.dtype(np.int64),
+    twister.WIDE_REST: np.dtype(np.int64),
+}  # fmt: skip
 # Seed, draws left in the block, seeded flag, index of the next word.
 _STATE_HEAD = struct.Struct("<QiiQ")
 # Box-Muller scratch (x, cached normal, rho), its validity, cached float normal and its validity.
@@ -38,11 +43,16 @@ ShapeLike = int | Sequence[int]
 
 
 def _shape(shape: ShapeLike) -> tuple[int, ...]:
+    if type(shape) is tuple and _are_ints(map(type, shape)) and (not shape or min(shape) >= 0):
+        return shape
     dims = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(d) for d in shape)
     for d in dims:
         if d < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {d}: {list(dims)}")
     return dims
+
+
+_are_ints = frozenset((int,)).issuperset
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -73,6 +83,8 @@ class Generator:
         self.bernoulli_method: str | None = None
         self._bits = np.random.MT19937(0)
         self._engine = np.random.RandomState(self._bits)
+        inside: Any = self._bits.state["state"]
+        self._loops = drawing if drawing.knows(self._bits, inside["key"], inside["pos"]) else twister
         self.manual_seed(DEFAULT_SEED)
 
     # ---- seed and state ---------------------------------------------------------------------------------------------
@@ -157,24 +169,31 @@ class Generator:
 
     # ---- raw draws --------------------------------------------------------------------------------------------------
 
-    def raw(self, n: int) -> np.ndarray:
-        """The next `n` 32-bit draws, as the engine gives them: uint64 of shape (n,)."""
+    def samples(self, kind: int, n: int, span: int = 0, base: int = 0) -> np.ndarray:
+        """The next `n` samples of a kind, see `twister`, of shape (n,)."""
+        made = np.empty(n, _DTYPES[kind])
         if n:
             self._fresh, self.position = False, next(_positions)
-        return self._bits.random_raw(n)
+            self._loops.draw(self._bits, kind, made, span, base)
+        return made
+
+    def shuffled(self, n: int) -> np.ndarray:
+        """0 to n - 1 shuffled, int64 of shape (n,)."""
+        order = np.arange(n)
+        if n > 1:
+            self._fresh, self.position = False, next(_positions)
+            self._loops.shuffle(self._bits, order)
+        return order
 
     def random32(self, n: int) -> np.ndarray:
         """The next `n` 32-bit draws, uint32 of shape (n,)."""
-        return self.raw(n).astype(np.uint32)
+        if n:
+            self._fresh, self.position = False, next(_positions)
+        return self._bits.random_raw(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray:
         """The next `n` pairs of draws, first draw in the high word, uint64 of shape (n,)."""
-        if n:
-            self._fresh, self.position = False, next(_positions)
-        if n > _FEW:
-            return self._engine.randint(0, 2**64, n, dtype=np.uint64)
-        words = self._bits.random_raw(2 * n)
-        return words[0::2] << np.uint64(32) | words[1::2]
+        return self.samples(twister.WIDE_REST, n).view(np.uint64)
 
     @contextmanager
     def lookahead(self) -> Iterator[Iterator[float]]:

@@ -1,4 +1,4 @@
-"""Uniform samples, and standard normal ones of float32 in blocks of 16, as PyTorch's AVX2 kernel makes them, to the bit.
+"""Standard normal samples of float32 in blocks of 16, as PyTorch's AVX2 kernel makes them, to the bit.
 
 Where the typed core is compiled, so are the loops: 4 ns a normal sample. Else NumPy computes them, in 50 ns a sample and 150 us for its calls, or,
 where they are many, XLA, in 5 ns.
@@ -25,20 +25,6 @@ from torchgrad_jax.runtime.operation import rounding_options
 _in_c = not isinstance(drawing.normals, FunctionType)
 _COMPILED = 1 << 14  # blocks of one run of XLA's function
 _MANY = 1 << 16  # blocks from which on compiling it (0.3 s, once in a process) is worth it
-
-
-def uniform(draws: np.ndarray) -> np.ndarray:
-    """The samples of [0, 1) of raw draws, uint64 (n,)."""
-    out = np.empty(len(draws), np.float32)
-    drawing.units(draws, out)
-    return out
-
-
-def wide_uniform(draws: np.ndarray) -> np.ndarray:
-    """The samples of [0, 1) in float64 of pairs of raw draws, uint64 (2 n,)."""
-    out = np.empty(len(draws) // 2)
-    drawing.wide_units(draws, out)
-    return out
 
 
 def in_blocks(uniform: np.ndarray) -> np.ndarray:

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
+from torchgrad_jax.runtime.native import reducing
+from torchgrad_jax.runtime.native.handlers import reduced
 
 # ---------------------------------------------------------------------- reductions
 
@@ -33,7 +36,32 @@ def _sum(eqn: Any) -> Any:
     reduce = (np.add if eqn.primitive.name == "reduce_sum" else np.multiply).reduce
     if is_half(dtype):
         return AnySizes(lambda x: reduce(x, axes, np.float32).astype(dtype))
+    if eqn.primitive.name == "reduce_sum":
+        return AnySizes(_by_loops(reducing.SUM, axes, dtype, lambda x: reduce(x, axes, dtype)))
     return AnySizes(lambda x: reduce(x, axes, dtype))
+
+
+def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any) -> Any:
+    """By C's loops, one run of neighbouring dimensions after the other, the last one first; or otherwise."""
+    if not blocks.by_numbers or dtype not in (np.float32, np.float64):
+        return otherwise
+    runs = list[tuple[int, int]]()
+    for d in sorted(axes, reverse=True):
+        if runs and runs[-1][0] == d + 1:
+            runs[-1] = (d, runs[-1][1])
+        else:
+            runs.append((d, d + 1))
+    (first, after), *others = runs
+
+    def run(x: Any) -> Any:
+        made = reduced(x, which, first, after)
+        if made is None:
+            return otherwise(x)
+        for start, end in others:
+            made = reduced(made, which, start, end)
+        return made
+
+    return run
 
 
 @rule("reduce_or", "reduce_and", "reduce_xor")
@@ -58,7 +86,8 @@ def _extreme(eqn: Any) -> Any:
         return AnySizes(lambda x: reduce(x, axes, initial=start))
     if not is_floating(dtype):
         return AnySizes(lambda x: reduce(x, axes))
-    return AnySizes(_with_signs(lambda x: reduce(x, axes), lambda x: np.logical_or.reduce(x, axes), largest))
+    otherwise = _with_signs(lambda x: reduce(x, axes), lambda x: np.logical_or.reduce(x, axes), largest)
+    return AnySizes(_by_loops(reducing.LARGEST if largest else reducing.SMALLEST, axes, dtype, otherwise))
 
 
 def neutral(dtype: np.dtype, largest: bool) -> Any:

@@ -9,7 +9,6 @@ from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    #define TJ_INLINE static inline __attribute__((always_inline))
     #ifdef __clang__
     #define TJ_ALL_OF _Pragma("clang loop unroll(full)")
     #else

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, pooling, recurring, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, pooling, recurring, reducing, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -74,6 +74,13 @@ def recurrer(minor: int) -> Any:
 def recur(given: Any, made: Any, how: Any) -> bool:
     """See `recurring.recur`."""
     return recurring.recur(given, made, how)
+
+
+def reduced(x: Any, which: int, first: int, after: int) -> Any:
+    """What `reducing.reduce` writes into a new array, None where it cannot."""
+    shape = x.shape
+    out = np.empty(shape[:first] + shape[after:], x.dtype)
+    return out if reducing.reduce(x, out, which, first, after) else None
 
 
 sharing.heed_forks()

@@ -16,6 +16,13 @@ cdef extern from *:
     #else
     #define TJ_CLONES
     #endif
+    #if defined(__GNUC__)
+    #define TJ_INLINE static inline __attribute__((always_inline))
+    #elif defined(_MSC_VER)
+    #define TJ_INLINE static __forceinline
+    #else
+    #define TJ_INLINE static inline
+    #endif
     #include <stdlib.h>
     #include <string.h>
     #ifdef _MSC_VER

@@ -7,7 +7,7 @@ typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(T
 
 /* The sums of the products of `rows` elements on the left, and of `vectors` on the right, which are copied into a `strip` if there is to be one. rows,
    vectors, and whether there is: constants, so that all is in registers. */
-TJ_INLINED TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* strip,
+TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* strip,
                                        TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors) {
     TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
     int i, j;

@@ -36,7 +36,6 @@ cdef extern from *:
     } tj_tiles;
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
-    #define TJ_INLINED static inline __attribute__((always_inline))
     #define TJ_AHEAD 8
     #define TJ_FETCH(place) __builtin_prefetch(place, 0, 2)
     #ifdef __clang__
@@ -47,7 +46,7 @@ cdef extern from *:
     #define TJ_AVX2 __attribute__((target("avx2,fma")))
     #define TJ_AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
     /* Of four rows, 8 terms from t on: for each term, four elements next to each other. */
-    TJ_INLINED TJ_AVX2 void tj_turn_single(const float* const rows[4], int64_t t, float* to, int64_t places) {
+    TJ_INLINE TJ_AVX2 void tj_turn_single(const float* const rows[4], int64_t t, float* to, int64_t places) {
         __m256 a = _mm256_loadu_ps(rows[0] + t), b = _mm256_loadu_ps(rows[1] + t), c = _mm256_loadu_ps(rows[2] + t), d = _mm256_loadu_ps(rows[3] + t);
         __m256d low = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), low_too = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
         __m256d high = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), high_too = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
@@ -63,7 +62,7 @@ cdef extern from *:
         }
     }
     /* Of eight rows. */
-    TJ_INLINED TJ_AVX2 void tj_turn_eight(const float* const rows[8], int64_t t, float* to, int64_t places) {
+    TJ_INLINE TJ_AVX2 void tj_turn_eight(const float* const rows[8], int64_t t, float* to, int64_t places) {
         __m256 given[8], pairs[8], fours[8];
         int i;
         TJ_UNROLLED for (i = 0; i < 8; i++) { given[i] = _mm256_loadu_ps(rows[i] + t); }
@@ -83,7 +82,7 @@ cdef extern from *:
         }
     }
     /* Of 4 terms. */
-    TJ_INLINED TJ_AVX2 void tj_turn_double(const double* const rows[4], int64_t t, double* to, int64_t places) {
+    TJ_INLINE TJ_AVX2 void tj_turn_double(const double* const rows[4], int64_t t, double* to, int64_t places) {
         __m256d a = _mm256_loadu_pd(rows[0] + t), b = _mm256_loadu_pd(rows[1] + t), c = _mm256_loadu_pd(rows[2] + t), d = _mm256_loadu_pd(rows[3] + t);
         __m256d low = _mm256_unpacklo_pd(a, b), low_too = _mm256_unpacklo_pd(c, d), high = _mm256_unpackhi_pd(a, b), high_too = _mm256_unpackhi_pd(c, d);
         _mm256_storeu_pd(to, _mm256_permute2f128_pd(low, low_too, 0x20));

@@ -1,0 +1,92 @@
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
+)
+from libc.stdint cimport int64_t
+
+from torchgrad_jax.runtime.native cimport sharing
+
+# Reductions of contiguous arrays, for the interpreter: NumPy takes three to ten times as long for the largest elements of rows, and for rows that are short.
+cdef extern from *:
+    """
+    enum { TJ_SUM, TJ_LARGEST, TJ_SMALLEST };
+    /* How many columns are a unit, how many elements are a piece, how many are reduced alone, and into how many parts a few long rows are cut. */
+    enum { TJ_COLUMNS = 512, TJ_REDUCED = 1 << 15, TJ_REDUCED_ALONE = 1 << 17, TJ_CUTS = 16 };
+    /* x (outer, n, inner) becomes out (outer, parts, inner), each of `parts` made of `length` of the n. A unit is one part of one outer, of so many columns
+       that there are `chunks`; `together` of the `units` are a piece. */
+    typedef struct {
+        const void* x;
+        void* out;
+        int64_t n, inner, parts, length, chunks, units, together;
+        int which;
+    } tj_reduction;
+    #define TJ_REAL float
+    #define TJ_NAMED(name) name##_single
+    #include "torchgrad_jax/runtime/native/reduce.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    #define TJ_REAL double
+    #define TJ_NAMED(name) name##_double
+    #include "torchgrad_jax/runtime/native/reduce.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+
+    static void tj_reduce_to_parts(int which, int is_double, const void* x, void* out, int64_t outer, int64_t n, int64_t inner, int64_t parts) {
+        int64_t chunks = tj_pieces(inner, TJ_COLUMNS), length = tj_pieces(n, parts);
+        tj_reduction r = {x, out, n, inner, parts, length, chunks, outer * parts * chunks, 1, which};
+        r.together = tj_pieces(TJ_REDUCED, length * (inner < TJ_COLUMNS ? inner : TJ_COLUMNS));
+        tj_do(0, is_double ? tj_reduce_piece_double : tj_reduce_piece_single, &r, tj_pieces(r.units, r.together), outer * n * inner < TJ_REDUCED_ALONE);
+    }
+    /* What is large, of which little is made, is cut into parts. Returns whether there was memory for them. */
+    static int tj_reduce(int which, int is_double, const void* x, void* out, int64_t outer, int64_t n, int64_t inner) {
+        int64_t parts = 1;
+        void* made;
+        if (outer * tj_pieces(inner, TJ_COLUMNS) < TJ_CUTS && outer * n * inner >= TJ_REDUCED_ALONE && n >= TJ_CUTS * TJ_CUTS) {
+            parts = tj_pieces(n, tj_pieces(n, TJ_CUTS));
+        }
+        if (parts == 1) {
+            tj_reduce_to_parts(which, is_double, x, out, outer, n, inner, 1);
+            return 1;
+        }
+        made = malloc((size_t)(outer * parts * inner * (is_double ? 8 : 4)));
+        if (!made) { return 0; }
+        tj_reduce_to_parts(which, is_double, x, made, outer, n, inner, parts);
+        tj_reduce_to_parts(which, is_double, made, out, outer, parts, inner, 1);
+        free(made);
+        return 1;
+    }
+    static int tj_reduce_unlocked(int which, int is_double, const void* x, void* out, int64_t outer, int64_t n, int64_t inner) {
+        int made;
+        if (outer * n * inner < TJ_REDUCED) { return tj_reduce(which, is_double, x, out, outer, n, inner); }
+        Py_BEGIN_ALLOW_THREADS
+        made = tj_reduce(which, is_double, x, out, outer, n, inner);
+        Py_END_ALLOW_THREADS
+        return made;
+    }
+    """
+    int tj_reduce_unlocked(int which, int is_double, const void* x, void* out, int64_t outer, int64_t n, int64_t inner) noexcept
+
+
+cdef inline bint reduce(object x, object out, int which, int first, int after) except *:
+    cdef Py_buffer given, made
+    cdef int64_t outer = 1, n = 1, inner = 1
+    cdef int d
+    cdef bint done = False
+    PyObject_GetBuffer(x, &given, PyBUF_STRIDES | PyBUF_FORMAT)
+    try:
+        if not PyBuffer_IsContiguous(&given, b"C") or given.format[0] not in b"fd" or given.format[1] != 0:
+            return False
+        for d in range(given.ndim):
+            if d < first:
+                outer *= given.shape[d]
+            elif d < after:
+                n *= given.shape[d]
+            else:
+                inner *= given.shape[d]
+        if outer * n * inner == 0:
+            return False
+        PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        done = tj_reduce_unlocked(which, given.format[0] == 100, given.buf, made.buf, outer, n, inner)
+        PyBuffer_Release(&made)
+    finally:
+        PyBuffer_Release(&given)
+    return done
