@@ -37,3 +37,15 @@ def check_options(name: str, options: dict[str, Any]) -> None:
         if option not in _OPTIONS and option not in _MORE.get(name, ()):
             raise TypeError(f"{name}() got an unexpected keyword argument '{option}'")
     check_memory(name, options)
+
+
+def sizes_alone(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, ...] | None:
+    """The shape, where sizes are all that a factory was given; None where there is more to see to."""
+    if options or not size:
+        return None
+    if len(size) == 1 and isinstance(size[0], tuple):
+        (size,) = size
+    return tuple(size) if _are_ints(map(type, size)) and (not size or min(size) >= 0) else None
+
+
+_are_ints = frozenset((int,)).issuperset

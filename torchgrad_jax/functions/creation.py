@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import not_a_tensor
-from torchgrad_jax.calling.factory_options import check_memory, check_options
+from torchgrad_jax.calling.factory_options import check_memory, check_options, sizes_alone
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import by_parts, mapped_as
@@ -23,6 +23,7 @@ from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once, warn_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant, is_tracer
 
@@ -308,6 +309,9 @@ def _wrong_size(name: str, n: Any, i: int, alone: bool) -> str:
 
 
 def _filled(name: str, number: Any, size: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor | None = None) -> Tensor:
+    alone = sizes_alone(size, kwargs)
+    if alone is not None and like is None:
+        return created(full_value(alone, number, dtypes.default_float(), as_device(None)))
     if "size" in kwargs:
         size = (kwargs.pop("size"),)
     elif not size:
@@ -381,6 +385,8 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Ten
 def _like(name: str, input: Tensor, number: Any, kwargs: dict[str, Any]) -> Tensor:
     if not isinstance(input, Tensor):
         raise not_a_tensor(name, input)
+    if not kwargs and type(number) is int and not per_thread.recorder.rare and plain(input):
+        return created(full_value(input._aval.shape, promotion.fitting(number, input._aval.dtype), input._aval.dtype, input._aval.device))
     kwargs["dtype"] = kwargs.get("dtype") or input.dtype
     kwargs["device"] = kwargs.get("device") or input.device
     made = _made(name, number, input._aval.shape, kwargs, input)

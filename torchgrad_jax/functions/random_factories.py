@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor, not_a_tensor
-from torchgrad_jax.calling.factory_options import check_memory
+from torchgrad_jax.calling.factory_options import check_memory, sizes_alone
 from torchgrad_jax.calling.out import check_out, resize
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import in_transform
@@ -99,18 +99,6 @@ def _size_of(name: str, size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 # ---------------------------------------------------------------------- of a size
 
 
-def _sizes_alone(size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | None:
-    """The shape where sizes are all that was given; None where there is more to see to."""
-    if kwargs or not size:
-        return None
-    if len(size) == 1 and isinstance(size[0], tuple):
-        (size,) = size
-    return tuple(size) if _are_ints(map(type, size)) and (not size or min(size) >= 0) else None
-
-
-_are_ints = frozenset((int,)).issuperset
-
-
 def _uniform(shape: tuple[int, ...]) -> np.ndarray:
     return default_generator.uniform(shape, dtypes.default_float())
 
@@ -122,7 +110,7 @@ def _normal(shape: tuple[int, ...]) -> np.ndarray:
 @public("torch")
 def rand(*size: Any, **kwargs: Any) -> Tensor:
     """Uniform numbers of [0, 1). Keywords: generator, out, dtype, device, requires_grad."""
-    alone = _sizes_alone(size, kwargs)
+    alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _uniform)
     shape = _size_of("rand", size, kwargs)
@@ -133,7 +121,7 @@ def rand(*size: Any, **kwargs: Any) -> Tensor:
 @public("torch")
 def randn(*size: Any, **kwargs: Any) -> Tensor:
     """Normal numbers of mean 0 and variance 1. Keywords: generator, out, dtype, device, requires_grad."""
-    alone = _sizes_alone(size, kwargs)
+    alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _normal)
     shape = _size_of("randn", size, kwargs)

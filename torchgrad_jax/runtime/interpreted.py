@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import Merged, Part, quietly
-from torchgrad_jax.runtime.baseline.copying import copied
+from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
 from torchgrad_jax.runtime.structure import last_uses, operands, store
@@ -118,18 +118,6 @@ def alone(sig: Any, given: Any) -> Any:
         with timed(COMPILING, sig):
             return call_x64(function, *given)
     return call_x64(function, *given)
-
-
-def own(array: Any) -> np.ndarray:
-    """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
-    if type(array) is not np.ndarray:
-        array = np.asarray(array)
-    base, flags = array.base, array.flags
-    if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
-        array = copied(array)
-        flags = array.flags
-    flags.writeable = False
-    return array
 
 
 def _first_failure(flags: list[Any]) -> np.ndarray:

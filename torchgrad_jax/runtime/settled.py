@@ -15,9 +15,9 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly, within
+from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.interpreted import own
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots

@@ -67,11 +67,11 @@ class Form(FormFields):
 class Estimate:
     """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
 
-    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one. small: whether all have plans, and calling what is
-    compiled would even then cost no less than interpreting.
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one; whole: whether all have. small: whether all have
+    plans, and calling what is compiled would even then cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "planned", "small", "interpreting", "calling", "compiling")
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling")
 
     def __init__(self, calls: list[Any], outputs: int) -> None:
         self.plans: list[Any] = []
@@ -89,8 +89,8 @@ class Estimate:
             running += 0.0 if plan is None else plan.alike + FUSED * max(plan.cost - plan.alike, 0.0)
         self.calling = CALL + OUTPUT * outputs + running
         self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
-        self.planned = any(self.plans)
-        self.small = all(self.plans) and self.interpreting <= self.calling
+        self.planned, self.whole = any(self.plans), all(self.plans)
+        self.small = self.whole and self.interpreting <= self.calling
 
 
 def tier_of(program: Any) -> str:
@@ -115,7 +115,8 @@ def _chosen(program: Any) -> str:
     form, estimate = program.form, program.estimate
     if estimate.small and common is None and not form.spent:
         return INTERPRETED
-    cold = {c.signature for c, plan in zip(program.calls, estimate.plans, strict=True) if plan is None and not c.signature.warm}
+    calls = () if estimate.whole else zip(program.calls, estimate.plans, strict=True)
+    cold = {c.signature for c, plan in calls if plan is None and not c.signature.warm}
     if not estimate.planned:
         return _by_xla_alone(program, len(cold))
     cost = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,22 +72,32 @@ def _composed(operands: list[Tensor], subscripts: tuple[tuple[int, ...], ...], o
     return views.view(product, product._aval.shape[: len(output)]) if summed else product
 
 
-def _with_all(t: Tensor, own: tuple[int, ...], labels: tuple[int, ...]) -> Tensor:
-    """`t` with the dimensions `labels`, of size 1 where it has none."""
-    held = list(own)
+@lru_cache(maxsize=1024)
+def _placing(own: tuple[int, ...], labels: tuple[int, ...]) -> tuple[list[tuple[int, int]], list[int], tuple[int, ...]]:
+    """How an operand gets the dimensions `labels`: which of its own are equal and become one, where others are put in, and the order of all."""
+    held, diagonals, added = list(own), [], []
     at = 0
     while at < len(held):
-        again = held.index(held[at], at + 1) if held[at] in held[at + 1 :] else None
-        if again is None:
+        if held[at] in held[at + 1 :]:
+            diagonals.append((at, held.index(held[at], at + 1)))
+            del held[diagonals[-1][1]]
+        else:
             at += 1
-            continue
-        t = views.movedim(views.diagonal(t, 0, at, again), -1, at)
-        del held[again]
     for s in labels:
         if s not in held:
             held.append(s)
-            t = views.unsqueeze(t, len(held) - 1)
-    return views.permute(t, [held.index(s) for s in labels])
+            added.append(len(held) - 1)
+    return diagonals, added, tuple([held.index(s) for s in labels])
+
+
+def _with_all(t: Tensor, own: tuple[int, ...], labels: tuple[int, ...]) -> Tensor:
+    """`t` with the dimensions `labels`, of size 1 where it has none."""
+    diagonals, added, order = _placing(own, labels)
+    for at, again in diagonals:
+        t = views.movedim(views.diagonal(t, 0, at, again), -1, at)
+    for d in added:
+        t = views.unsqueeze(t, d)
+    return views.permute(t, order)
 
 
 @lru_cache(maxsize=1024)
@@ -102,25 +112,44 @@ def _path(subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...], shap
     return tuple([(min(pair), max(pair)) for pair in path])
 
 
-def _pair(a: Any, b: Any, done: list[int], swaps: bool) -> Any:
+class _Product(NamedTuple):
+    """A product of two operands as one of matrices. swaps: whether they are exchanged; the order of each one's dimensions and its shape; the shape of
+    the product, and the order of its dimensions."""
+
+    swaps: bool
+    left: tuple[tuple[int, ...], tuple[int, ...]]
+    right: tuple[tuple[int, ...], tuple[int, ...]]
+    made: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(maxsize=1024)
+def _product(m: tuple[int, ...], n: tuple[int, ...], both: tuple[int, ...], may_swap: bool) -> _Product:
+    rows, columns = ([d for d in range(len(m)) if d not in both and x[d] != 1 == y[d]] for x, y in ((m, n), (n, m)))
+    swaps = may_swap and bool(rows and columns) and max(columns) < min(rows)  # then the product's dimensions are in order
+    if swaps:
+        m, n, rows, columns = n, m, columns, rows
+    batch = [d for d in range(len(m)) if d not in (*both, *rows, *columns)]
+    sizes = [math.prod(m[d] if m[d] != 1 else n[d] for d in dims) for dims in (batch, rows, both, columns)]
+    order = [*batch, *rows, *both, *columns]
+    shape = tuple([1 if d in both else max(m[d], n[d]) if min(m[d], n[d]) else 0 for d in order])
+    return _Product(
+        swaps, (tuple(order), (sizes[0], sizes[1], sizes[2])), ((*batch, *both, *columns, *rows), (sizes[0], sizes[2], sizes[3])),
+        (shape, tuple([order.index(d) for d in range(len(order))])),
+    )  # fmt: skip
+
+
+def _pair(a: Any, b: Any, done: list[int], may_swap: bool) -> Any:
     """The product of two operands, summed over those of the dimensions `done` that both have; what only one has is summed before."""
     m, n = a._aval.shape, b._aval.shape
-    both = [d for d in done if m[d] != 1 and n[d] != 1]
+    both = tuple([d for d in done if m[d] != 1 and n[d] != 1])
     own = [d for d in done if m[d] != 1 and n[d] == 1], [d for d in done if m[d] == 1 and n[d] != 1]
     a, b = (t.sum(tuple(dims), keepdim=True) if dims else t for t, dims in zip((a, b), own, strict=True))
     if not both:
         return a * b
-    m, n = a._aval.shape, b._aval.shape
-    rows, columns = ([d for d in range(len(m)) if d not in both and x[d] != 1 == y[d]] for x, y in ((m, n), (n, m)))
-    if swaps and rows and columns and max(columns) < min(rows):  # then the product's dimensions are in order
-        a, b, m, n, rows, columns = b, a, n, m, columns, rows
-    batch = [d for d in range(len(m)) if d not in (*both, *rows, *columns)]
-    sizes = [math.prod(m[d] if m[d] != 1 else n[d] for d in dims) for dims in (batch, rows, both, columns)]
-    left = views.reshape(views.permute(a, (*batch, *rows, *both, *columns)), (sizes[0], sizes[1], sizes[2]))
-    right = views.reshape(views.permute(b, (*batch, *both, *columns, *rows)), (sizes[0], sizes[2], sizes[3]))
-    order = [*batch, *rows, *both, *columns]
-    shape = [1 if d in both else max(m[d], n[d]) if min(m[d], n[d]) else 0 for d in order]
-    return views.permute(views.view(_bmm(left, right), shape), [order.index(d) for d in range(len(order))])
+    how = _product(a._aval.shape, b._aval.shape, both, may_swap)
+    a, b = (b, a) if how.swaps else (a, b)
+    left, right = (views.reshape(views.permute(t, order), shape) for t, (order, shape) in ((a, how.left), (b, how.right)))
+    return views.permute(views.view(_bmm(left, right), how.made[0]), how.made[1])
 
 
 # ---------------------------------------------------------------------- equations

@@ -25,11 +25,13 @@ class Function:
 
     def __init__(self, schema: str, body: Callable[..., Any]) -> None:
         self.schema, self.body = Schema(f"fft_{schema}"), body
+        # PyTorch names the position of what was given by position.
+        self._parameters = [(p._replace(keyword_only=False), p._replace(keyword_only=True)) for p in self.schema.parameters]
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = []
-        for i, (p, value) in enumerate(zip(self.schema.parameters, self.schema.arguments(args, kwargs), strict=True)):
-            p = p._replace(keyword_only=i >= len(args))  # PyTorch names the position of what was given by position
+        for i, (variants, value) in enumerate(zip(self._parameters, self.schema.arguments(args, kwargs), strict=True)):
+            p = variants[i >= len(args)]
             if p.type == "Tensor":
                 if not isinstance(value, Tensor) and not (value is None and p.optional):
                     raise wrong_type(self.schema, p, value, i + 1)

@@ -26,6 +26,18 @@ def copied(array: Any) -> Any:
     return made
 
 
+def own(array: Any) -> Any:
+    """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
+    if type(array) is not np.ndarray:
+        array = np.asarray(array)
+    base, flags = array.base, array.flags
+    if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
+        array = copied(array)
+        flags = array.flags
+    flags.writeable = False
+    return array
+
+
 def _is_plain(array: Any) -> bool:
     """Whether the elements are numbers that C knows, at addresses that it expects. Of the dtypes of `ml_dtypes` there are no buffers; what was read
     from a file may lie anywhere."""
