@@ -192,7 +192,7 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     if not any(alive):
         epoch.finish()
         return
-    donated = _only_ours(leaves) if epoch.bytes >= DONATE_BYTES or rec.device is not CPU else bytes(len(leaves))
+    donated = _only_ours(leaves) if epoch.largest >= DONATE_BYTES or rec.device is not CPU else bytes(len(leaves))
     programs = step.programs
     if programs is None:
         programs = step.programs = {}

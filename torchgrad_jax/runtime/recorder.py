@@ -138,6 +138,7 @@ class Recorder:
         if epoch.bytes > SOFT_BYTES:
             epoch.limit = min(epoch.limit, before.end + 1)
         epoch.bytes += aval.nbytes
+        epoch.largest = max(epoch.largest, aval.nbytes)
         # No call in between: two threads may enter one fresh Value at the same time.
         owner = value.epoch
         if owner is None or owner.recorder is self:

@@ -130,7 +130,7 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     """Run what was recorded if it is settled: the outputs. None where the long way has to be taken, and then nothing has happened."""
     step, values = epoch.step, epoch.values
     found: Any = step.settled
-    if found is None or epoch.bytes >= DONATE_BYTES or len(values) != step.end or not _is_usual():
+    if found is None or epoch.largest >= DONATE_BYTES or len(values) != step.end or not _is_usual():
         return None
     alive = holding.held(values)
     if epoch.aliases:

@@ -6,7 +6,7 @@ cdef class Epoch:
     cdef public Step step, begun
     cdef public dict values, leaves, numbers, foreign, lines
     cdef public list aliases, on_host, writes, results
-    cdef public Py_ssize_t bytes, limit
+    cdef public Py_ssize_t bytes, largest, limit
     cdef public bint ended
 
     cpdef note_foreign(self, object value, object slot)

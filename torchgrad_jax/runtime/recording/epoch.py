@@ -73,15 +73,15 @@ class Epoch:
     begun, step: where the program begins and ends in the tree of Steps. values, leaves: its results by slot and its inputs by their number.
     numbers: Python's, by their places. foreign: slots of inputs that keep another epoch. aliases: Values that have the content of another.
     on_host: which inputs are host data and were used before. lines: the user's lines of operations with checks, by slot. writes: what storages held
-    before they were written to, since the first check. bytes: of the inputs. limit: at how many results the program is cut.
-    wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
+    before they were written to, since the first check. bytes: of the inputs; largest: of the largest one. limit: at how many results the program is
+    cut. wanted: the slots of the results that are computed, once that is decided. outcomes: what those are, an array or a Failure, where the program
     did not come to its end by itself; first_failure: of its checks. results: in it what a call of the whole program returned. ended: whether it is
     over, well or not. What is rarely there, from `foreign` to `writes`, is noted by the methods for it alone.
     """
 
     __slots__ = (
-        "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "limit", "wanted", "outcomes",
-        "first_failure", "results", "ended", "lock", "begun",
+        "recorder", "step", "values", "leaves", "numbers", "foreign", "aliases", "on_host", "lines", "writes", "bytes", "largest", "limit", "wanted",
+        "outcomes", "first_failure", "results", "ended", "lock", "begun",
     )  # fmt: skip
 
     def __init__(self, recorder: Any, step: Any = None, limit: int = 0) -> None:
@@ -96,7 +96,7 @@ class Epoch:
         self.on_host: list[int] = _EMPTY
         self.lines: dict[int, str] = _NONE
         self.writes: list[tuple[int, Any, Any, int]] = _EMPTY
-        self.bytes = 0
+        self.bytes = self.largest = 0
         self.wanted: list[int] | None = None
         self.outcomes: dict[int, Any] | None = None
         self.first_failure: Any = None
