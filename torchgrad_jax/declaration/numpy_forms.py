@@ -19,6 +19,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.baseline.copying import reshaped
+from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -272,9 +273,9 @@ def summed(grad: Array, dims: Shape) -> Array:
     """The sum over `dims`, of half precision in float32."""
     if not dims:
         return grad
-    half = grad.dtype.itemsize == 2
-    found = np.add.reduce(grad.astype(np.float32) if half else grad, dims)
-    return found.astype(grad.dtype)
+    if grad.dtype.itemsize == 2:
+        return np.add.reduce(grad.astype(np.float32), dims).astype(grad.dtype)
+    return summing(dims, grad.dtype)(grad)
 
 
 def _expand_vjp(grad: Array, aval: Aval, size: Shape) -> Array:

@@ -12,7 +12,7 @@ from torchgrad_jax.calling.factory_options import check_memory, sizes_alone
 from torchgrad_jax.calling.out import check_out, resize
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.order import keep_order, lay_out
+from torchgrad_jax.core.order import keep_order, lay_out, plain
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
@@ -27,6 +27,7 @@ from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.counts import check_multinomial
 from torchgrad_jax.operators.kernels.distributions import normal_around
+from torchgrad_jax.runtime.recorder import per_thread
 
 # ---------------------------------------------------------------------- arguments
 
@@ -175,6 +176,9 @@ def _like(name: str, input: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     """Numbers in the shape, dtype, device and order in memory of `input`, where the keywords do not say otherwise."""
     if not isinstance(input, Tensor):
         raise not_a_tensor(name, input)
+    if not kwargs and not per_thread.recorder.rare and plain(input):
+        dtype = input._aval.dtype
+        return draw(input._aval.shape, lambda size: sample(default_generator, size, dtype, True), input._aval.device)
     options = _options(name, (input, *args), kwargs, "memory_format")
     shape, format = input._aval.shape, options.format
     if format is not None and format not in FORMATS.values():

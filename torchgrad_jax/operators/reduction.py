@@ -100,8 +100,8 @@ def _spread_form(divided: bool) -> forms.Forms:
         if divided:
             share = grad.astype(np.float32) if is_half(grad.dtype) else grad
             grad = (share / np.asarray(count_of(aval.shape, dims), share.dtype)).astype(grad.dtype)
-        if not keepdim:
-            grad = np.expand_dims(grad, dims)
+        if not keepdim and len(dims) < aval.ndim:  # one number needs no dimensions
+            grad = grad[tuple([None if d in dims else slice(None) for d in range(aval.ndim)])]
         return forms.expand(forms.converted(grad, aval.dtype), aval.shape)
 
     return forms.Forms(spread_evenly, lambda grad, aval, **_: forms.stand_in(aval.shape, aval.dtype))

@@ -86,6 +86,12 @@ class Called:
     __call__ = _wrapped_call_impl = _call_impl
 
 
+def has_hooks(module: Any) -> bool:
+    """Whether a call of the module is more than its `forward`."""
+    own = (module._backward_hooks, module._backward_pre_hooks, module._forward_hooks, module._forward_pre_hooks)
+    return any(own) or any((_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks))
+
+
 _ONE_KIND = "Cannot use both regular backward hooks and full backward hooks {}. Please use only one of them."
 
 

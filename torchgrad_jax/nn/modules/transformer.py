@@ -13,10 +13,12 @@ import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import arange, full
+from torchgrad_jax.nn.inference import EncoderLayer, at_once, tensors_of
 from torchgrad_jax.nn.modules.activation import GELU, MultiheadAttention, ReLU
+from torchgrad_jax.nn.modules.calling import has_hooks
 from torchgrad_jax.nn.modules.container import ModuleList
 from torchgrad_jax.nn.modules.dropout import Dropout
-from torchgrad_jax.nn.modules.linear import Linear
+from torchgrad_jax.nn.modules.linear import Linear, NonDynamicallyQuantizableLinear
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.modules.multihead import asks_no_gradient
 from torchgrad_jax.nn.modules.normalization import LayerNorm
@@ -119,8 +121,12 @@ class TransformerEncoderLayer(_Layer):
         """(S, N, d_model), or the other order, or without N, to the same. The masks are those of MultiheadAttention."""
         padding = _added(src_key_padding_mask, "src_key_padding_mask", src, src_mask, "src_mask")
         mask = _added(src_mask, "src_mask", src)
-        if not (mask is padding is None) and self._takes_kernel(src):
+        if self._takes_kernel(src):
             mask, padding = _blocking(mask), _blocking(padding)
+            if _is_as_made(self):
+                heads, gelu = self.self_attn.num_heads, self.activation_relu_or_gelu == 2
+                how = EncoderLayer(heads, self.norm_first, gelu, self.norm1.eps, mask is not None, padding is not None)
+                return at_once("_transformer_encoder_layer_fwd", how, [t for t in (src, *tensors_of(self), mask, padding) if t is not None])
         if self.norm_first:
             x = src + self._sa_block(self.norm1(src), mask, padding, is_causal)
             return x + self._ff_block(self.norm2(x))
@@ -136,6 +142,24 @@ class TransformerEncoderLayer(_Layer):
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self._fed_forward(self.dropout2, x)
+
+
+def _is_as_made(layer: Any) -> bool:
+    """Whether an encoder layer is made of the modules that it was given first, with all that they have, and none of them has hooks."""
+    attention = layer.self_attn
+    parts = (attention, attention.out_proj, layer.norm1, layer.norm2, layer.linear1, layer.linear2)
+    return (
+        type(layer) is TransformerEncoderLayer
+        and tuple(map(type, parts)) == _PARTS
+        and attention._qkv_same_embed_dim
+        and attention.bias_k is None
+        and not attention.add_zero_attn
+        and not any([has_hooks(part) or "forward" in vars(part) for part in (layer, *parts, layer.dropout, layer.dropout1, layer.dropout2)])
+        and None not in tensors_of(layer)
+    )
+
+
+_PARTS = (MultiheadAttention, NonDynamicallyQuantizableLinear, LayerNorm, LayerNorm, Linear, Linear)
 
 
 def _blocking(mask: Tensor | None) -> Tensor | None:

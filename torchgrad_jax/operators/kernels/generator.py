@@ -28,6 +28,8 @@ __all__ = ["Generator"]
 DEFAULT_SEED = 67280421310721
 
 _MT_WORDS = 624
+# So many uniforms are drawn one by one before it pays to keep the state.
+_ONE_BY_ONE = 64
 # Of each kind of samples.
 _DTYPES = {
     twister.UNIT: np.dtype(np.float32), twister.WIDE: np.dtype(np.float64), twister.HIT: np.dtype(np.bool_), twister.REST: np.dtype(np.int64),
@@ -197,21 +199,25 @@ class Generator:
 
     @contextmanager
     def lookahead(self) -> Iterator[Iterator[float]]:
-        """An iterator of 53-bit uniforms, drawn in blocks; on exit the stream stands after the last one taken."""
-        start, taken = self._engine.get_state(), 0
+        """An iterator of 53-bit uniforms, of which many are drawn in blocks; on exit the stream stands after the last one taken."""
+        start, taken = None, 0
 
         def uniforms() -> Iterator[float]:
-            nonlocal taken
+            nonlocal start, taken
+            for _ in range(_ONE_BY_ONE):
+                yield float(self.samples(twister.WIDE, 1)[0])
+            start = self._engine.get_state()
             while True:
-                for u in _d.unit64(self, 1024).tolist():
+                for u in self.samples(twister.WIDE, 1024).tolist():
                     taken += 1
                     yield u
 
         try:
             yield uniforms()
         finally:
-            self._engine.set_state(start)
-            self.random64(taken)
+            if start is not None:
+                self._engine.set_state(start)
+                self.random64(taken)
 
     # ---- uniform and normal -----------------------------------------------------------------------------------------
 

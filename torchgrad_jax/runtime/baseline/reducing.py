@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,14 @@ def _sum(eqn: Any) -> Any:
     if is_half(dtype):
         return AnySizes(lambda x: reduce(x, axes, np.float32).astype(dtype))
     if eqn.primitive.name == "reduce_sum":
-        return AnySizes(_by_loops(reducing.SUM, axes, dtype, lambda x: reduce(x, axes, dtype)))
+        return AnySizes(summing(axes, dtype))
     return AnySizes(lambda x: reduce(x, axes, dtype))
+
+
+@cache
+def summing(axes: tuple[int, ...], dtype: np.dtype) -> Any:
+    """What sums arrays of `dtype` over these dimensions."""
+    return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(x, axes, dtype))
 
 
 def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any) -> Any:
@@ -51,6 +58,8 @@ def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any
             runs[-1] = (d, runs[-1][1])
         else:
             runs.append((d, d + 1))
+    if not runs:
+        return otherwise
     (first, after), *others = runs
 
     def run(x: Any) -> Any:
