@@ -478,14 +478,13 @@ def _matmul(namespace: str) -> tuple[Any, Any]:
     """The function, and what it does with two operands."""
     public = Public(f"{namespace}.matmul")
     guarded = guard(_general_matmul, public)
-    of_matrices = Called(_MM, "matmul", guarded, True)
+    short = {ndims: Called(bound, "matmul", guarded, True) for ndims, bound in (((2, 2), _MM), ((2, 1), _MV), ((1, 1), _DOT))}
 
     def of_two(input: Any, other: Any) -> Tensor:
         # `_value` may be outdated for memory that is shared, but its shape is not.
         plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
-        if plain and input._value.aval.ndim == 2 and other._value.aval.ndim == 2:
-            return of_two_tensors(of_matrices, input, other)
-        return guarded(input, other)
+        called = short.get((input._value.aval.ndim, other._value.aval.ndim)) if plain else None
+        return guarded(input, other) if called is None else of_two_tensors(called, input, other)
 
     def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:
         """The matrix product by NumPy's rule: vectors, matrices, batches that broadcast."""
