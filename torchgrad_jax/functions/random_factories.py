@@ -139,6 +139,10 @@ def _integer(name: str, what: str, position: int, value: Any) -> int:
 @public("torch")
 def randint(*args: Any, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: integers of [low, high). Keywords: generator, out, dtype (int64), device, requires_grad."""
+    alone = sizes_alone(args[-1:], kwargs) if len(args) in (2, 3) and type(args[-1]) is tuple else None
+    if alone is not None and all([type(bound) is int for bound in args[:-1]]):
+        first, last = args[:-1] if len(args) == 3 else (0, args[0])
+        return draw(alone, lambda size: default_generator.randint(first, last, size))
     whole = ("low", "high", "size")
     by_name = {k: kwargs[k] for k in whole if k in kwargs}
     names = whole if "low" in by_name or len(args) + len(by_name) > 2 else whole[1:]

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.functions.creation import tensor
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import view_as_real
 from torchgrad_jax.operators import registry
@@ -66,12 +69,13 @@ class LBFGS(Optimizer):
             add_(p, direction[begin : begin + p.numel()].view_as(p), step_size)
             begin += p.numel()
 
-    def _evaluate(self, closure: Callable[[], Any]) -> tuple[float, Tensor]:
+    def _evaluate(self, closure: Callable[[], Any]) -> tuple[Any, Tensor]:
+        """The loss, which is not looked at yet, and the gradient."""
         with enable_grad():
-            loss = float(closure())
+            loss = closure()
         return loss, self._gather_flat_grad()
 
-    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], step_size: Any, direction: Tensor) -> tuple[float, Tensor]:
+    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], step_size: Any, direction: Tensor) -> tuple[Any, Tensor]:
         """The loss and the gradient at `step_size * direction` from `start`, where the parameters are and remain."""
         self._add_grad(step_size, direction)
         found = self._evaluate(closure)
@@ -118,8 +122,8 @@ class LBFGS(Optimizer):
             else:
                 self._add_grad(t, direction)
                 if iteration != group["max_iter"]:
-                    loss, grad = self._evaluate(closure)
-                    evaluated = 1
+                    found, grad = self._evaluate(closure)
+                    loss, evaluated = float(found), 1
             evaluations += evaluated
             state["func_evals"] += evaluated
             if evaluations >= group["max_eval"] or bool(grad.abs().max() <= group["tolerance_grad"]):
@@ -221,7 +225,21 @@ def _strong_wolfe(
     c2 are of the conditions of Armijo and of Wolfe. The search ends after max_ls steps, or where nothing changes by more than tolerance_change."""
     search = _LineSearch(partial(obj_func, x), d, _Point(0, f, g, gtd), (c1, c2, tolerance_change, max_ls))
     found = search.run(t)
-    return found.f, found.grad, found.t, search.evaluations
+    return found.f, found.grad, tensor(found.t) if isinstance(found.t, np.floating) else found.t, search.evaluations
+
+
+def _number(x: Any) -> Any:
+    """A 0-dim tensor as NumPy's number of its dtype: with Python's numbers it computes what the tensor would, without being looked at each time."""
+    return np.asarray(x._concrete())[()] if isinstance(x, Tensor) and x._aval.dtype in (np.float32, np.float64) else x
+
+
+# What overflows is no more told of numbers than of tensors.
+_quietly = np.errstate(all="ignore")
+
+
+@_quietly
+def _times(a: Any, b: Any) -> Any:
+    return a * b
 
 
 class _LineSearch:
@@ -231,20 +249,22 @@ class _LineSearch:
     def __init__(
         self, evaluate: Callable[[Any, Tensor], tuple[Any, Tensor]], direction: Tensor, start: _Point, limits: tuple[float, float, float, int]
     ) -> None:
-        self.evaluate, self.direction, self.start = evaluate, direction, start
+        self.evaluate, self.direction, self.start = evaluate, direction, start._replace(slope=_number(start.slope))
         self.c1, self.c2, self.tolerance, self.most = limits
         self.evaluations = 0
 
     def run(self, t: Any) -> _Point:
         """The point found. t: the distance to try first."""
-        ends, done, steps = self._bracket(t)
+        ends, done, steps = self._bracket(_number(t))
         return self._zoom(ends, done, steps)
 
     def _at(self, t: Any) -> _Point:
         self.evaluations += 1
-        f, grad = self.evaluate(t, self.direction)
-        return _Point(t, f, grad, grad.dot(self.direction))
+        f, grad = self.evaluate(float(t) if isinstance(t, np.floating) else t, self.direction)
+        slope = grad.dot(self.direction)
+        return _Point(t, float(f), grad, _number(slope))
 
+    @_quietly
     def _too_high(self, point: _Point) -> bool:
         return bool(point.f > self.start.f + self.c1 * point.t * self.start.slope)
 
@@ -267,10 +287,10 @@ class _LineSearch:
 
     def _zoom(self, ends: list[_Point], done: bool, steps: int) -> _Point:
         low, high = (0, len(ends) - 1) if ends[0].f <= ends[-1].f else (1, 0)
-        width = self.direction.abs().max()
+        width = _number(self.direction.abs().max())
         stalled = False
         while not done and steps < self.most:
-            if bool(abs(ends[1].t - ends[0].t) * width < self.tolerance):
+            if bool(_times(abs(ends[1].t - ends[0].t), width) < self.tolerance):
                 break
             t, stalled = _within(_minimum(ends[0], ends[1]), min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t), stalled)
             point = self._at(t)
@@ -281,12 +301,13 @@ class _LineSearch:
                 continue
             if self._is_flat(point):
                 done = True
-            elif bool(point.slope * (ends[high].t - ends[low].t) >= 0):
+            elif bool(_times(point.slope, ends[high].t - ends[low].t) >= 0):
                 ends[high] = ends[low]
             ends[low] = point
         return ends[low]
 
 
+@_quietly
 def _within(t: Any, least: Any, most: Any, stalled: bool) -> tuple[Any, bool]:
     """A distance that is not close to an end of the interval twice in succession, and whether it is close now."""
     margin = 0.1 * (most - least)
@@ -301,15 +322,18 @@ def _minimum(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any
     return _cubic_interpolate(a.t, a.f, a.slope, b.t, b.f, b.slope, bounds)
 
 
+@_quietly
 def _cubic_interpolate(x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through two points with these slopes is least, within `bounds`, or between them: Nocedal and Wright (3.59)."""
     if not bool(x1 <= x2):
         x1, f1, g1, x2, f2, g2 = x2, f2, g2, x1, f1, g1
     least, most = (x1, x2) if bounds is None else bounds
-    d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
+    along = x1 - x2
+    # A number by a tensor is its reciprocal times the number.
+    d1 = g1 + g2 - (1 / along * (3 * (f1 - f2)) if isinstance(along, np.floating) else 3 * (f1 - f2) / along)
     square = d1**2 - g1 * g2
     if not bool(square >= 0):
         return (least + most) / 2.0
-    d2 = square**0.5
+    d2 = np.sqrt(square) if isinstance(square, np.floating) else square**0.5
     t = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
     return min(max(t, least), most)
