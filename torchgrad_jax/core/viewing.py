@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.core.called import binary, unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import writer
@@ -78,6 +80,8 @@ def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Ten
 def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     """The view of `t` that ints, slices of ints, None and ... make. None where that is for the general way to say: other keys, errors, all of `t`."""
     shape = t._aval.shape
+    if Tensor in map(type, keys):
+        keys = tuple([_place(k) if type(k) is Tensor else k for k in keys])
     used = count = 0
     for k in keys:
         kind = type(k)
@@ -117,6 +121,12 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             dim += 1
             own += 1
     return None if out is t else out
+
+
+def _place(k: Tensor) -> Any:
+    """The int that a 0-dim tensor of integers is, if that is known; else itself."""
+    aval = k._aval
+    return k.__index__() if not aval.ndim and aval.dtype.kind in "iu" and aval.dtype != np.uint8 and k._content().readable else k
 
 
 def _fits(k: Any, n: int) -> bool:

@@ -148,13 +148,15 @@ def start(index: Any, size: int, length: int) -> int:
     """Where a part of `length` begins: JAX counts a negative index from the end, and moves what is out of range inside."""
     if length > size:
         raise ValueError("a part larger than the whole")
-    i = int(index)
-    return min(max(i + size if i < 0 else i, 0), size - length)
+    i, last = int(index), size - length
+    if i < 0:
+        i = max(i + size, 0)
+    return last if i > last else i
 
 
 def select(x: Array, index: Any, dim: int) -> Array:
     """The slice at `index` of `dim`, a view."""
-    return x[(*(_ALL,) * dim, start(index, x.shape[dim], 1), ...)]
+    return x[start(index, x.shape[0], 1), ...] if not dim else x[(*(_ALL,) * dim, start(index, x.shape[dim], 1), ...)]
 
 
 def slice_(x: Array, begin: Any, dim: int, length: int, step: int) -> Array:

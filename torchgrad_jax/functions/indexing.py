@@ -43,13 +43,13 @@ def getitem(self: Tensor, key: Any) -> Tensor:
                 return part_of("select", self, key + n if key < 0 else key, (0,))
             raise _outside(key, 0, n)
         raise IndexError(ZERO_DIM)
-    found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice else None
+    if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
+        return _gather(self, {0: key})
+    found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is Tensor else None
     if found is not None:
         return found
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
-    if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
-        return _gather(self, {0: key})
     out, indices = _basic(self, key)
     return _gather(out, indices) if indices else out
 
