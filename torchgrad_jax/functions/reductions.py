@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
 _NONE = Static(None)
@@ -352,7 +354,19 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
     # The kernel that PyTorch comes to first.
     first = "linspace_cpu" if input._aval.dtype == np.bool_ else "aminmax_cpu" if min == max and input._aval.size else "histogram_cpu"
     refusing("histogram_cpu" if input._aval.dtype.kind in "iu" else first, "biuc")(input._aval)
+    if per_thread.recorder.level is None and isinstance(min, NUMBERS) and isinstance(max, NUMBERS):
+        _check_range(input, min, max)
     return with_out("histc", out, apply(registry["_histc"].bind((ARRAY, Static(bins), ARRAY, ARRAY)), (input, min, max)))
+
+
+def _check_range(input: Tensor, low: Any, high: Any) -> None:
+    """RuntimeError where the limits are not finite. Looks at the values if they are the elements' own."""
+    if low == high and input._aval.size and input._content().readable:
+        values = np.asarray(input._concrete())
+        low, high = float(values.min()), float(values.max())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        shown = ["-nan" if n != n else f"{n:g}" for n in (low, high)]
+        raise RuntimeError(f"torch.histc: range of [{shown[0]}, {shown[1]}] is not finite")
 
 
 @public("torch", "torch.Tensor")

@@ -80,7 +80,7 @@ def _lengths(given: Any, name: str, like: Tensor) -> Any:
         return created(from_data(np.array(given, np.int64).reshape(-1), None, like.device))
     if given._aval.dtype.kind not in "iu":
         raise RuntimeError(f"{name} must be integral")
-    return cast(given.reshape(-1), dtypes.int64)
+    return cast(given if given._aval.ndim == 1 else given.reshape(-1), dtypes.int64)  # what is reshaped is not at hand
 
 
 def _read(lengths: Tensor, needed: bool) -> np.ndarray | None:

@@ -226,7 +226,7 @@ _AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 def _check_convolution(
     x: Aval, weight: Aval, bias: Aval | None, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int
 ) -> None:
-    _check_types(x, weight, bias)
+    _check_types(x, weight, bias, transposed, groups)
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     if any(p < 0 for p in padding):
@@ -303,14 +303,23 @@ def _check_windows(
         )
 
 
-def _check_types(x: Aval, weight: Aval, bias: Aval | None) -> None:
+def _check_types(x: Aval, weight: Aval, bias: Aval | None, transposed: bool, groups: int) -> None:
+    """Whose words PyTorch uses depends on the kernel that it comes to first: oneDNN's for half precision, and for what is large in float32."""
+    own, other = dtypes.of(x.dtype), dtypes.of(weight.dtype)
+    if not transposed and bias is not None and bias.dtype != x.dtype:
+        raise RuntimeError(f"Input type ({own.word}) and bias type ({dtypes.of(bias.dtype).word}) should be the same")
     if weight.dtype != x.dtype:
-        raise RuntimeError(
-            f"Input type (torch.{dtypes.of(x.dtype).title}Tensor) and weight type (torch.{dtypes.of(weight.dtype).title}Tensor) should be "
-            "the same or input should be a MKLDNN tensor and weight is a dense tensor"
-        )
+        large = x.shape[0] > 1 or groups > 1 or x.size > 20480 or (weight.ndim > 3 and min(weight.shape[-2:]) > 3)
+        half = x.dtype.itemsize == 2 and x.dtype.kind not in "iu"
+        if (half or (x.dtype == np.float32 and large)) and not transposed:
+            shown = ["CPUBFloat16Type" if d.title == "BFloat16" else f"torch.{d.title}Tensor" for d in (own, other)]
+            raise RuntimeError(
+                f"Input type ({shown[0]}) and weight type ({shown[1]}) should be the same or input should be a MKLDNN tensor and weight is a dense "
+                "tensor"
+            )
+        raise RuntimeError(f"expected scalar type {own.title} but found {other.title}")
     if bias is not None and bias.dtype != x.dtype:
-        raise RuntimeError(f"Input type ({dtypes.of(x.dtype).word}) and bias type ({dtypes.of(bias.dtype).word}) should be the same")
+        raise RuntimeError(f"Input type ({own.word}) and bias type ({dtypes.of(bias.dtype).word}) should be the same")
 
 
 def _check_output_padding(stride: Ints, dilation: Ints, output_padding: Ints) -> None:

@@ -82,12 +82,13 @@ def bmm(x: Any, y: Any) -> Any:
 
 def _mv_shapes(a: Aval, b: Aval) -> None:
     if a.ndim != 2 or b.ndim != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got {b.ndim}, {a.ndim}, {b.ndim}")
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {a.ndim}, {b.ndim}")
     if a.shape[1] != b.shape[0]:
         raise RuntimeError(f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})")
 
 
 @op("mv(Tensor self, Tensor vec)", multilinear=True, promote="same", validate=_of_numbers("addmv_impl_cpu", _mv_shapes),
+    unlike="addmv input tensors must have the same dtype, but got {b.title}, {a.title}, and {b.title}",
     grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()),
            "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
 def mv(x: Any, y: Any) -> Any:

@@ -115,8 +115,9 @@ class LBFGS(Optimizer):
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 loss, grad, t, evaluated = _strong_wolfe(
-                    partial(self._evaluate_at, closure), [p.clone() for p in self._params], t, direction, loss, grad, slope
-                )
+                    partial(self._evaluate_at, closure), [p.clone() for p in self._params], t, direction, loss, grad, slope,
+                    max_ls=group["max_eval"] - evaluations,
+                )  # fmt: skip
                 memory["t"] = t
                 self._add_grad(t, direction)
             else:

@@ -1,0 +1,76 @@
+"""What PyTorch says of input that does not fit, where it is met often: the words of whichever kernel it comes to first."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import torchgrad_jax as torch
+
+F = torch.nn.functional
+x, w, b = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3), torch.ones(4)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: F.conv2d(x.double(), w, b), "Input type (double) and bias type (float) should be the same"),
+        (lambda: torch.nn.Conv2d(3, 4, 3)(x.to(torch.uint8)), "Input type (unsigned char) and bias type (float) should be the same"),
+        (lambda: F.conv2d(x.long(), w), "expected scalar type Long but found Float"),
+        (lambda: F.conv2d(x, w.half(), b), "expected scalar type Float but found Half"),
+        (lambda: F.conv2d(x, w, b.double()), "Input type (float) and bias type (double) should be the same"),
+        (lambda: F.conv1d(x[0].double(), w[0], None), "expected scalar type Double but found Float"),
+        (lambda: F.conv_transpose2d(x.double(), w.transpose(0, 1), b), "expected scalar type Double but found Float"),
+        (lambda: w[0, 0] @ b[:3].double(), "addmv input tensors must have the same dtype, but got Double, Float, and Double"),
+        (lambda: torch.mv(w[0, 0], w[0, 0]), "vector + matrix @ vector expected, got 1, 2, 2"),
+        (lambda: torch.histc(torch.tensor([1.0, math.inf])), "torch.histc: range of [1, inf] is not finite"),
+        (lambda: torch.histc(torch.ones(3), 4, 0, math.inf), "torch.histc: range of [0, inf] is not finite"),
+    ],
+)
+def test_words(call, words):
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    assert str(caught.value) == words
+
+
+def test_histc_leaves_out_what_is_not_finite_where_limits_are_given():
+    assert torch.histc(torch.tensor([math.inf, 1.0]), 2, 0, 2).tolist() == [0, 1]
+
+
+CHECKING = " (while checking arguments for ctc_loss_allocate_outputs)"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "words"),
+    [
+        ([6], [2, 2], "input_lengths must be of size batch_size"),
+        ([6, 6], [2], "target_lengths must be of size batch_size"),
+        ([6, 7], [2, 2], "Expected input_lengths to have value at most 6, but got value 7" + CHECKING),
+        ([6, -1], [2, 2], "Expected input_lengths to have value at least 0, but got value -1" + CHECKING),
+        ([6, 6], [2, 3], "Expected tensor to have size at least 3 at dimension 1, but got size 2 for argument #2 'targets'" + CHECKING),
+    ],
+)
+@pytest.mark.parametrize("kind", [torch.tensor, tuple])
+def test_lengths_of_ctc(inputs, targets, words, kind):
+    with pytest.raises(RuntimeError) as caught:
+        F.ctc_loss(torch.zeros(6, 2, 4).log_softmax(2), torch.tensor([[1, 2], [3, 3]]), kind(inputs), kind(targets))
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(("most", "evaluations"), [(1, 6), (3, 10), (10, 38)])
+def test_a_line_search_evaluates_no_more_often_than_it_may(most, evaluations):
+    """Rosenbrock's function, three steps: as often as PyTorch does."""
+    at, count = torch.tensor([-1.0, 1.5], requires_grad=True, dtype=torch.double), [0]
+    optimizer = torch.optim.LBFGS([at], max_iter=most, line_search_fn="strong_wolfe")
+
+    def closure():
+        count[0] += 1
+        optimizer.zero_grad()
+        loss = (1 - at[0]) ** 2 + 100 * (at[1] - at[0] ** 2) ** 2
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    assert count == [evaluations] == [optimizer.state[at]["func_evals"]]
