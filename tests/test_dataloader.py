@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.operators,
     pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork"),
     pytest.mark.filterwarnings("ignore:.*pid.*fork:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # where there is one processor
 ]
 program, test_like_pytorch = programs()
 

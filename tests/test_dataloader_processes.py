@@ -43,7 +43,9 @@ def begun(folder, program):
     """A process that runs the program by `torchgrad-jax run`, as unmodified scripts are; first of a session of its own, as in a terminal."""
     script = folder / "script.py"
     script.write_text(BEGINNING + program)
-    own = os.environ | {"PYTHONPATH": ROOT, "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
+    # Where there is one processor, two workers are more than there should be.
+    ignored = "error,ignore::ResourceWarning,ignore:This DataLoader will create 2 worker processes"
+    own = os.environ | {"PYTHONPATH": ROOT, "PYTHONWARNINGS": ignored}
     command = [sys.executable, "-m", "torchgrad_jax.cli", "run", str(script)]
     return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 

@@ -18,10 +18,10 @@ from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, created, result, w
 from torchgrad_jax.core.whereabouts import holder_of, shown_again
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.memory.filled import full_value
-from torchgrad_jax.memory.storage import Detached, cut_off, outdated, present
+from torchgrad_jax.memory.storage import Detached, counted_on, cut_off, has_moved, outdated, present
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Aval, Value, constant
 
 
@@ -205,11 +205,30 @@ def unchanged(node: OpNode, i: int) -> Any:
     assert node.saved is not None
     value = node.saved[i]
     if type(value) is Value and outdated(value):
-        value = present(value, edge_of_saved(node, i))
+        edge = edge_of_saved(node, i)
+        value = present(value, edge)
+        if has_moved(value):
+            value = counted_on(value, viewed_again(value, edge))
         # What no gradient needs that goes anywhere, PyTorch has not saved.
         if outdated(value) and node.plan.reads(i, [not target.hidden for target, _ in node.next]):
             raise_modified(node, i, value)
     return value
+
+
+def viewed_again(value: Value, edge: Edge | None) -> Value | None:
+    """What a saved view shows now, after a write that its counter did not count: its operations, which nodes tell, on the tensor that they lead to.
+    None where they lead to none whose memory it is, as to a tensor that is no leaf."""
+    node, operations = None if edge is None else edge[0], []
+    while isinstance(node, OpNode) and node.is_view and node.saved is not None and len(node.next) == 1:
+        operations.append((node.plan._sig.bop, node.saved))
+        node = node.next[0][0]
+    base = node.variable if isinstance(node, AccumulateGrad) else None
+    if not operations or base is None or base._view is not None or base._storage is not value.counter.moved():
+        return None
+    found = base._read()
+    for operation, numbers in reversed(operations):
+        found = call_values(operation, (found, *numbers))
+    return found if found.aval is value.aval else None
 
 
 def edge_of_saved(node: OpNode, i: int) -> Edge | None:

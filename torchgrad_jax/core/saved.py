@@ -14,7 +14,7 @@ from torchgrad_jax.core.messages import DETACHED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Node, Saved
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.memory.storage import Detached, outdated, present
+from torchgrad_jax.memory.storage import Detached, counted_on, has_moved, outdated, present
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 
@@ -90,6 +90,7 @@ class SavedTensor(Saved):
             return None
         if outdated(value):
             value = present(value)
+            value = counted_on(value) if has_moved(value) else value
             if outdated(value):
                 self._raise_modified(node, value)
         t = self.tensor

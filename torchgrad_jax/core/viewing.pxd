@@ -22,4 +22,5 @@ cpdef tuple made_together(TensorFields t, object outs, object dim, object parts,
 @cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
 cpdef object indexed(TensorFields t, tuple keys)
 cdef bint _fits(object k, object n) except -1
+cdef bint _is_whole(slice k, object n) except -1
 cdef tuple _bounds(slice k, object n)

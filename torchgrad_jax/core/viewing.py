@@ -116,7 +116,7 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             own += left
         else:
             first, length, step = _bounds(k, shape[own])
-            if first or step != 1 or length != shape[own]:
+            if not _is_whole(k, shape[own]):
                 out = part_of("slice", out, first, (dim, length, step))
             dim += 1
             own += 1
@@ -135,6 +135,11 @@ def _fits(k: Any, n: int) -> bool:
         return -n <= k < n
     begin, end, step = k.start, k.stop, k.step
     return (begin is None or type(begin) is int) and (end is None or type(end) is int) and (step is None or (type(step) is int and step > 0))
+
+
+def _is_whole(k: slice, n: int) -> bool:
+    """Whether a slice leaves nothing out, as PyTorch looks at it: counted from the end it is one, whatever it begins with."""
+    return (k.start is None or k.start == 0) and (k.stop is None or k.stop >= n) and (k.step is None or k.step == 1)
 
 
 def _bounds(k: slice, n: int) -> tuple[int, int, int]:

@@ -20,9 +20,10 @@ class VersionCounter(CounterFields):
     """How often a storage was written to. `writer`: the version and the name of the node that the content of the whole storage came from last,
     where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
     `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only.
-    `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was."""
+    `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was.
+    `moved`: the storage, weakly, that counts on by another counter since a write that is not counted; not there while it counts by this one."""
 
-    __slots__ = ("tracked", "relaid", "cut")
+    __slots__ = ("tracked", "relaid", "cut", "moved")
 
     def __init__(self) -> None:
         self.version = 0
@@ -86,6 +87,20 @@ def cut_off(value: Value, edge: Any) -> bool:
         return found
     since = getattr(counter, "cut", -1)
     return (found or value.version <= since) and (counter.writer is None or counter.writer[0] <= since)
+
+
+def counted_on(value: Value, content: Value | None = None) -> Value:
+    """A saved Value as one that its storage's present counter tells about, or nothing if the storage is gone. content: what it has become since by a
+    write that was not counted, where that is known; else it stays what it was."""
+    made = per_thread.recorder.alias(value if content is None else content)
+    storage = value.counter.moved()
+    made.counter, made.version = None if storage is None else storage.counter, value.version
+    return made
+
+
+def has_moved(value: Value) -> bool:
+    """Whether the memory that `value` was the content of, or of a part of, was written to since without its counter counting that."""
+    return getattr(value.counter, "moved", None) is not None
 
 
 def outdated(value: Value) -> bool:
@@ -166,6 +181,16 @@ class Storage(StorageFields):
         """Let a tensor, which is no base in row-major order, be one of those whose saved content changes with the memory of a sibling."""
         self.parts = [*[r for r in getattr(self, "parts", ()) if r() is not None], weakref.ref(part)]
 
+    def count_anew(self) -> None:
+        """Count on by another counter, so that what was saved until now, of parts too, is told from what will be."""
+        former, made = self.counter, VersionCounter()
+        made.version, made.writer = former.version, former.writer
+        for name in ("tracked", "relaid", "cut"):
+            if hasattr(former, name):
+                setattr(made, name, getattr(former, name))
+        self.counter = made
+        former.moved, former.version = weakref.ref(self), -2
+
     def _spread(self, value: Value) -> None:
         for reference in self.siblings or ():
             storage = reference()
@@ -173,6 +198,8 @@ class Storage(StorageFields):
                 parts = [part for r in getattr(storage, "parts", ()) if (part := r()) is not None and part._storage is storage]
                 former = [part._content() for part in parts]
                 content = per_thread.recorder.alias(value)
+                if type(storage) is Storage:
+                    storage.count_anew()
                 content.counter, content.version = storage.counter, storage.counter.version
                 storage.value.counter = Superseded(content)
                 storage.value = content

@@ -1,0 +1,72 @@
+"""Writes by way of `.data` between forward and backward, to memory of which a view was saved: as in PyTorch, where both are one memory."""
+
+from __future__ import annotations
+
+import pytest
+
+import torchgrad_jax as torch
+
+F = torch.nn.functional
+FORWARDS = {
+    "linear": (lambda x, p: F.linear(x, p), (1, 2)),
+    "linear with a bias": (lambda x, p: F.linear(x, p, torch.ones(1, requires_grad=True)), (1, 2)),
+    "linear of a batch": (lambda x, p: F.linear(x[None], p), (1, 2)),
+    "product with a transpose": (lambda x, p: x @ p.t(), (1, 2)),
+    "einsum": (lambda x, p: torch.einsum("bi,oi->bo", x, p), (1, 2)),
+    "a row": (lambda x, p: x * p[1], (2, 2)),
+    "a part of a part": (lambda x, p: x * p[1:].t()[:, 0], (2, 2)),
+    "the tensor itself": (lambda x, p: x * p, (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_what_is_written_is_what_was_saved(name):
+    forward, shape = FORWARDS[name]
+    p, x = torch.nn.Parameter(torch.ones(shape)), torch.ones(1, 2, requires_grad=True)
+    for factor in (5.0, 25.0):  # the second time `data` was asked for before
+        x.grad = None
+        made = forward(x, p).sum()
+        p.data.mul_(5)
+        made.backward()
+        assert x.grad.tolist() == [[factor, factor]]
+        assert p._version == 0
+
+
+def test_several_writes_and_those_that_are_counted():
+    p, x = torch.nn.Parameter(torch.ones(2, 2)), torch.ones(1, 2, requires_grad=True)
+    made = F.linear(x, p).sum()
+    p.data.mul_(2)
+    p.data.add_(1)
+    (g,) = torch.autograd.grad(made, x, create_graph=True)
+    assert g.tolist() == [[6, 6]]
+    (second,) = torch.autograd.grad(g.sum(), p)
+    assert second.tolist() == [[1, 1], [1, 1]]
+    made = F.linear(x, p).sum()
+    p.data.mul_(2)
+    with torch.no_grad():
+        p.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        made.backward()
+    made = F.linear(x, p).sum()
+    made.backward()
+    assert x.grad.tolist() == [[14, 14]]
+
+
+def test_weights_that_are_clamped_after_forward():
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3, requires_grad=True)
+    loss = layer(x).square().sum()
+    for p in layer.parameters():
+        p.data.clamp_(-0.01, 0.01)
+    loss.backward()
+    assert x.grad.abs().max() < 0.1 and layer.weight.grad.abs().max() > 0.1
+
+
+def test_a_view_that_needs_no_gradient_keeps_what_it_was():
+    """docs/differences.md: no node leads to the memory."""
+    buffer, x = torch.ones(2, 2), torch.ones(1, 2, requires_grad=True)
+    made = (x @ buffer.t()).sum()
+    buffer.data.mul_(4)
+    made.backward()
+    assert x.grad.tolist() == [[2, 2]]
+    assert (x @ buffer.t()).tolist() == [[8, 8]]
