@@ -100,13 +100,15 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_always  # noqa: E402, F401
 
 globals().update(_lazy.submodules(__name__, (
-    "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda", "distributed",
-    "export", "functional", "fx", "hub", "library", "mps", "multiprocessing", "onnx", "quasirandom", "return_types", "signal", "testing",
+    "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda",
+    "export", "functional", "hub", "library", "mps", "multiprocessing", "quasirandom", "return_types", "signal", "testing",
     "torch_version", "types", "version", "viz", "xpu",
 )))  # fmt: skip
+globals().update({_name: _lazy.subpackage(__name__, _name) for _name in ("distributed", "fx", "onnx")})
 _lazy.further_names(f"{__name__}.distributions", {name: ours for name, (ours, _) in _modules_of_distributions.items()})
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
+_lazy.module_elsewhere(f"{__name__}.jit", "annotations", "namespace/jit_annotations.py")
 
 
 setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself

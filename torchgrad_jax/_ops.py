@@ -7,9 +7,10 @@ Overloads of one operator are equal to each other: which of them a call is diffe
 from __future__ import annotations
 
 import importlib.resources
+import os
 import re
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from torchgrad_jax import _aten
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, BoundOperator, Operator
@@ -143,6 +144,17 @@ class _Ops:
             raise AttributeError(name)
         made = self.__dict__[name] = _OpNamespace(name)
         return made
+
+    @property
+    def loaded_libraries(self) -> set[str]:
+        """Empty: see `load_library`."""
+        return set()
+
+    def load_library(self, path: Any) -> NoReturn:
+        """OSError, always: operators in shared libraries are PyTorch's C++; `torch.library` makes operators in Python."""
+        path = os.path.realpath(path)
+        instead = "\ntorchgrad_jax cannot run PyTorch's C++: torch.library makes operators of Python functions" if os.path.exists(path) else ""
+        raise OSError(f"Could not load this library: {path}{instead}")
 
 
 ops = _Ops()

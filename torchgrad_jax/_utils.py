@@ -4,10 +4,16 @@ from collections.abc import Sequence as _Sequence
 
 import torchgrad_jax.nn.modules.calling  # noqa: F401 - loaded late, and has a class that pickles name
 from torchgrad_jax.core.tensor import Tensor as _Tensor
+from torchgrad_jax.declaration.dtypes import dtype as _dtype
 from torchgrad_jax.functions.shaping import cat as _cat
 from torchgrad_jax.runtime.pickles import rebuilding as _rebuilding
 
 globals().update(_rebuilding)
+
+
+def _element_size(dtype: _dtype) -> int:
+    """The bytes of one element."""
+    return dtype.itemsize
 
 
 def _flatten_dense_tensors(tensors: _Sequence[_Tensor]) -> _Tensor:

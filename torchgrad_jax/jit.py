@@ -115,7 +115,7 @@ def export(fn: T) -> T:
     return fn
 
 
-script_if_tracing = export
+script_if_tracing = _script_if_tracing = export
 
 
 def script_method(fn: T) -> T:

@@ -1,7 +1,8 @@
 """Private names of PyTorch's that code about autograd uses."""
 
-from torchgrad_jax._C import _autograd, _functions, _nn
+from torchgrad_jax._C import _autograd, _functions, _functorch, _nn
 from torchgrad_jax._C._caching import _add_cached_tensor, _is_cached_tensor, _remove_cached_tensor, _set_cached_tensors_enabled
+from torchgrad_jax._C._dispatching import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torchgrad_jax.autograd.forward_ad import _is_fwd_grad_enabled
 from torchgrad_jax.autograd.forward_ad import _set_fwd_grad_enabled as _fwd_grad
 from torchgrad_jax.autograd.grad_mode import _is_grad_layout_enforcement_enabled, is_grad_enabled, is_inference_mode_enabled
@@ -16,9 +17,10 @@ from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
 from torchgrad_jax.runtime.passing_through import never_made
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "_disabled_torch_function_impl",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "Future",
+    "_ExcludeDispatchKeyGuard", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_are_functorch_transforms_active", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
-    "_autograd", "_current_graph_task_id", "_functions", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
+    "_autograd", "_current_graph_task_id", "_functions", "_functorch", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
     "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_nn", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip

@@ -57,6 +57,8 @@ class autocast:
         loss.backward()
     """
 
+    __module__ = "torchgrad_jax.amp.autocast_mode"  # where users find it
+
     def __init__(self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None) -> None:
         _expect_type(device_type)
         self.device = device_type

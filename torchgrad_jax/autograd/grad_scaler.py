@@ -24,6 +24,8 @@ __all__ = ["GradScaler", "OptState"]
 class OptState(Enum):
     """Where an optimizer is between two updates of the scale."""
 
+    __module__ = "torchgrad_jax.amp.grad_scaler"  # where users find it
+
     READY = 0
     UNSCALED = 1
     STEPPED = 2
@@ -66,6 +68,8 @@ class GradScaler:
         scaler.step(optimizer)
         scaler.update()
     """
+
+    __module__ = "torchgrad_jax.amp.grad_scaler"  # where users find it
 
     def __init__(
         self,

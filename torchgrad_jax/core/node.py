@@ -220,6 +220,8 @@ class RemovableHandle:
     """Removes its hook on `remove`, or when a ``with`` block that it opened ends. It has the number `id`, under which whoever made it puts the
     hook into `hooks_dict`; extra_dict: a dictionary, or several, that say more of the hook under the same number."""
 
+    __module__ = "torchgrad_jax.utils.hooks"  # where users find it
+
     __slots__ = ("id", "hooks_dict_ref", "extra_dict_ref", "__weakref__")
     next_id = 0
 

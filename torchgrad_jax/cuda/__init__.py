@@ -71,6 +71,13 @@ def is_initialized() -> bool:
     return is_available()
 
 
+def __getattr__(name: str) -> Any:
+    """`_initialized`: whether a GPU was used or asked for; asking this starts none."""
+    if name == "_initialized":
+        return devices.gpus_in_use()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def init() -> None:
     """Start the GPUs. AssertionError where there is none."""
     accelerators.gpu()

@@ -149,8 +149,7 @@ def start(index: Any, size: int, length: int) -> int:
     if length > size:
         raise ValueError("a part larger than the whole")
     i, last = int(index), size - length
-    if i < 0:
-        i = max(i + size, 0)
+    i = i if i >= 0 else max(i + size, 0)
     return last if i > last else i
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
+from torchgrad_jax.runtime import lazy
 from torchgrad_jax.runtime.passing_through import no, refused
+
+globals().update(lazy.submodules(__name__, ("autograd", "fsdp", "rpc", "tensor")))
 
 __all__ = [
     "barrier", "destroy_process_group", "get_rank", "get_world_size", "init_process_group", "is_available", "is_gloo_available", "is_initialized",

@@ -25,12 +25,14 @@ class Transform:
     bijective: Any = False
     domain: Any
     codomain: Any
+    # The last input with its result, where they are kept.
+    _cached_x_y: tuple[Any, Any] = (None, None)
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._last: tuple[Any, Any] = (None, None)
+        self._cached_x_y = None, None
         self._inv: Any = None
         super().__init__()
 
@@ -60,7 +62,7 @@ class Transform:
             return self
         made = copy(self)
         made.__dict__.update({name: _cached(value, cache_size) for name, value in vars(self).items() if name != "_inv"})
-        made._cache_size, made._last, made._inv = cache_size, (None, None), None
+        made._cache_size, made._cached_x_y, made._inv = cache_size, (None, None), None
         return made
 
     def __call__(self, x: Any) -> Any:
@@ -73,10 +75,10 @@ class Transform:
         """`function(given)`, `given` being an input (side 0) or a result (1)."""
         if self._cache_size == 0:
             return function(given)
-        if self._last[side] is not given:
+        if self._cached_x_y[side] is not given:
             found = function(given)
-            self._last = (found, given) if side else (given, found)
-        return self._last[1 - side]
+            self._cached_x_y = (found, given) if side else (given, found)
+        return self._cached_x_y[1 - side]
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -105,7 +107,7 @@ class Transform:
         return f"{type(self).__name__}()"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_last": (None, None)}
+        return {**vars(self), "_cached_x_y": (None, None)}
 
 
 def _cached(value: Any, cache_size: int) -> Any:

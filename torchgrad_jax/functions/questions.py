@@ -11,6 +11,8 @@ from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import tensor
 from torchgrad_jax.memory import formats
+from torchgrad_jax.runtime.device import gpus
+from torchgrad_jax.runtime.user_code import warn_user
 
 
 @public("torch", "torch.Tensor")
@@ -30,6 +32,21 @@ def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single 
         raise TypeError(f"_assert_async(): argument 'assert_msg' (position 2) must be str, not {type(assert_msg).__name__}")
     if not is_nonzero(input):
         raise RuntimeError(assert_msg)
+
+
+@public("torch.Tensor._cdata")
+@property
+def _cdata(self: Tensor) -> int:
+    """A number by which this tensor is told from all others that there are."""
+    return id(self)
+
+
+@public("torch")
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """The shape as a tensor of integers. TypeError for what is no tensor."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"_shape_as_tensor(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return tensor(input._aval.shape, dtype=dtypes.int64)
 
 
 @public("torch", "torch.Tensor")
@@ -66,6 +83,19 @@ def share_memory_(self: Tensor) -> Tensor:
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """False, for every `device`: there is no pinned memory here."""
     return False
+
+
+@public("torch.Tensor")
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor itself: JAX cannot pin memory of the host, and copies from ordinary memory to a GPU without waiting. RuntimeError where there is no
+    GPU, or the tensor is on one."""
+    if device is not None:
+        warn_user("The argument 'device' of Tensor.pin_memory() is deprecated. Please do not pass this argument.", DeprecationWarning)
+    if not gpus():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    return self
 
 
 @public("torch.Tensor")

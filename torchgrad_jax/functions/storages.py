@@ -264,7 +264,17 @@ def _restored(content: np.ndarray, where: str, dtype: dtypes.dtype | None) -> An
 
 
 @public("torch")
-class UntypedStorage(_StorageBase):
+class StorageBase(_StorageBase):
+    """What `UntypedStorage` is, for `isinstance`. RuntimeError where it is made itself."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Cannot directly construct StorageBase; subclass it and then construct that")
+
+
+@public("torch")
+class UntypedStorage(StorageBase):
     """``UntypedStorage(size)``, ``UntypedStorage(numbers)``: memory as bytes. RuntimeError, TypeError for what is neither."""
 
     __slots__ = ()

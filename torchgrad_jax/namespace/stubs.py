@@ -6,6 +6,7 @@ base that `Tensor` has for type checkers); with ``--check`` it fails where they 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import keyword
 import sys
@@ -189,7 +190,7 @@ def _home(name: str, value: Any) -> str | None:
     """The module in which a class or function is written: some classes are said to be elsewhere, for pickles."""
     said = getattr(value, "__module__", "")
     if said != "torchgrad_jax":
-        return said if said.startswith("torchgrad_jax.") and hasattr(sys.modules.get(said), value.__name__) else None
+        return said if said.startswith("torchgrad_jax.") and hasattr(importlib.import_module(said), value.__name__) else None
     rooms = [m for n, m in sorted(sys.modules.items()) if n.startswith("torchgrad_jax.")]
     return next((m.__name__ for m in rooms if vars(m).get(name) is value and inspect.getsourcefile(value) == m.__file__), None)
 

@@ -389,6 +389,19 @@ def along_dim(name: str) -> Any:
     return call
 
 
+@public("torch")
+def _softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """`softmax`; half_to_float: of float16 in float32, on a GPU. RuntimeError where that is asked for elsewhere or of another dtype."""
+    if not half_to_float:
+        return _along("softmax", input, dim, None, 2)
+    expect_tensor("_softmax", input)
+    if input.device.type == "cpu":
+        raise RuntimeError("softmax with half to float conversion is not supported on CPU")
+    if input.dtype is not dtypes.float16:
+        raise RuntimeError("conversion is supported for Half type only")
+    return _along("softmax", input, dim, dtypes.float32, 2)
+
+
 _SOFTMAX = {"softmax": along_dim("softmax"), "log_softmax": along_dim("log_softmax")}
 
 

@@ -177,8 +177,8 @@ def _channels_shuffled(name: str, input: Tensor, groups: int) -> Tensor:
 
 # ---------------------------------------------------------------------- resampling
 
-_LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
-_DIMS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+_DIMS = {"linear": 3, "bilinear": 4, "trilinear": 5}
+_CORNERLESS = ("nearest", "area", "nearest-exact")
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
@@ -205,14 +205,23 @@ def _scaled(input: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...
     return None, tuple(float(s) for s in given)
 
 
-def _check_mode(input: Tensor, mode: str, align_corners: bool | None) -> None:
+def _check_options(input: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
+    """ValueError for align_corners or antialias with a mode or dimensions that have none."""
+    four = input._aval.ndim == 4
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and four):
+        raise ValueError("Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input")
+    if mode == "lanczos" and four and not antialias:
+        raise ValueError("Lanczos mode requires antialias=True")
+    if mode == "lanczos" and four and align_corners:
+        raise ValueError("Lanczos mode does not support align_corners=True")
+
+
+def _check_mode(input: Tensor, mode: str) -> None:
+    """NotImplementedError for a mode that is none, or not for so many dimensions."""
     ndim = input._aval.ndim
-    if mode in ("nearest", "area", "nearest-exact"):
-        if align_corners is not None:
-            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
-    elif mode in _DIMS and 3 <= ndim <= 5 and ndim != _DIMS[mode] + 2:
-        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {_DIMS[mode] + 2}D input")
-    if not 3 <= ndim <= 5 or (mode not in _DIMS and mode not in ("nearest", "area", "nearest-exact")):
+    if mode in _DIMS and 3 <= ndim <= 5 and ndim != _DIMS[mode]:
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {_DIMS[mode]}D input")
+    if not 3 <= ndim <= 5 or not (mode in _DIMS or mode in _CORNERLESS or (mode in ("bicubic", "lanczos") and ndim == 4)):
         raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: {_MODES} (got {mode})")
 
 
@@ -220,17 +229,19 @@ def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """(N, C, *) resampled to `size`, or by `scale_factor`. Modes: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area.
+    """(N, C, *) resampled to `size`, or by `scale_factor`. Modes: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, lanczos, area.
 
-    ValueError for a missing or doubled size, NotImplementedError for a mode that does not fit the dimensions, or antialias.
+    antialias: the filters of bilinear, bicubic and lanczos, of 4-d tensors of float32, float64 and uint8, become wider where something is made
+    smaller; bicubic is then Keys' cubic with a = -0.5 instead of -0.75. ValueError for a missing or doubled size and for options that the mode has
+    not, NotImplementedError for a mode that does not fit the dimensions, RuntimeError for empty images.
     """
-    if 3 <= input._aval.ndim <= 5 or mode in ("nearest", "area", "nearest-exact"):
-        _check_mode(input, mode, align_corners)
-    else:
-        _check_mode(input, mode, None)
-    if antialias:
-        raise NotImplementedError("torchgrad_jax interpolates without antialias")
+    if mode in _CORNERLESS and align_corners is not None:
+        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
     out, factors = _scaled(input, size, scale_factor)
+    _check_options(input, mode, align_corners, antialias)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    _check_mode(input, mode)
     spatial = input._aval.shape[2:]
     if out is None:
         assert factors is not None
@@ -243,9 +254,12 @@ def interpolate(
         names = "DHW"[-len(spatial) :]
         given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
-    name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d"
+    if not input._aval.shape[1]:
+        shape = list(input._aval.shape)
+        raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes {shape}")
+    name = f"_upsample_{mode.replace('-', '_')}{len(spatial)}d" + ("_aa" if antialias else "")
     scales = None if factors is None else tuple(map(float, factors))
-    bound = registry[name].bind((ARRAY, Static(out), Static(scales), Static(mode), Static(bool(align_corners))))
+    bound = registry[name].bind((ARRAY, Static(out), Static(scales), Static(mode + ("_aa" if antialias else "")), Static(bool(align_corners))))
     return apply(bound, (input,))
 
 

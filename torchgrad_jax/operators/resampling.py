@@ -5,6 +5,7 @@ Not a product with a matrix, which is mostly zeros: nan and infinities would spr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -83,9 +84,9 @@ def _nearest_index(n: int, out: int, scale: float, exact: bool) -> np.ndarray:
     return np.minimum(found.astype(np.int64), n - 1)
 
 
-def _cubic(t: np.ndarray) -> np.ndarray:
-    """Keys' cubic convolution kernel with a = -0.75."""
-    a, t = -0.75, np.abs(t)
+def _cubic(t: np.ndarray, a: float = -0.75) -> np.ndarray:
+    """Keys' cubic convolution kernel."""
+    t = np.abs(t)
     near = (a + 2) * t**3 - (a + 3) * t**2 + 1
     far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
     return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
@@ -109,12 +110,48 @@ def _taps(n: int, out: int, scale: float, mode: str, align_corners: bool) -> Tap
     return Taps(np.stack([np.clip(low + k, 0, n - 1) for k in steps], 1), np.stack(weights, 1), None, n)
 
 
-def _taps_of(shape: Ints, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> list[tuple[int, Taps]]:
-    """The dimensions that are interpolated, and how."""
-    first, found = len(shape) - len(output_size), []
+# Antialiased: half the width of the filter where nothing is made smaller, and its value.
+_FILTERS: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
+    "bilinear": (1, lambda t: np.maximum(1 - np.abs(t), 0)),
+    "bicubic": (2, lambda t: _cubic(t, -0.5)),
+    "lanczos": (3, lambda t: np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0)),
+}
+
+
+@lru_cache(maxsize=256)
+def _antialiased_taps(n: int, out: int, scale: float, mode: str, align_corners: bool, dtype: type) -> Taps | None:
+    """How a mode weighs all elements that its filter, widened by `scale` where that is above 1, reaches around each new element (Heckbert 1989,
+    Fundamentals of Texture Mapping and Image Warping, 3.5.1). Weights sum to 1, and are rounded as PyTorch computes them, in `dtype`. None: the
+    dimension stays as it is, whatever the scale."""
+    if n == out:
+        return None
+    if align_corners:
+        scale = (n - 1) / (out - 1) if out > 1 else 0.0
+    half, filtered = _FILTERS[mode]
+    step = dtype(scale)
+    wide = max(step, dtype(1))
+    center = step * (np.arange(out, dtype=dtype) + dtype(0.5))
+    start = np.maximum(np.trunc(center - half * wide + 0.5), 0).astype(np.int64)
+    stop = np.minimum(np.trunc(center + half * wide + 0.5), n).astype(np.int64)
+    most = int((stop - start).max())
+    # Windows near the end begin earlier, so that no element is in one twice.
+    index = np.minimum(start, n - most)[:, None] + np.arange(most)
+    there = (index >= start[:, None]) & (index < stop[:, None])
+    weight = np.where(there, filtered((index.astype(dtype) - center[:, None] + dtype(0.5)) / wide), dtype(0))
+    total = weight.sum(1, keepdims=True)
+    return Taps(index, weight / np.where(total == 0, 1, total), there, n)
+
+
+def _taps_of(shape: Ints, dtype: Any, output_size: Ints, scales: tuple[float, ...] | None, mode: str, align_corners: bool) -> list[tuple[int, Taps]]:
+    """The dimensions that are interpolated, and how. dtype: of the elements."""
+    first, found, kind = len(shape) - len(output_size), [], mode.removesuffix("_aa")
+    computed = np.float32 if dtype == np.float32 else np.float64
     for i, out in enumerate(output_size):
         n = shape[first + i]
-        found.append((first + i, _taps(n, out, n / out if scales is None else 1 / scales[i], mode, align_corners)))
+        how = n, out, n / out if scales is None else 1 / scales[i], kind, align_corners
+        taps = _taps(*how) if kind == mode else _antialiased_taps(*how, computed)
+        if taps is not None:
+            found.append((first + i, taps))
     return found
 
 
@@ -122,14 +159,14 @@ def _upsample(x: Any, mode: str, **how: Any) -> Any:
     dtype, x = x.dtype, x if mode.startswith("nearest") else wide(x)
     if dtype == np.uint8 and not mode.startswith("nearest"):
         return _upsample_bytes(x, mode, **how)
-    for axis, taps in _taps_of(x.shape, mode=mode, **how):
+    for axis, taps in _taps_of(x.shape, x.dtype, mode=mode, **how):
         x = taps.apply(x, axis)
     return x.astype(dtype)
 
 
 def _upsample_bytes(x: Any, mode: str, **how: Any) -> Any:
     """8 bits, brought back to 8 bits after each dimension, the last one first, by weights that are whole numbers of 16 bits."""
-    for axis, taps in reversed(_taps_of(x.shape, mode=mode, **how)):
+    for axis, taps in reversed(_taps_of(x.shape, x.dtype, mode=mode, **how)):
         assert taps.weight is not None
         weight = taps.weight.copy()
         for k in range(weight.shape[1] - 1):  # what is taken twice, at the ends, is one number
@@ -147,13 +184,13 @@ def _upsample_bytes(x: Any, mode: str, **how: Any) -> Any:
 
 def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
     dtype, grad = grad.dtype, wide(grad)
-    for axis, taps in reversed(_taps_of(shape, **how)):
+    for axis, taps in reversed(_taps_of(shape, grad.dtype, **how)):
         grad = taps.transposed().apply(grad, axis)
     return grad.astype(dtype)
 
 
 def _attributes(mode: str) -> str:
-    scales = {"1": "scales", "2": "scales_h scales_w", "3": "scales_d scales_h scales_w"}[mode[-2]]
+    scales = {"1": "scales", "2": "scales_h scales_w", "3": "scales_d scales_h scales_w"}[mode.removesuffix("_aa")[-2]]
     return f"output_size {scales} self_sym_sizes" + ("" if mode.startswith("nearest") else " align_corners")
 
 
@@ -164,8 +201,10 @@ for _mode, _node, _kernel in (
     ("nearest3d", "Nearest3D", "compute_indices_weights_nearest"), ("nearest_exact3d", "NearestExact3D", "compute_indices_weights_nearest"),
     ("linear1d", "Linear1D", "compute_indices_weights_linear"), ("bilinear2d", "Bilinear2D", "upsample_bilinear2d_channels_last"),
     ("trilinear3d", "Trilinear3D", "compute_indices_weights_linear"), ("bicubic2d", "Bicubic2D", "compute_indices_weights_cubic"),
+    ("bilinear2d_aa", "Bilinear2DAa", "compute_index_ranges_weights"), ("bicubic2d_aa", "Bicubic2DAa", "compute_index_ranges_weights"),
+    ("lanczos2d_aa", "Lanczos2DAa", "compute_index_ranges_weights"),
 ):  # fmt: skip
     op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
        node=f"Upsample{_node}Backward0", linear=True, transpose=_upsample_back,
-       validate=refusing(_kernel, "biuc", None if _kernel.endswith("_linear") else np.uint8),
+       validate=refusing(_kernel, "biuch" if _mode.endswith("_aa") else "biuc", None if _kernel.endswith("_linear") else np.uint8),
        method=False, toplevel=False, attributes=_attributes(_mode))(_upsample)  # fmt: skip

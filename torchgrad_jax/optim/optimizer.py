@@ -195,7 +195,6 @@ class Optimizer:
         return found
 
     def _patch_step_function(self) -> None:
-        self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
         kind: Any = type(self)
         if not getattr(kind.step, "hooked", None):
             kind.step = self.profile_hook_step(kind.step)
@@ -203,7 +202,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Take the gradients of all parameters away, or (set_to_none=False) make them zero."""
-        with _range(self._zero_grad_profile_name):
+        with _range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
             for p in _params_of(self.param_groups):
                 if set_to_none:
                     p.grad = None

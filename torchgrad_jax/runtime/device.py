@@ -135,6 +135,11 @@ def gpus() -> tuple[Any, ...]:
         return ()
 
 
+def gpus_in_use() -> bool:
+    """Whether there is a GPU and JAX's backend was started for it by `gpus`. Starts nothing."""
+    return gpus.cache_info().currsize > 0 and bool(gpus())
+
+
 def settled(where: device) -> device:
     """The device that a tensor made on `where` says it is on: "cuda" is one of the GPUs, "cpu:0" is "cpu". An error where JAX has none such."""
     if where is CPU:

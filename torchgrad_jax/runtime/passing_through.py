@@ -62,13 +62,13 @@ def refused(what: str, instead: str) -> Callable[..., Any]:
     return refuse
 
 
-def never_made(what: str, instead: str) -> type:
+def never_made(what: str, instead: str, *bases: type) -> type:
     """A class in the place of one of PyTorch's that there are no objects of here. It may stand in annotations, be asked about by `isinstance`, and be
-    derived from; making an object is a NotImplementedError with what to do instead."""
+    derived from; making an object is a NotImplementedError with what to do instead. bases: those that PyTorch's has."""
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{what} is not available in torchgrad_jax: {instead}")
 
     home, _, name = what.rpartition(".")
     told = f"Of this there are no objects here: {instead}."
-    return type(name, (), {"__new__": __new__, "__doc__": told, "__module__": home.replace("torch", "torchgrad_jax", 1)})
+    return type(name, bases, {"__new__": __new__, "__doc__": told, "__module__": home.replace("torch", "torchgrad_jax", 1)})

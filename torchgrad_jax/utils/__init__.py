@@ -2,9 +2,11 @@
 
 from torchgrad_jax.runtime import lazy
 from torchgrad_jax.utils import _pytree, dlpack
+from torchgrad_jax.utils.swapping import swap_tensors
 
 _modules = lazy.submodules(
-    __name__, ("_foreach_utils", "benchmark", "checkpoint", "collect_env", "cpp_extension", "deterministic", "hooks", "model_zoo")
+    __name__,
+    ("_contextlib", "_foreach_utils", "benchmark", "checkpoint", "collect_env", "cpp_extension", "deterministic", "hooks", "model_zoo", "weak"),
 )
 benchmark, checkpoint, deterministic, hooks = _modules["benchmark"], _modules["checkpoint"], _modules["deterministic"], _modules["hooks"]
 _foreach_utils, collect_env, cpp_extension, model_zoo = (
@@ -13,9 +15,11 @@ _foreach_utils, collect_env, cpp_extension, model_zoo = (
     _modules["cpp_extension"],
     _modules["model_zoo"],
 )
+_contextlib, weak = _modules["_contextlib"], _modules["weak"]
 data = lazy.subpackage(__name__, "data")
 
 __all__ = [
+    "_contextlib",
     "_foreach_utils",
     "_pytree",
     "benchmark",
@@ -27,4 +31,6 @@ __all__ = [
     "dlpack",
     "hooks",
     "model_zoo",
+    "swap_tensors",
+    "weak",
 ]

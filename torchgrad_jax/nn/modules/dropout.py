@@ -12,7 +12,7 @@ from torchgrad_jax.nn.modules.module import Module
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     function: ClassVar[Callable[..., Any]]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -30,37 +30,37 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """In training, each element becomes 0 with probability p. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.dropout)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """In training, each channel of (samples, channels, length) becomes 0 with probability p. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.dropout1d)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """In training, each channel of (samples, channels, height, width) becomes 0 with probability p. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.dropout2d)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """In training, each channel of (samples, channels, depth, height, width) becomes 0 with probability p. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.dropout3d)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout to selu's lower limit, which keeps mean and variance. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.alpha_dropout)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """`AlphaDropout` of whole channels. ValueError for p outside [0, 1]."""
 
     function = staticmethod(F.feature_alpha_dropout)

@@ -26,16 +26,21 @@ from torchgrad_jax.nn.modules.calling import (
 )
 from torchgrad_jax.nn.modules.registry import (
     Registry,
+    _global_buffer_registration_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
     register_module_buffer_registration_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from torchgrad_jax.nn.modules.state import IncompatibleKeys as _IncompatibleKeys
 from torchgrad_jax.nn.modules.state import Stateful
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
-    "Module", "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
+    "Module", "_IncompatibleKeys", "_global_buffer_registration_hooks", "_global_module_registration_hooks", "_global_parameter_registration_hooks",
+    "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
     "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook", "register_module_parameter_registration_hook",
 ]  # fmt: skip

@@ -37,6 +37,8 @@ class MultiheadAttention(Module):
     ValueError, AssertionError where embed_dim cannot be divided among the heads.
     """
 
+    __module__ = "torchgrad_jax.nn.modules.activation"  # where users find it
+
     __constants__ = ["batch_first"]
     bias_k: Parameter | None
     bias_v: Parameter | None

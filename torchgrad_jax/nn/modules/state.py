@@ -29,7 +29,8 @@ class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpec
     __str__ = __repr__
 
 
-IncompatibleKeys.__name__ = "_IncompatibleKeys"
+# As it is printed and pickled.
+IncompatibleKeys.__module__, IncompatibleKeys.__name__, IncompatibleKeys.__qualname__ = "torchgrad_jax.nn.modules.module", *["_IncompatibleKeys"] * 2
 
 
 _NO_EXTRA = "Reached a code path in Module.{}_extra_state() that should never be called. A class that has extra state overrides it."

@@ -55,7 +55,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
         for i in parts:
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _function_of(activation) if isinstance(activation, str) else activation
+        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
 
     def _attended(self, attention: Module, dropout: Module, x: Tensor, to: Tensor, *masks: Any) -> Tensor:
         """What attention of `x` to `to` adds. masks: attn_mask, key_padding_mask, is_causal."""
@@ -66,7 +66,7 @@ class _Layer(Module):
         return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-def _function_of(activation: str) -> Callable[[Tensor], Tensor]:
+def _get_activation_fn(activation: str) -> Callable[[Tensor], Tensor]:
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
     return F.relu if activation == "relu" else F.gelu

@@ -12,14 +12,26 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.refusals import unsupported
+from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.value import Aval
 
 
 class LinAlgError(RuntimeError):
     """A decomposition that does not exist, or did not converge."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self.args
 
-LinAlgError.__name__, LinAlgError.__module__ = "_LinAlgError", "torch._C"
+
+LinAlgError.__name__ = LinAlgError.__qualname__ = "_LinAlgError"
+LinAlgError.__module__ = "torch._C"
+
+
+@in_pickles("_rebuild_linalg_error")
+def _again(*args: Any) -> LinAlgError:
+    """What pickle calls: the class goes by PyTorch's name."""
+    return LinAlgError(*args)
+
 
 # ---------------------------------------------------------------------- arguments
 

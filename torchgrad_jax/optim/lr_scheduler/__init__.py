@@ -23,3 +23,7 @@ __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR",
     "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
+
+# Classes have PyTorch's module, by which they are printed and pickled.
+for _name in (*__all__, "_LRScheduler"):
+    globals()[_name].__module__ = __name__
