@@ -38,7 +38,7 @@ class EncoderLayer(NamedTuple):
 
     def __call__(self, x: Tensor, *tensors: Tensor) -> Tensor:
         """(N, S, E) to the same. tensors: weight and bias of attention's two projections, of two normalizations, of two linear maps; masks."""
-        projections, outwards, first, second, widening, narrowing = [tensors[i : i + 2] for i in range(0, 12, 2)]
+        projections, outwards, first, second, widening, narrowing = [(tensors[i], tensors[i + 1]) for i in range(0, 12, 2)]
         masks = iter(tensors[12:])
         mask, padding = next(masks) if self.mask else None, next(masks) if self.padding else None
         size = x.shape[-1:]

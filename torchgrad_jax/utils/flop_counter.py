@@ -21,7 +21,7 @@ from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = ["FlopCounterMode"]
 
-Shape = Sequence[int]
+Shape = tuple[int, ...]
 Counts = dict[OpOverloadPacket, int]
 GLOBAL = "Global"
 # Operators that are products of two matrices: their names in ATen, and which operand is the first of the two.
