@@ -70,6 +70,7 @@ def run_python(block: Block, names: dict) -> tuple[str, bool]:
     linecache.cache[FILE] = (len(block.text), None, block.text.splitlines(keepends=True), FILE)
     with warnings.catch_warnings(), contextlib.redirect_stdout(out):
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "This DataLoader will create")  # where there is one processor
         warnings.showwarning = show
         try:
             exec(compile(block.text, FILE, "exec"), names)

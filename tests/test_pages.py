@@ -36,7 +36,6 @@ def runnable(page):
 def test_page(page):
     # They show what is interpreted and what is compiled, as it is unless somebody has it otherwise.
     environ = {name: value for name, value in os.environ.items() if name not in ("TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_EXECUTION")}
-    environ["PYTHONWARNINGS"] = "ignore:This DataLoader will create"  # where there is one processor
     done = subprocess.run([sys.executable, str(HERE / "pages.py"), str(page)], env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
