@@ -193,6 +193,7 @@ def test_errors_of_ctc_loss_are_pytorchs():
 def test_what_is_known_when_the_loss_is_computed_is_checked_then():
     with pytest.raises(IndexError, match="4 is no class of log_probs, or no length"):
         tj.nn.functional.ctc_loss(scores(tj), tj.tensor([[1, 2], [3, 4]]), tj.tensor([5, 5]), tj.tensor([2, 2])).item()
+    # What is computed later may be at hand by then, and is told in PyTorch's words; else where the loss is computed.
     with pytest.raises((IndexError, RuntimeError), match="4 is no class of log_probs, or no length|to have size at least 4 at dimension 1"):
         tj.nn.functional.ctc_loss(scores(tj), tj.tensor(TARGETS), tj.tensor([5, 5]), tj.tensor([2, 2]) * 2).item()
 

@@ -188,8 +188,8 @@ class Storage(StorageFields):
         for name in ("tracked", "relaid", "cut"):
             if hasattr(former, name):
                 setattr(made, name, getattr(former, name))
-        self.counter = made
-        former.moved, former.version = weakref.ref(self), -2
+        here = weakref.ref(self)
+        former.moved, former.version, self.counter = here, -2, made  # an interrupt finds all of it or nothing
 
     def _spread(self, value: Value) -> None:
         for reference in self.siblings or ():

@@ -15,7 +15,7 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, fresh, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.composite import Composed, Looked, Rehearsal, composed
+from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Value, is_tracer
@@ -82,17 +82,13 @@ def at_once(name: str, function: Callable[..., Tensor], tensors: Sequence[Tensor
 
 def _rehearsed(rec: Recorder, name: str, function: Callable[..., Tensor], values: Sequence[Value]) -> Composed | None:
     """The call as one operation; None where its result is not a new tensor in row-major order."""
-    scratch = Rehearsal(rec)
     given = [standing_for(v.aval.shape, v.aval) for v in values]
     try:
-        per_thread.recorder = scratch
-        made = function(*map(wrap, given))
-        return composed(name, scratch, [made._read()], given) if made.is_contiguous() and made._view is None else None
+        with rehearsing(rec) as scratch:
+            made = function(*map(wrap, given))
+            return composed(name, scratch, [made._read()], given) if made.is_contiguous() and made._view is None else None
     except (Exception, Looked):  # the user is told by the same function of his tensors
         return None
-    finally:
-        per_thread.recorder = rec
-        scratch.close()
 
 
 def tensors_of(layer: Any) -> list[Any]:

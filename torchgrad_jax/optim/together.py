@@ -19,7 +19,7 @@ from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.composite import Composed, Looked, Rehearsal, composed
+from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing
 from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
 from torchgrad_jax.runtime.value import Value
 
@@ -127,7 +127,6 @@ def _rehearsed(
 ) -> Whole | None:  # fmt: skip
     """The updates as one operation, found on tensors that stand for those of these contents; None where they must be done one by one: the formula
     looks at a value, or replaces a tensor of the state."""
-    scratch = Rehearsal(rec)
     given = [standing_for(v.aval.shape, v.aval) for v in values]
     tensors = [wrap(v) for v in given]
     rest = iter(tensors)
@@ -135,15 +134,12 @@ def _rehearsed(
     # Numbers that are equal are told apart by being different objects.
     settings = {k: v * 1.0 if type(v) is float else next(rest) if isinstance(v, Tensor) else v for k, v in settings.items()}
     try:
-        per_thread.recorder = scratch
-        states = _each(formula, names, rows, settings)
-        if any(getattr(s, n) is not t for s, row in zip(states, rows, strict=True) for n, t in zip(names, row[2:], strict=True)):
-            return None
-        written = [i for i, t in enumerate(tensors) if t._version]
-        found = composed(name, scratch, [tensors[i]._read() for i in written], given)
+        with rehearsing(rec) as scratch:
+            states = _each(formula, names, rows, settings)
+            if any(getattr(s, n) is not t for s, row in zip(states, rows, strict=True) for n, t in zip(names, row[2:], strict=True)):
+                return None
+            written = [i for i, t in enumerate(tensors) if t._version]
+            found = composed(name, scratch, [tensors[i]._read() for i in written], given)
         return None if found is None else Whole(found, [v for v in settings.values() if type(v) is float], written)
     except (Exception, Looked):  # the user is told by the same formula on his tensors
         return None
-    finally:
-        per_thread.recorder = rec
-        scratch.close()

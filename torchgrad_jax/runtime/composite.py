@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.elsewhere import TracedInput
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
-from torchgrad_jax.runtime.recorder import Recorder
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Value, is_tracer
@@ -79,6 +80,18 @@ class Rehearsal(ScratchRecorder):
     def flush(self, reason: str) -> None:
         """See Recorder: nothing is run."""
         raise Looked
+
+
+@contextmanager
+def rehearsing(rec: Recorder) -> Iterator[Rehearsal]:
+    """A block in which the thread's operations are rehearsed. Whoever opens it takes what it raises, a `Looked` too, as that it cannot be done."""
+    scratch = Rehearsal(rec)
+    try:
+        per_thread.recorder = scratch
+        yield scratch
+    finally:
+        per_thread.recorder = rec
+        scratch.close()
 
 
 def steps_to(step: Step | None) -> list[Step]:
