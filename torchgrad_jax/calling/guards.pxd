@@ -1,5 +1,7 @@
 cimport cython
 
+from torchgrad_jax.calling.recalled cimport Calls, recall
+
 
 cdef class Active:
     cdef public Py_ssize_t modes

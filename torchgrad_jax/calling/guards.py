@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.recalled import Calls, recall
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
@@ -72,8 +73,8 @@ def _kinds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def around(implementation: Callable[..., Any], public: Any) -> Callable[..., Any]:
-    """The guard of a function of any arguments."""
+def around(implementation: Callable[..., Any], public: Any, recalls: bool = False) -> Callable[..., Any]:
+    """The guard of a function of any arguments. recalls: whether the operation that it comes to is told by the arguments without their contents."""
     known: dict[Any, bool] = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +86,14 @@ def around(implementation: Callable[..., Any], public: Any) -> Callable[..., Any
             return _ways.looked_through(public, implementation, args, kwargs, settled)
         return implementation(*args, **kwargs)
 
-    return call
+    if not recalls:
+        return call
+    calls = Calls()
+
+    def recalled(*args: Any, **kwargs: Any) -> Any:
+        return recall(calls, call, args, kwargs)
+
+    return recalled
 
 
 def around_item(implementation: Callable[..., Any], public: Any) -> Callable[..., Any]:

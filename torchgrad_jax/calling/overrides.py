@@ -15,6 +15,7 @@ from typing import Any
 
 from torchgrad_jax.calling.convention import Convention, PythonConvention, convention
 from torchgrad_jax.calling.guards import PLAIN, active, around, around_factory, around_getter, around_item, around_look, hold_plain, ways
+from torchgrad_jax.calling.recalled import recalls
 from torchgrad_jax.calling.shown import Shown
 from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.parameter import Parameter
@@ -286,8 +287,9 @@ def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs:
 
 def guard(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """The function that looks for overrides before it calls the implementation. `public.func` is the guard itself, unless it says otherwise."""
+    declared = hasattr(implementation, "schema")
     implementation = as_one_operator(implementation, name_of_function(public.name))
-    return _made_public(around(implementation, public), implementation, public)
+    return _made_public(around(implementation, public, recalls(public.name, declared)), implementation, public)
 
 
 def _looked_through(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settled: bool) -> Any:

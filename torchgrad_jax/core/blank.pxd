@@ -1,4 +1,5 @@
 from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields
+from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
 
 cdef extern from *:
     """
@@ -15,3 +16,11 @@ cdef inline TensorFields tensor(type cls):
 
 cdef inline OpNodeFields node(type cls):
     return <OpNodeFields>make(OpNodeFields, cls, ())
+
+
+cdef inline ViewFields view(type cls):
+    return <ViewFields>make(ViewFields, cls, ())
+
+
+cdef inline LinkFields link(type cls):
+    return <LinkFields>make(LinkFields, cls, ())

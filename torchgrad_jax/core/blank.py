@@ -1,7 +1,9 @@
-"""Tensors and nodes with nothing in their fields, quickly: see `runtime/recording/making.py`."""
+"""Tensors, nodes, views and their links with nothing in their fields, quickly: see `runtime/recording/making.py`."""
 
 from typing import Any
 
 tensor: Any
 node: Any
-tensor = node = object.__new__
+view: Any
+link: Any
+tensor = node = view = link = object.__new__

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import check_operation, note_node
-from torchgrad_jax.core.fields import OpNodeFields, edge_of
+from torchgrad_jax.core.fields import OpNodeFields, content_of, edge_of, read
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
@@ -58,18 +58,20 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
             operands = rec.flags.casting.operands(bound, operands)
         if rec.level is not None and (found := rec.level.apply(bound, operands)) is not NotImplemented:
             return found
-    read = Tensor._read if bound.differentiable else Tensor._content  # see `_reader`
+    follows = bound.differentiable  # an operation without gradients asks no view for its grad_fn, since autograd may have lost it
     given = []
     mask, bit = 0, 1
     ordered = False
     for o in operands:
         if isinstance(o, Tensor):
-            if o._storage is None:
-                given.append(o._value)
+            t: Tensor = o
+            if t._storage is None:
+                given.append(t._value)
             else:
-                given.append(read(o))
-                ordered = ordered or not plain(o)
-            if o._rg:
+                given.append(read(t) if follows else content_of(t))
+                view = t._view
+                ordered = ordered or (view is not None and not view.plain and not plain(t))
+            if t._rg:
                 mask |= bit
         else:
             given.append(o if type(o) in NUMBERS else plain_number(o))

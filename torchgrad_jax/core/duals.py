@@ -198,7 +198,7 @@ def laid_out_alike(t: Tensor, tangent: Tensor) -> Tensor:
             return lay_out(apply(_CLONE if tangent._aval.dtype == aval.dtype else cast_to(aval.dtype), (tangent,)), tuple(range(aval.ndim)))
         offset, size = _memory(t)
         memory, link = created(full_value((size,), 0, aval.dtype, aval.device)), by_strides(aval.shape, t._strides(), offset)
-        made = make_view(memory, apply(link.read, (memory,)), (link,), t._strides(), offset, "default")
+        made = make_view(per_thread.recorder, memory, apply(link.read, (memory,)), (link,), t._strides(), offset, "default")
         return apply_inplace(_COPY, (made, tangent))
 
 
@@ -296,7 +296,7 @@ def _view_alike(tangent: Tensor, t: Tensor, links: tuple[Link, ...], strides: tu
         out = tangent
         for link in links:
             out = apply(link.read, (out, *link.numbers))
-        return make_view(tangent, out, links, strides, offset - t.storage_offset() + tangent.storage_offset(), "default")
+        return make_view(per_thread.recorder, tangent, out, links, strides, offset - t.storage_offset() + tangent.storage_offset(), "default")
 
 
 # ---------------------------------------------------------------------- what nodes save

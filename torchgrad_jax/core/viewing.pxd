@@ -1,17 +1,29 @@
 cimport cython
 
+from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport TensorFields
+from torchgrad_jax.core.hot cimport Called, of_one, of_two
 from torchgrad_jax.core.writing cimport make_view
-from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
 from torchgrad_jax.runtime.recorder cimport Recorder
 
 
+cdef class Latest:
+    cdef public object known, link
+
+
+cdef Latest _latest
+
+
 cdef class _Known:
-    cdef object call, bound, write, link, strides, offset, step, plain
+    cdef Called called
+    cdef public object bound
+    cdef object write, link, strides, offset, step, plain
 
 
 cpdef object viewed_as(object name, TensorFields t, tuple arguments)
-@cython.locals(known=_Known)
+@cython.locals(link=LinkFields)
+cpdef object made_again(_Known known, TensorFields t, object begin)
 cpdef object part_of(object name, TensorFields t, object begin, tuple arguments)
 @cython.locals(parent=ViewFields)
 cpdef _Known _known_view(object name, TensorFields t, tuple arguments)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.core.called import binary, unary
+from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import writer
+from torchgrad_jax.core.hot import Called, of_one, of_two
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
@@ -28,10 +30,24 @@ def begins_somewhere(name: str) -> bool:
     return any(p.type == "Index" for p in registry[name].schema.parameters)
 
 
+class Latest:
+    """The view that was made last: of which kind, and by which link."""
+
+    __slots__ = ("known", "link")
+
+    def __init__(self) -> None:
+        self.known: Any = None
+        self.link: Any = None
+
+
+latest = Latest()
+_latest = latest  # typed, where this is compiled
+
+
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("call", "bound", "write", "link", "strides", "offset", "step", "plain")
+    __slots__ = ("called", "bound", "write", "link", "strides", "offset", "step", "plain")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
@@ -50,8 +66,7 @@ class _Known:
         self.bound = registry[name].bind((ARRAY, *layout))
         self.write = writer(self.bound)
         self.link = Link(self.bound, self.write, ())
-        make = binary if begins else unary
-        self.call = make(self.bound, name, lambda *operands: apply(self.bound, operands))
+        self.called = Called(self.bound, name, lambda *operands: apply(self.bound, operands), begins)
 
 
 def mode_without_history() -> str:
@@ -66,15 +81,24 @@ def viewed(name: str, t: Tensor, *arguments: Any) -> Tensor:
 
 def viewed_as(name: str, t: Tensor, arguments: tuple[Any, ...]) -> Tensor:
     """`viewed`, by a tuple of the arguments."""
-    known = _known_view(name, t, arguments)
-    return _made(t, known, known.call(t), (known.link,), known.offset)
+    return made_again(_known_view(name, t, arguments), t, None)
 
 
 def part_of(name: str, t: Tensor, begin: int, arguments: tuple[Any, ...]) -> Tensor:
     """The view `name`, select or slice, of what begins at `begin`. arguments: the others, canonical and in the schema's order."""
-    known = _known_view(name, t, arguments)
-    link = Link(known.bound, known.write, (begin,))
-    return _made(t, known, known.call(t, begin), (link,), known.offset + begin * known.step)
+    return made_again(_known_view(name, t, arguments), t, begin)
+
+
+def made_again(known: _Known, t: Tensor, begin: int | None) -> Tensor:
+    """A view of a kind that is known, of what begins at `begin`; None for a kind that does not begin anywhere."""
+    plainly = type(t) is Tensor or type(t) is Parameter
+    if begin is None:
+        out = of_one(known.called, t) if plainly else apply(known.bound, (t,))
+        return _made(t, known, out, (known.link,), known.offset)
+    out = of_two(known.called, t, begin) if plainly else apply(known.bound, (t, begin))
+    link: Link = blank.link(Link)
+    link.read, link.write, link.numbers = known.bound, known.write, (begin,)
+    return _made(t, known, out, (link,), known.offset + begin * known.step)
 
 
 def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
@@ -181,15 +205,16 @@ def _known_view(name: str, t: Tensor, arguments: tuple[Any, ...]) -> _Known:
 
 
 def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int, node: str = "default") -> Tensor:
-    parent = t._view
+    parent, rec = t._view, per_thread.recorder
     if parent is not None:
         offset += parent.offset
-    made_in = node if per_thread.recorder.grad_enabled else mode_without_history()
-    make_view(t, out, links, known.strides, offset, made_in)
+    made_in = node if rec.grad_enabled else "inference" if rec.inference else "no_grad"
+    make_view(rec, t, out, links, known.strides, offset, made_in)
     view: Any = out._view
     if known.plain is None:
         known.plain = is_standard(out._aval.shape, known.strides)
     view.plain = known.plain
+    _latest.known, _latest.link = known, links[-1]
     return out
 
 

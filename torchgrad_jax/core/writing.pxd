@@ -1,5 +1,6 @@
 cimport cython
 
+from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.before_write cimport before_write
 from torchgrad_jax.core.dispatch cimport make_node
 from torchgrad_jax.core.fields cimport NodeFields, TensorFields, content_of, needs_grad, read
@@ -19,7 +20,7 @@ cpdef bint check_memory(object name, tuple operands)
 cpdef object _followed(tuple operands)
 @cython.locals(rec=Recorder, target=TensorFields, old=Value, out=Value, expanded=bint, values=tuple)
 cpdef object apply_inplace(object bound, tuple operands)
-@cython.locals(rec=Recorder, parent=ViewFields, base=TensorFields, skip=int, view=ViewFields)
-cpdef object make_view(TensorFields base_of, TensorFields out, tuple links, object strides, object offset, object made_in)
-@cython.locals(value=Value)
+@cython.locals(parent=ViewFields, base=TensorFields, skip=int, view=ViewFields)
+cpdef object make_view(Recorder rec, TensorFields base_of, TensorFields out, tuple links, object strides, object offset, object made_in)
+@cython.locals(value=Value, plainly=StorageFields, counter=CounterFields)
 cpdef object place_view(TensorFields out, ViewFields view, object storage)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from torchgrad_jax.core import blank
 from torchgrad_jax.core.before_write import before_write, unwrite
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, turn
 from torchgrad_jax.core.fields import content_of, needs_grad, read
@@ -17,7 +18,6 @@ from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
-from torchgrad_jax.memory.fields import ViewFields
 from torchgrad_jax.memory.storage import Link, Storage, View, begin_view, put_content, write_through
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
@@ -27,7 +27,6 @@ from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval, Value
 
 _CLONE = registry["clone"].bind((ARRAY,))
-_new = ViewFields.__new__
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -315,12 +314,13 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 # ---------------------------------------------------------------------- making views
 
 
-def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> Tensor:
+def make_view(rec: Recorder, base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> Tensor:
     """Make `out`, just computed from `base_of` by `links`, share its memory."""
-    rec = per_thread.recorder
     if rec.rare and rec.level is not None:
         rec.level.view_made(base_of, out, links, strides, offset)
-    storage = base_of._shared()
+    storage = base_of._storage
+    if storage is None:
+        storage = base_of._shared()
     parent = base_of._view
     base, skip = base_of, 0
     if parent is not None:
@@ -331,7 +331,7 @@ def make_view(base_of: Tensor, out: Tensor, links: tuple[Link, ...], strides: tu
             base, skip = parent.base, parent.skip
             if made_in == "default" or parent.made_in == "inference":
                 made_in = parent.made_in
-    view: View = _new(TrackedView)
+    view: View = blank.view(TrackedView)
     begin_view(view, base, links, skip, storage, strides, offset, made_in)
     if type(parent) is PrimalView:
         view = PrimalView(base, links, skip, storage, strides, offset, made_in)

@@ -25,6 +25,6 @@ cdef class Recorder:
 
 @cython.locals(epoch=Epoch, before=Step, step=Step, value=Value, args=tuple)
 cpdef object record(Recorder rec, object bop, tuple operands)
-@cython.locals(sig=object, value=Value)
-cpdef object _record_several(Recorder rec, Epoch epoch, Step before, Step step, object bop, tuple operands)
+@cython.locals(sig=object, value=Value, made=list, values=dict, numbers=dict, places=tuple, i=Py_ssize_t, single=bint)
+cdef object _record_several(Recorder rec, Epoch epoch, Step before, Step step, object bop, tuple operands)
 cpdef object after(Recorder rec, Epoch epoch, Step step)

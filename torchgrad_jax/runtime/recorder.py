@@ -329,7 +329,6 @@ def call_values(bound: Any, values: tuple[Any, ...]) -> Any:
 
 def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     """`record` for an operation of several outputs or numbers. What it leaves where it does not come to its end is overwritten."""
-    numbers = dict(zip(step.numbers, [o for o in operands if type(o) is not Value], strict=True)) if step.numbers else None
     made = []
     slot, sig, avals = step.slot, step.signature, step.aval
     single = type(avals) is Aval
@@ -343,8 +342,12 @@ def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: 
         value.signature = sig
         slot += 1
         made.append(value)
-    if numbers is not None and epoch.step is before and rec.epoch is epoch:
-        epoch.numbers.update(numbers)
+    if step.numbers and epoch.step is before and rec.epoch is epoch:
+        numbers, places, i = epoch.numbers, step.numbers, 0
+        for o in operands:
+            if type(o) is not Value:
+                numbers[places[i]] = o
+                i += 1
     slot, values = step.slot, epoch.values
     for value in made:
         if epoch.step is not before or rec.epoch is not epoch:

@@ -74,8 +74,14 @@ def innermost_line(error: BaseException, others: Collection[str]) -> str:
     return found
 
 
+# How many warnings there were, with those that are not given again.
+said = 0
+
+
 def warn_user(text: str, category: type[Warning] = UserWarning, further: int = 0) -> None:
     """A warning that points at the innermost line outside this package, or `further` calls out."""
+    global said
+    said += 1
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
@@ -88,6 +94,8 @@ _warn_always = False
 
 def warn_once(text: str) -> None:
     """A UserWarning the first time, or (`set_warn_always`) each time."""
+    global said
+    said += 1
     if _warn_always or text not in _warned:
         _warned.add(text)
         warn_user(text)
