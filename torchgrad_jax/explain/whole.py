@@ -34,7 +34,7 @@ class Report:
 
 def report() -> Report:
     """See `torchgrad_jax.explain.report`."""
-    flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in counters.reasons.most_common()]
+    flushes = [Flush(reason, "", "", "", "", "", times, 0) for reason, times in Counter(counters.reasons).most_common()]
     programs = []
     for number, met in enumerate(known_programs(MOST), 1):
         met.number, met.tier, met.because = number, tier(met.program), reason(met.program)

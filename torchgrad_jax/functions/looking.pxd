@@ -1,13 +1,15 @@
 cimport cython
 
 from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.runtime.value cimport Aval, Value
 
 cdef object _ndarray, _asarray
 cdef dict _ASKED, _observed
+cdef list watches
 
 
-@cython.locals(value=Value)
+@cython.locals(value=Value, rec=Recorder)
 cpdef content(TensorFields t, str name, str asked=*)
 cpdef on_host(TensorFields t, bint force)
 cdef _refuse_turned(TensorFields t)

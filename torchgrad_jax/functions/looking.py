@@ -12,8 +12,8 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import looked
-from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Lifted, is_tracer
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Lifted, is_tracer, watches
 
 _ndarray, _asarray = np.ndarray, np.asarray
 _observed = vars(observer)
@@ -25,6 +25,13 @@ def content(t: Tensor, name: str, asked: str = "") -> Any:
     transformed: with PyTorch's text, or where JAX does it."""
     value = content_of(t)
     array = value.array
+    if array is None and not watches and not _observed["active"]:  # what `Value.concrete` comes to, mostly
+        rec: Recorder = per_thread.recorder
+        if value.epoch is rec.epoch:
+            rec.flush("look")
+            array = value.array
+            if array is not None and type(array) is _ndarray:
+                return array
     if array is not None and type(array) is not _ndarray and isinstance(array, Lifted):
         return array.concrete(name)
     array = looked(asked or name, value.concrete) if _observed["active"] else value.concrete()

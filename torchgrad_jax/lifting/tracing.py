@@ -19,7 +19,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.elsewhere import TracedInput
-from torchgrad_jax.runtime.recorder import AUTOCAST, Recorder, per_thread
+from torchgrad_jax.runtime.recorder import AUTOCAST, Recorder, per_thread, root_of
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.step import BEYOND, Step
 from torchgrad_jax.runtime.user_code import user_line
@@ -418,7 +418,7 @@ class TraceRecorder(Recorder, Watch):
         if self.given_up:
             super().switch_device(where)
         elif self.epoch.step.parent is None and not self.epoch.leaves:
-            self.device = where
+            self.device, self.root = where, root_of(where)
         else:
             self.give_up(f"it computes on two devices, {self.device} and {where}")
 

@@ -190,7 +190,7 @@ class Watch:
             _run_unwatched(rec, "look")
             if reason != "look":
                 counters.reasons["look"] -= 1
-                counters.reasons[reason] += 1
+                counters.reasons[reason] = counters.reasons.get(reason, 0) + 1
             wait_for(where)
         finally:
             after = counters.ran, counters.interpreted, counters.stepped

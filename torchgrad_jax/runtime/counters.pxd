@@ -1,3 +1,3 @@
 cdef class Counters:
     cdef public Py_ssize_t recorded, flushed, compiled, compiled_ops, ran, interpreted, stepped, settled, failed, _compiled_before
-    cdef public object reasons
+    cdef public dict reasons

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 
 class Counters:
     """Totals since the last `reset`, over all threads.
@@ -30,7 +28,7 @@ class Counters:
         """Set every total to zero."""
         self._compiled_before += self.compiled + self.compiled_ops
         self.recorded = self.flushed = self.compiled = self.compiled_ops = self.ran = self.interpreted = self.stepped = self.settled = self.failed = 0
-        self.reasons: Counter[str] = Counter()
+        self.reasons: dict[str, int] = {}
 
     def snapshot(self) -> dict[str, int]:
         """The totals as a dict, without the reasons."""

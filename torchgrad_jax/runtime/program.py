@@ -188,7 +188,7 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
         alive = with_aliased(alive, epoch.aliases)
     counters.recorded += len(values)
     counters.flushed += 1
-    counters.reasons[reason] += 1
+    counters.reasons[reason] = counters.reasons.get(reason, 0) + 1
     if not any(alive):
         epoch.finish()
         return

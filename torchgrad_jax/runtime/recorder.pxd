@@ -3,18 +3,23 @@ cimport cython
 from torchgrad_jax.runtime.recording cimport making
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
 from torchgrad_jax.runtime.recording.step cimport Step
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.value cimport Aval, Value
+
+
+cdef dict _modes
+cdef object _ndarray
 
 
 cdef class Recorder:
     cdef public Epoch epoch
+    cdef public Step root
     cdef public object device, thread, level, flags, changing, context
     cdef public Py_ssize_t turned, rare, sequence, new_in_a_row
     cdef public bint grad_enabled, inference, rolling
     cdef public tuple recent
     cdef object __weakref__
 
-    @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch)
+    @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch, aval=Aval)
     cpdef object enter(self, Value value)
     cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
     cpdef Step _add(self, Step before, object key, Step step)

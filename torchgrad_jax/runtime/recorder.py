@@ -49,10 +49,12 @@ class LargeNumber(Exception):
     """A Python integer among the operands is none of int64."""
 
 
+_modes, _ndarray = vars(modes), np.ndarray
 roots: dict[device, Step] = {}
 
 
-def _root(where: device) -> Step:
+def root_of(where: device) -> Step:
+    """Where the programs of a device begin."""
     found = roots.get(where)
     if found is None:
         found = roots[where] = Step(None, None, (), None, 0, 0)
@@ -69,18 +71,19 @@ class Recorder:
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
     new_in_a_row: how many programs `changing` has met one after the other.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
-    context: in which NumPy warns of nothing; None while it is in use, and until there is one.
+    context: in which NumPy warns of nothing; None while it is in use, and until there is one. root: where programs begin on `device`.
     """
 
     __slots__ = (
         "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing",
-        "new_in_a_row", "rolling", "context", "__weakref__",
+        "new_in_a_row", "rolling", "context", "root", "__weakref__",
     )  # fmt: skip
     # Whether nobody is told of a backward pass that fails: it is only tried.
     quiet = False
 
     def __init__(self) -> None:
         self.device = CPU
+        self.root = root_of(CPU)
         self.thread = threading.get_ident()
         self.turned = 0
         self.rolling = False
@@ -98,7 +101,7 @@ class Recorder:
 
     def new_epoch(self) -> Epoch:
         """An empty program."""
-        return Epoch(self, _root(self.device), 1 if modes.execution == "eager" else SOFT_LIMIT)
+        return Epoch(self, self.root, 1 if _modes["execution"] == "eager" else SOFT_LIMIT)
 
     def begin(self) -> None:
         """Begin an empty program."""
@@ -116,8 +119,8 @@ class Recorder:
             array = value.concrete()
         aval = value.aval
         kind = type(array)
-        used_on_host = kind is np.ndarray and value.epoch is not None
-        if kind is not np.ndarray and kind is not array_class and is_tracer(array):
+        used_on_host = kind is _ndarray and value.epoch is not None
+        if kind is not _ndarray and kind is not array_class and is_tracer(array):
             raise TracedInput
         if aval.device is not self.device:
             raise DeviceChange
@@ -217,7 +220,7 @@ class Recorder:
     def switch_device(self, where: device) -> None:
         """What is recorded from here on runs on `where`."""
         self.flush("device")
-        self.device = where
+        self.device, self.root = where, root_of(where)
         self.begin()
 
 

@@ -21,7 +21,7 @@ cdef class Settled:
     cdef public bint compiled, long, multiplies
 
 
-@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters, form=FormFields)
+@cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters, form=FormFields, reasons=dict)
 cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
 @cython.locals(epoch=Epoch, new=Epoch)
 cpdef run_pending(Recorder rec, str reason)

