@@ -73,8 +73,8 @@ def _kinds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def around(implementation: Callable[..., Any], public: Any, recalls: bool = False) -> Callable[..., Any]:
-    """The guard of a function of any arguments. recalls: whether the operation that it comes to is told by the arguments without their contents."""
+def around(implementation: Callable[..., Any], public: Any, calls: Calls | None = None) -> Callable[..., Any]:
+    """The guard of a function of any arguments. calls: see `recalls`."""
     known: dict[Any, bool] = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,9 +86,8 @@ def around(implementation: Callable[..., Any], public: Any, recalls: bool = Fals
             return _ways.looked_through(public, implementation, args, kwargs, settled)
         return implementation(*args, **kwargs)
 
-    if not recalls:
+    if calls is None:
         return call
-    calls = Calls()
 
     def recalled(*args: Any, **kwargs: Any) -> Any:
         return recall(calls, call, args, kwargs)

@@ -16,12 +16,12 @@ from typing import Any
 
 from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import needs_grad
+from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.core.viewing import Latest, latest, made_again
+from torchgrad_jax.core.viewing import Latest, latest, made_again, made_together
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.formats import memory_format
 from torchgrad_jax.memory.storage import Storage, View
@@ -30,18 +30,21 @@ from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
+from torchgrad_jax.runtime.value import Value
 
 # How many kinds of calls are known of one function; how often in vain what a call came to is looked for, before that is given up; for how many calls.
 MOST, PATIENCE, PAUSE = 32, 64, 4_000
 # Arguments that are the same next time if they are equal and of one class.
 _PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, memory_format, type))
 _SEQUENCES = frozenset((tuple, list, Size))
+# Operators that make several views.
+_TOGETHER = frozenset(("split", "split_with_sizes", "unbind"))
 # The public functions written by hand of which this is true, in whichever of _SPACES they are found. (Of what is made from a declaration it always is.)
 # Not among them: what asks a tensor for its elements, draws random numbers, writes, or does otherwise under a flag.
 _SPACES = frozenset(("torch", "torch.functional", "torch.Tensor", "torch.linalg", "torch.nn.functional"))
 _TOLD = frozenset(
     """
-    select transpose swapaxes swapdims t permute movedim moveaxis view reshape squeeze unsqueeze flatten unflatten ravel
+    chunk split unbind tensor_split hsplit vsplit select transpose swapaxes swapdims t permute movedim moveaxis view reshape squeeze unsqueeze flatten unflatten ravel
     expand broadcast_to diagonal unfold adjoint contiguous
     cat concat concatenate stack hstack vstack dstack column_stack where roll flip fliplr flipud rot90 repeat tile tril triu diag diag_embed
     clamp clip clamp_min clamp_max masked_fill add sub subtract mul multiply true_divide pow float_power lerp
@@ -58,19 +61,30 @@ _TOLD = frozenset(
 )
 
 
-def recalls(name: str, declared: bool) -> bool:
-    """Whether calls of a public function, by its dotted name, are looked for here. declared: whether it is made from a declaration."""
+# Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
+_TOLD_WITH_BOUNDS = frozenset(("gather", "index_select", "take", "embedding", "one_hot", "nll_loss"))
+
+
+def recalls(name: str, declared: bool) -> Calls | None:
+    """What is known of the calls of a public function, by its dotted name; None for one that is not looked for here. declared: whether it is made
+    from a declaration."""
     space, _, own = name.rpartition(".")
-    return not own.endswith("_") and (declared or (space in _SPACES and own in _TOLD))
+    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS)):
+        return None
+    return Calls(own in _TOLD_WITH_BOUNDS and not declared)
 
 
 class Like:
-    """Any tensor of an aval and of strides, None for those of rows, in ordinary memory. needs: whether it requires a gradient."""
+    """Any tensor of an aval and of strides, None for those of rows, in ordinary memory. needs: whether it requires a gradient. known: None where it
+    does not matter what it holds, else whether its smallest and largest element were; they were not below `low` and above `high`."""
 
-    __slots__ = ("aval", "strides", "needs")
+    __slots__ = ("aval", "strides", "needs", "known", "low", "high")
 
     def __init__(self, aval: Any, strides: Any, needs: bool) -> None:
         self.aval, self.strides, self.needs = aval, strides, needs
+        self.known: Any = None
+        self.low: Any = 0
+        self.high: Any = -1
 
 
 class Several:
@@ -87,10 +101,10 @@ class Entry:
     kind came after it last.
 
     bound: the operation that they come to; None where it is not one. places: for each operand which of the tensors it is, or -1 for one of the
-    `numbers`. called: where it is one of one or two operands; known, begin: where it is a view. wrap: what makes the result of the operation's.
+    `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`. wrap: what makes the result of the operation's.
     """
 
-    __slots__ = ("args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "wrap", "named")
+    __slots__ = ("args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named")
 
     def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
         self.args, self.names, self.values, self.follows = args, names, values, follows
@@ -101,16 +115,19 @@ class Entry:
         self.called: Any = None
         self.known: Any = None
         self.begin: Any = None
+        self.together: Any = None
         self.wrap: Any = None
         self.named = False
 
 
 class Calls:
-    """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain."""
+    """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
+    whether it matters between which numbers its tensors of integers are."""
 
-    __slots__ = ("entries", "last", "left", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "__weakref__")
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: bool = False) -> None:
+        self.bounds = bounds
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE
@@ -150,10 +167,14 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
     if found is not None:
         if found.bound is None:
             return otherwise(*args, **kwargs)
-        if found.known is None:
+        if found.known is None and found.together is None:
             return _again(found, got)
         if not View.replayed_somewhere:
-            return made_again(found.known, got[found.places[0]], found.begin)
+            of = got[found.places[0]]
+            if found.known is not None:
+                return made_again(found.known, of, found.begin)
+            made = made_together(of, apply(found.bound, (of,)), *found.together)
+            return made if found.wrap is None else found.wrap(made)
         return otherwise(*args, **kwargs)
     epoch, said = rec.epoch, _warnings["said"]
     before = epoch.step
@@ -226,6 +247,8 @@ def _alike(item: Any, value: Any, got: list[Any]) -> bool:
                 return False
         if aval is not like.aval or (t._rg if view is None else needs_grad(t)) != like.needs:
             return False
+        if like.known is not None and (_may_be_known(t) or not _is_within(like, content_of(value))):
+            return False
         got.append(value)
         return True
     if item is value:
@@ -249,6 +272,19 @@ def _alike(item: Any, value: Any, got: list[Any]) -> bool:
 
 def _applied(bound: Any, *operands: Any) -> Any:
     return apply(bound, operands)
+
+
+def _may_be_known(t: Tensor) -> bool:
+    """Whether a view that is not computed yet has all elements of its memory, of which more may be known."""
+    return t._view is not None and t._storage.value.aval.size == t._value.aval.size and content_of(t).array is None
+
+
+def _is_within(like: Like, content: Value) -> bool:
+    """Whether as much is known of what a tensor of integers holds, and that is no more."""
+    if content.array is None:
+        return not like.known
+    found = content.known_bounds()
+    return like.known is (found is not None) and (found is None or (like.low <= found[0] and found[1] <= like.high))
 
 
 def _again(entry: Entry, got: list[Any]) -> Any:
@@ -278,7 +314,7 @@ class _Unlike(Exception):
     """An argument is of a kind of which there may be others that look the same."""
 
 
-def _item(value: Any, tensors: list[Any]) -> Any:
+def _item(value: Any, tensors: list[Any], bounds: bool) -> Any:
     """What stands for an argument in an Entry."""
     kind = type(value)
     if kind is Tensor or kind is Parameter:
@@ -286,22 +322,37 @@ def _item(value: Any, tensors: list[Any]) -> Any:
         view, storage = value._view, value._storage
         if storage is not None and type(storage) is not Storage:
             raise _Unlike
-        return Like(value._aval, None if view is None or view.plain else view.strides, needs_grad(value))
+        like = Like(value._aval, None if view is None or view.plain else view.strides, needs_grad(value))
+        if bounds and value._aval.dtype.kind in "iu" and value._aval.size:
+            if _may_be_known(value):
+                raise _Unlike
+            _note_bounds(like, content_of(value))
+        return like
     if kind in _SEQUENCES:
-        return Several(kind, tuple([_item(v, tensors) for v in value]))
+        return Several(kind, tuple([_item(v, tensors, bounds) for v in value]))
     if kind not in _PLAIN or value != value:
         raise _Unlike
     return value
+
+
+def _note_bounds(like: Like, content: Value) -> None:
+    found = None if content.array is None else content.known_bounds()
+    like.known = found is not None
+    if found is not None:
+        if found[0] < 0:  # it may stand for something else, as for what is to be ignored
+            raise _Unlike
+        like.low, like.high = 0, found[1]
 
 
 def _learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) -> None:
     """Take note of what a call came to since the Step `before`, and that it may not be done again where it was not one operation."""
     tensors: list[Any] = []
     try:
-        items = tuple([_item(a, tensors) for a in args])
-        entry = Entry(items, tuple(kwargs), tuple([_item(a, tensors) for a in kwargs.values()]), epoch.recorder.grad_enabled)
+        items = tuple([_item(a, tensors, calls.bounds) for a in args])
+        named = tuple([_item(a, tensors, calls.bounds) for a in kwargs.values()])
     except _Unlike:
         return
+    entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
     if not _read_off(entry, epoch, before, tensors, made):
         entry.bound = None
         if calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
@@ -339,6 +390,8 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     entry.numbers = tuple([epoch.numbers[place] for place in step.numbers])
     if type(made) is Tensor and made._view is not None:
         return _is_view(entry, step, tensors, made)
+    if not sig.single and made[0]._view is not None:
+        return _are_views(entry, step, tensors, made)
     if not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
         return False
     if entry.wrap is None and sig.single and entry.places[0] >= 0:
@@ -358,7 +411,7 @@ def _is_returned(entry: Entry, epoch: Epoch, step: Step, made: Any) -> bool:
     for i, t in enumerate(results):
         if type(t) is not Tensor or t._extra is not None or t._value.epoch is not epoch or t._value.slot != step.slot + i:
             return False
-        if t._storage is not None and not (single and t._view is not None):
+        if t._storage is not None and t._view is None:
             return False
         if t._rg and t._node is not None and (t._nr != i or getattr(t._node, "plan", None) is None):
             return False
@@ -379,3 +432,12 @@ def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Tensor) -> bool
         return False
     entry.known, entry.begin = known, view.links[-1].numbers[0] if view.links[-1].numbers else None
     return True
+
+
+def _are_views(entry: Entry, step: Step, tensors: list[Any], made: Any) -> bool:
+    """Whether several views are those that were made last, of the only operand."""
+    noted: Latest = latest
+    if len(tensors) != 1 or noted.together is None or step.bop.operator.name not in _TOGETHER:
+        return False
+    links, entry.together = noted.together
+    return len(links) == len(made) and all([t._view is not None and t._view.links[-1] is link for t, link in zip(made, links, strict=True)])

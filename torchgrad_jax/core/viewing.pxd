@@ -9,7 +9,7 @@ from torchgrad_jax.runtime.recorder cimport Recorder
 
 
 cdef class Latest:
-    cdef public object known, link
+    cdef public object known, link, together
 
 
 cdef Latest _latest
@@ -29,7 +29,7 @@ cpdef object part_of(object name, TensorFields t, object begin, tuple arguments)
 cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
 @cython.locals(parent=ViewFields, view=ViewFields, rec=Recorder)
 cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset, object node=*)
-@cython.locals(known=_Known)
+@cython.locals(known=_Known, link=LinkFields, made=list, links=list)
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
 @cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
 cpdef object indexed(TensorFields t, tuple keys)

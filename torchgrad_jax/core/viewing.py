@@ -31,13 +31,15 @@ def begins_somewhere(name: str) -> bool:
 
 
 class Latest:
-    """The view that was made last: of which kind, and by which link."""
+    """The view that was made last: of which kind, and by which link. together: the links of those that one operation made last, and as what: the
+    arguments of `made_together` from `dim` on."""
 
-    __slots__ = ("known", "link")
+    __slots__ = ("known", "link", "together")
 
     def __init__(self) -> None:
         self.known: Any = None
         self.link: Any = None
+        self.together: Any = None
 
 
 latest = Latest()
@@ -175,13 +177,18 @@ def _bounds(k: slice, n: int) -> tuple[int, int, int]:
 def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tuple[int, int]], drop: bool, node: str) -> tuple[Tensor, ...]:
     """`outs`, which one operation has made, as views of the ``(begin, length)`` of a dimension. drop: without that dimension, of length 1 each. node:
     the operation's name in graphs."""
-    made = []
+    made: list[Any] = []
+    links: list[Any] = []
     known, last = None, 0
     for out, (begin, length) in zip(outs, parts, strict=True):
         if known is None or length != last:
             known = _known_view("select", t, (dim,)) if drop else _known_view("slice", t, (dim, length, 1))
             last = length
-        made.append(_made(t, known, out, (Link(known.bound, known.write, (begin,)),), known.offset + begin * known.step, node))
+        link: Link = blank.link(Link)
+        link.read, link.write, link.numbers = known.bound, known.write, (begin,)
+        made.append(_made(t, known, out, (link,), known.offset + begin * known.step, node))
+        links.append(link)
+    _latest.together = links, (dim, parts, drop, node)
     return tuple(made)
 
 

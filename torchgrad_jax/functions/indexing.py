@@ -11,6 +11,7 @@ from torchgrad_jax.calling.generate import inplace_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import indexed, part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
@@ -24,9 +25,12 @@ from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.views import expand, select, slice_dim, unsqueeze, view
 from torchgrad_jax.memory.storage import View
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import aval_of, constant
 
+_INT64 = np.dtype(np.int64)
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
@@ -63,8 +67,13 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
+    number = type(value) is float or (type(value) is int and LEAST_INT <= value <= MOST_INT)
+    if number and _filled(self, key, value):
+        return
     target = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is int else None
     indices: dict[int, Tensor] = {}
+    if target is None and type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
+        target, indices = self, {0: key}
     if target is None:
         target, indices = (unsqueeze(self, 0), indices) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):
@@ -72,7 +81,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             raise TypeError(f"can't assign a {c_name(type(value))} to a torch.{self.dtype.title}Tensor")
         if isinstance(value, int) and not LEAST_INT <= value <= MOST_INT:
             raise ValueError("Overflow when unpacking long long")
-        value = created(from_data(promotion.fitting(value, self._aval.dtype), self.dtype, self.device))
+        value = promotion.fitting(value, self._aval.dtype)
+        plainly = number and self._aval.dtype.char in "fd" and self.device is CPU
+        value = created(constant(np.array(value, self._aval.dtype)) if plainly else from_data(value, self.dtype, self.device))
     if not indices:
         assign(target, value)
         return
@@ -85,6 +96,30 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             promotion.fitting(trimmed.item(), self._aval.dtype)
         trimmed = cast(trimmed, self.dtype)
     put(target, indices, trimmed, accumulate=False)
+
+
+def _filled(self: Tensor, key: Any, number: float) -> bool:
+    """The short way of numbers that are written where nobody follows: to a part, or where a mask is true, which need not be looked at then. False
+    where nothing was done."""
+    rec, view_of = per_thread.recorder, self._view
+    if rec.rare or (rec.grad_enabled and self.requires_grad) or not (view_of is None or plain(self)):
+        return False
+    if type(key) is Tensor and key._aval.dtype == np.bool_ and (ndim := key._aval.ndim):
+        shape = self._aval.shape
+        if key._aval.shape != shape[:ndim] or key.device is not self.device:
+            return False
+        mask = key if ndim == len(shape) else view(key, (*key._aval.shape, *(1,) * (len(shape) - ndim))) if plain(key) else None
+        if mask is None:
+            return False
+        apply_inplace(_MASKED_FILL, (self, mask, promotion.fitting(number, self._aval.dtype)))
+        return True
+    if type(key) is int and self._aval.ndim:
+        key = (key,)
+    target = indexed(self, key) if type(key) is tuple else None
+    if target is None:
+        return False
+    apply_inplace(_FILL_NUMBER, (target, promotion.fitting(number, self._aval.dtype)))
+    return True
 
 
 def _is_mask(key: Any) -> bool:
@@ -162,6 +197,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 _masked_fill_ = inplace_of(registry["masked_fill"], "torch.Tensor.masked_fill_")
 _COPY = registry["copy"].bind((ARRAY, ARRAY))
+_MASKED_FILL = registry["masked_fill"].bind((ARRAY, ARRAY, ARRAY))
+_FILL_NUMBER = registry["fill_number"].bind((ARRAY, ARRAY))
 
 
 # ---------------------------------------------------------------------- basic indexing
@@ -313,10 +350,18 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
         found = np.nonzero(np.asarray(k._concrete("mask")))
-        return [created(from_data(i.astype(np.int64), None, t.device)) for i in found]
+        return [_places(i, n, t.device) for i, n in zip(found, k._aval.shape, strict=True)]
     if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return [k]
+
+
+def _places(found: np.ndarray, n: int, where: Any) -> Tensor:
+    """Places within a dimension of n elements, as an index that is known to be in range."""
+    value = constant(np.array(found, np.int64), aval_of(found.shape, _INT64, where))
+    if found.size:
+        value.bounds = 0, n - 1
+    return created(value)
 
 
 # ---------------------------------------------------------------------- index tensors
@@ -397,8 +442,12 @@ def put_at(t: Tensor, indices: dict[int, Tensor], values: Tensor) -> str:
     return "index_put" if _check_indices(t._aval.shape, indices) else "index_put_checked"
 
 
+@lru_cache(256)
+def _put_by(name: str, dims: tuple[int, ...], accumulate: bool) -> Any:
+    return registry[name].bind((ARRAY, ARRAY, len(dims), Static(dims), Static(accumulate)))
+
+
 def put(t: Tensor, indices: dict[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
     """Write (or add) `values` at index tensors."""
     name, dims = put_at(t, indices, values), tuple(sorted(indices))
-    bound = registry[name].bind((ARRAY, ARRAY, len(dims), Static(dims), Static(accumulate)))
-    return apply_inplace(bound, (t, values, *(indices[d] for d in dims)))
+    return apply_inplace(_put_by(name, dims, accumulate), (t, values, *(indices[d] for d in dims)))
