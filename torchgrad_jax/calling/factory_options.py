@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import layout, strided
-from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.device import CPU, default, device
 
 _OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory"))
 _MORE = {"empty": ("out", "memory_format")} | dict.fromkeys(("zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "range"), ("out",))
@@ -49,3 +52,16 @@ def sizes_alone(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, ..
 
 
 _are_ints = frozenset((int,)).issuperset
+
+
+_INT64 = np.dtype(np.int64)
+_ORDINARY = 1e18  # what int64 and float32 hold
+
+
+def dtype_alone(data: Any) -> np.dtype | None:
+    """The dtype of a number, where it is an ordinary one on the host; None where there is more to see to."""
+    kind = type(data)
+    if not ((kind is float or kind is int) and abs(data) < _ORDINARY and default() is CPU):
+        return None
+    found = dtypes.default_float() if kind is float else _INT64
+    return found if found.itemsize > 2 else None

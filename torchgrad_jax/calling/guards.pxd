@@ -1,6 +1,7 @@
 cimport cython
 
-from torchgrad_jax.calling.recalled cimport Calls, recall
+from torchgrad_jax.calling.entries cimport Calls
+from torchgrad_jax.calling.recalled cimport recall
 
 
 cdef class Active:

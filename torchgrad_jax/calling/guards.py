@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.recalled import Calls, recall
+from torchgrad_jax.calling.entries import Calls
+from torchgrad_jax.calling.recalled import recall
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
@@ -86,11 +87,12 @@ def around(implementation: Callable[..., Any], public: Any, calls: Calls | None 
             return _ways.looked_through(public, implementation, args, kwargs, settled)
         return implementation(*args, **kwargs)
 
-    if calls is None:
-        return call
+    return call if calls is None else _recalled(calls, call)
 
+
+def _recalled(calls: Calls, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     def recalled(*args: Any, **kwargs: Any) -> Any:
-        return recall(calls, call, args, kwargs)
+        return recall(calls, otherwise, args, kwargs)
 
     return recalled
 
@@ -118,8 +120,8 @@ def around_look(implementation: Callable[..., Any], otherwise: Callable[..., Any
     return call
 
 
-def around_factory(implementation: Callable[..., Any], public: Any, at_first: Callable[..., Any]) -> Callable[..., Any]:
-    """The guard of a factory, whose arguments are data: only modes are asked."""
+def around_factory(implementation: Callable[..., Any], public: Any, at_first: Callable[..., Any], calls: Calls | None = None) -> Callable[..., Any]:
+    """The guard of a factory, whose arguments are data: only modes are asked. calls: see `recalls`."""
     known: dict[Any, bool] = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -128,7 +130,7 @@ def around_factory(implementation: Callable[..., Any], public: Any, at_first: Ca
             return _ways.answer(public, implementation, args, kwargs)
         return implementation(*args, **kwargs) if kinds in known else at_first(public, implementation, args, kwargs, kinds)
 
-    return call
+    return call if calls is None else _recalled(calls, call)
 
 
 def around_getter(fget: Callable[[Any], Any], public: Any) -> Callable[[Any], Any]:

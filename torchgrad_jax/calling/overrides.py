@@ -15,8 +15,8 @@ from typing import Any
 
 from torchgrad_jax.calling.convention import Convention, PythonConvention, convention
 from torchgrad_jax.calling.guards import PLAIN, active, around, around_factory, around_getter, around_item, around_look, hold_plain, ways
-from torchgrad_jax.calling.recalled import recalls
 from torchgrad_jax.calling.shown import Shown
+from torchgrad_jax.calling.told_by_shapes import recalls
 from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
@@ -389,7 +389,7 @@ def guard_look(implementation: Callable[..., Any], public: Public) -> Callable[.
 def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
     """`guard` for factories, whose arguments are data: only modes are asked."""
     public.by_type = False
-    return _made_public(around_factory(implementation, public, held), implementation, public)
+    return _made_public(around_factory(implementation, public, held, recalls(public.name, False)), implementation, public)
 
 
 def _made_public(call: Any, implementation: Any, public: Public) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import not_a_tensor
-from torchgrad_jax.calling.factory_options import check_memory, check_options, sizes_alone
+from torchgrad_jax.calling.factory_options import check_memory, check_options, dtype_alone, sizes_alone
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import by_parts, mapped_as
@@ -119,14 +119,12 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
     except (ValueError, OverflowError) as error:
         _check_lengths(data, 0, _lengths(data), _has_float(data))
         raise ValueError(str(error)) from None
+    first = _first_leaf(data) if array.dtype.kind in "USO" else None
+    if isinstance(first, str):
+        raise ValueError("too many dimensions 'str'")
     if array.dtype.kind in "US":
-        first = _first_leaf(data)
-        if isinstance(first, str):
-            raise ValueError("too many dimensions 'str'")
         raise TypeError(f"new(): invalid data type '{'bytes' if isinstance(first, bytes) else 'str'}'")
     if array.dtype == object:
-        if isinstance(_first_leaf(data), str):
-            raise ValueError("too many dimensions 'str'")
         _check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
     if array.dtype == object or array.dtype == np.uint64 or (array.dtype == np.float64 and array.size and np.abs(array).max() >= 2.0**63):
@@ -233,6 +231,8 @@ _MISSING: Any = object()
 @public("torch")
 def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar. RuntimeError for pin_memory: there is no such memory."""
+    if dtype is device is None and requires_grad is pin_memory is False and (target := dtype_alone(data)) is not None:
+        return created(constant(np.array(data, target), aval_of((), target)))
     if data is _MISSING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if requires_grad is None or pin_memory is None:

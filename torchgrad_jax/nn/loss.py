@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
@@ -343,6 +344,9 @@ def _nll_any(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index:
     return view(found, out) if reduction == "none" else found
 
 
+_logs_over, _nll_of = recalling(log_softmax), recalling(_nll_any, bounds=True)
+
+
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
     reduce: bool | None = None, reduction: str = "mean",
@@ -376,7 +380,7 @@ def cross_entropy(
     if label_smoothing:
         _check_smoothing(label_smoothing)
         return _smoothed(log_softmax(input, axis), target, weight, ignore_index, reduction, label_smoothing)
-    return _nll_any(log_softmax(input, axis), target, weight, ignore_index, reduction)
+    return _nll_of(_logs_over(input, axis), target, weight, ignore_index, reduction)
 
 
 def _check_smoothing(label_smoothing: float) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.dtypes import bfloat16, float32
 from torchgrad_jax.functions.conversion import cast
@@ -19,6 +21,7 @@ from torchgrad_jax.nn.dropout import dropout as drop
 from torchgrad_jax.nn.linear import linear
 from torchgrad_jax.nn.packing import Packing
 from torchgrad_jax.operators import recurrent as ops_recurrent  # noqa: F401 - declares the operators used here
+from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import per_thread
 
 # One direction of a layer: of the input, the states that it begins with, its weights and biases, the batch sizes of packed sequences, and whether it
@@ -209,6 +212,10 @@ def rnn_relu(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 def _check_step(input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, chunks: int) -> None:
     """RuntimeError in PyTorch's words where sizes do not fit."""
+    a, b, c = input._aval.shape, w_ih._aval.shape, w_hh._aval.shape
+    state_shape = (a[0], c[1])
+    if len(a) == 2 and a[1] == b[1] and b[0] == c[0] == chunks * c[1] and all([s._aval.shape == state_shape for s in states]):
+        return
     if input.size(1) != w_ih.size(1):
         raise RuntimeError(f"input has inconsistent input_size: got {input.size(1)} expected {w_ih.size(1)}")
     hidden = w_hh.size(1)
@@ -222,12 +229,8 @@ def _check_step(input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, chunks:
             raise RuntimeError(f"{name} first dim must be {chunks} * hidden_size = {chunks * hidden}, but got {weight.size(0)}")
 
 
-def _tanh(x: Any) -> Any:
-    return call("tanh", x)
-
-
-def _sigmoid(x: Any) -> Any:
-    return call("sigmoid", x)
+_tanh, _sigmoid = function_of(registry["tanh"]), function_of(registry["sigmoid"])
+_chunk = recalling(unsafe_chunk)
 
 
 @public("torch")
@@ -239,7 +242,7 @@ def lstm_cell(
         raise RuntimeError("lstm_cell expects two hidden states")
     h, c = hx
     _check_step(input, hx, w_ih, w_hh, 4)
-    i, f, g, o = unsafe_chunk(linear(input, w_ih, b_ih) + linear(h, w_hh, b_hh), 4, 1)
+    i, f, g, o = _chunk(linear(input, w_ih, b_ih) + linear(h, w_hh, b_hh), 4, 1)
     i, f, g, o = _sigmoid(i), _sigmoid(f), _tanh(g), _sigmoid(o)
     cell = f * c + i * g
     return o * _tanh(cell), cell
@@ -249,8 +252,8 @@ def lstm_cell(
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """One step of gated recurrent units, of (batch, features). RuntimeError where sizes do not fit."""
     _check_step(input, [hx], w_ih, w_hh, 3)
-    of_input = unsafe_chunk(linear(input, w_ih, b_ih), 3, 1)
-    of_state = unsafe_chunk(linear(hx, w_hh, b_hh), 3, 1)
+    of_input = _chunk(linear(input, w_ih, b_ih), 3, 1)
+    of_state = _chunk(linear(hx, w_hh, b_hh), 3, 1)
     r = _sigmoid(of_state[0] + of_input[0])
     z = _sigmoid(of_state[1] + of_input[1])
     n = _tanh(of_input[2] + of_state[2] * r)

@@ -1,0 +1,188 @@
+"""Calls that are recalled give what they give when they are made for the first time, whatever the tensors hold by then."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as tj
+from torchgrad_jax.calling import entries
+
+F = tj.nn.functional
+# Each is called with a and b of (4, 6), v of 6, m of booleans, i of indices.
+CALLS = (
+    "a.view(6, 4)", "a.reshape(2, -1)", "a.permute(1, 0)", "a.select(1, 2)", "v.expand(4, 6)", "v.unsqueeze(-1)", "a.chunk(3, 1)", "a.unbind()",
+    "tj.split(a, [1, 5], dim=1)", "a.t().reshape(-1)", "a.t().unsqueeze(0)", "a.t().sum(0)", "tj.cat([a, b], dim=1)", "tj.stack((a, b, a))",
+    "tj.where(m, a, b)", "tj.where(m, a, 0.5)", "tj.where(m, a, a)", "a.clamp(-0.5, 0.5)", "a.clamp(min=0)", "a.masked_fill(m, -1.0)",
+    "a.sum(1, keepdim=True)", "a.max(1)", "tj.topk(a, 2)", "a.sort(descending=True)", "a.std(0)", "a.norm(dim=1)", "F.softmax(a, dim=-1)",
+    "m.float()", "tj.addmm(tj.zeros(4, dtype=a.dtype), a, b.t())", "tj.bmm(a[None], b.t()[None])", "tj.cdist(a, b)", "tj.einsum('ij,kj->ik', a, b)",
+    "F.layer_norm(a, (6,), v)", "F.mse_loss(a, b)", "F.cross_entropy(a, i)", "F.nll_loss(a, i)", "a.gather(1, i[:, None])", "a.index_select(0, i)",
+    "F.embedding(i, a)", "F.one_hot(i, 6)", "F.pad(a, (1, 2))", "tj.zeros_like(a)", "tj.arange(5)", "tj.full((2, 2), 1.5)",
+    "tj.lstm_cell(a, (b[:, :2] * 1, a[:, :2] * 1), a[0].expand(8, 6), a[0, :2].expand(8, 2))",
+)  # fmt: skip
+
+
+def forget():
+    entries._forget_all()
+
+
+def operands(seed, dtype, tracked):
+    random = np.random.default_rng(seed)
+    a, b, v = (tj.tensor(random.normal(size=s), dtype=dtype).requires_grad_(tracked) for s in ((4, 6), (4, 6), (6,)))
+    return a, b, v, tj.tensor(random.normal(size=(4, 6)) > 0), tj.tensor(random.integers(0, 4, 4))
+
+
+def nodes(node, depth=4):
+    return None if node is None else (node.name(), *[nodes(n, depth - 1) for n, _ in node.next_functions if depth])
+
+
+def described(found):
+    if isinstance(found, tj.Tensor):
+        return found.dtype, found.shape, found.stride(), found.storage_offset(), found._is_view(), nodes(found.grad_fn), found.tolist()
+    return type(found), [described(f) for f in found]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("dtype", [tj.float32, tj.float64])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_is_recalled_gives_what_the_first_gives(name, dtype, tracked):
+    code, second = compile(name, name, "eval"), operands(2, dtype, tracked)
+
+    def call(*given):
+        return eval(code, {"tj": tj, "F": F}, dict(zip("abvmi", given, strict=True)))
+
+    forget()
+    wanted = described(call(*second))
+    call(*operands(1, dtype, tracked))
+    assert described(call(*second)) == wanted
+    with tj.no_grad():
+        forget()
+        wanted = described(call(*second))
+        call(*second)
+        assert described(call(*second)) == wanted
+
+
+def known():
+    return [e for reference in entries._all if (calls := reference()) is not None for e in calls.entries if e.bound is not None]
+
+
+def test_calls_are_learned():
+    forget()
+    a, b = tj.ones(2, 3), tj.ones(2, 3)
+    for _ in range(2):
+        tj.cat([a, b]), a.view(3, 2), a.max(1), tj.zeros(3)
+    assert {e.bound.operator.name for e in known()} >= {"cat", "view", "_constant"}
+
+
+def test_what_is_given_is_told_apart_by_type_and_sign():
+    x = tj.tensor([-1.0, 0.0, 2.0])
+    for _ in range(3):
+        assert [math.copysign(1, n) for n in x.clamp(max=-0.0).tolist()[1:]] == [-1, -1] or x.clamp(max=-0.0).tolist()[2] == 0
+        assert [math.copysign(1, n) for n in tj.full((2,), 0.0).tolist()] == [1, 1]
+        assert [math.copysign(1, n) for n in tj.full((2,), -0.0).tolist()] == [-1, -1]
+        assert (tj.full((1,), 1).dtype, tj.full((1,), 1.0).dtype, tj.full((1,), True).dtype) == (tj.int64, tj.float32, tj.bool)
+        assert tj.sum(x, 0).shape == () and tj.sum(x, 0, True).shape == (1,)
+
+
+def test_indices_out_of_range_are_told_as_before():
+    rows, good, bad = tj.ones(3, 2), tj.tensor([0, 2]), tj.tensor([0, 3])
+    for _ in range(3):
+        rows.index_select(0, good), F.embedding(good, rows)
+    for call in (lambda: rows.index_select(0, bad), lambda: F.embedding(bad, rows)):
+        with pytest.raises((IndexError, RuntimeError)):
+            call()
+    computed = good + 0
+    rows.index_select(0, computed)
+    with pytest.raises((IndexError, RuntimeError)):
+        rows.index_select(0, bad + 0).sum().item()
+    with pytest.raises((IndexError, RuntimeError)):
+        rows.index_select(0, bad.view(2)).sum().item()
+
+
+def test_views_that_are_recalled_share_memory_and_are_checked():
+    for _ in range(3):
+        x = tj.ones(4, requires_grad=True)
+        y = x * 2
+        part, (left, right) = y.view(2, 2), y.chunk(2)
+        part.mul_(3)
+        assert y.tolist() == [6, 6, 6, 6] and left.tolist() == right.tolist() == [6, 6]
+        with pytest.raises(RuntimeError, match="returns multiple views"):
+            right.add_(1)
+        squared = (part * part).sum()
+        y.zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            squared.backward()
+
+
+def test_what_is_made_is_nobody_elses():
+    for _ in range(3):
+        numbers = tj.arange(4)
+        numbers[0] = 9
+        assert tj.arange(4).tolist() == [0, 1, 2, 3]
+        leaf = tj.zeros(2, requires_grad=True)
+        assert leaf.is_leaf and leaf.requires_grad and not tj.zeros(2).requires_grad
+
+
+def test_the_default_dtype_is_asked_anew():
+    for _ in range(3):
+        assert tj.full((1,), 2.0).dtype == tj.zeros(1).dtype == tj.arange(2.0).dtype == tj.float32
+    tj.set_default_dtype(tj.float64)
+    try:
+        for _ in range(2):
+            assert tj.full((1,), 2.0).dtype == tj.zeros(1).dtype == tj.arange(2.0).dtype == tj.float64
+    finally:
+        tj.set_default_dtype(tj.float32)
+
+
+def test_modes_see_each_call():
+    class Counting(tj.overrides.TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    x = tj.ones(2, 3)
+    for _ in range(3):
+        x.view(6), tj.cat([x, x]), tj.zeros(2)
+    with Counting() as mode:
+        x.view(6), tj.cat([x, x]), tj.zeros(2)
+    assert mode.names == ["view", "cat", "zeros"]
+
+
+def test_warnings_come_each_time():
+    x = tj.ones(1, 3)
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x.std(0)
+        assert len(caught) == 1
+
+
+def test_a_number_is_asked_of_a_tensor_each_time():
+    x = tj.tensor([1.0, 5.0])
+    for high in (2.0, 3.0, 4.0):
+        assert x.clamp(tj.tensor(0.0), tj.tensor(high)).tolist() == [1.0, high]
+        assert tj.add(x, x, alpha=tj.tensor(high)).tolist() == [1 + high, 5 + 5 * high]
+
+
+def test_tangents_and_transforms_are_seen():
+    x = tj.ones(3)
+    for _ in range(3):
+        x.view(3, 1), x.sum(0), tj.stack([x, x])
+    assert tj.func.jvp(lambda t: tj.stack([t, t]).sum(0), (x,), (x * 2,))[1].tolist() == [4, 4, 4]
+    assert tj.func.vmap(lambda t: t.view(3, 1).sum(0))(tj.ones(2, 3)).tolist() == [[3], [3]]
+    assert tj.func.grad(lambda t: t.view(3, 1).pow(2).sum())(x).tolist() == [2, 2, 2]
+
+
+def test_functions_whose_calls_never_repeat_are_let_be():
+    x = tj.ones(4)
+    for k in range(300):
+        assert tj.full((2,), float(k)).tolist() == [k, k]
+        x.clamp(max=float(k))
+    assert all(len(calls.entries) <= 33 for reference in entries._all if (calls := reference()) is not None)

@@ -1,0 +1,34 @@
+cimport cython
+
+from torchgrad_jax.core.fields cimport TensorFields, content_of
+from torchgrad_jax.core.hot cimport Called
+
+
+cdef class Like:
+    cdef public object aval, strides, known, low, high
+    cdef public bint needs
+
+
+cdef class Several:
+    cdef public object kind
+    cdef public tuple items
+
+
+cdef class Entry:
+    cdef public tuple args, names, values, places, numbers
+    cdef public Entry after
+    cdef public bint follows, named
+    cdef public Py_ssize_t pick
+    cdef public object bound, known, begin, together, wrap, array
+    cdef public Called called
+
+
+cdef class Calls:
+    cdef public list entries
+    cdef public Entry last
+    cdef public Py_ssize_t left
+    cdef public bint bounds, makes
+    cdef object __weakref__
+
+
+cpdef bint may_be_known(TensorFields t) except -1

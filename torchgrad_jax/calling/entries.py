@@ -1,0 +1,102 @@
+"""What is known of calls that were made: see `recalled.py`. Compiled where there is a compiler (`torchgrad_jax/_typed`)."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from torchgrad_jax.core.fields import content_of
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration import dtypes
+
+# How often in vain what a call came to is looked for, before that is given up.
+PATIENCE = 64
+
+
+class Like:
+    """Any tensor of an aval and of strides, None for those of rows, in ordinary memory. needs: whether it requires a gradient. known: None where it
+    does not matter what it holds, else whether its smallest and largest element were; they were not below `low` and above `high`."""
+
+    __slots__ = ("aval", "strides", "needs", "known", "low", "high")
+
+    def __init__(self, aval: Any, strides: Any, needs: bool) -> None:
+        self.aval, self.strides, self.needs = aval, strides, needs
+        self.known: Any = None
+        self.low: Any = 0
+        self.high: Any = -1
+
+
+class Several:
+    """A sequence of such arguments."""
+
+    __slots__ = ("kind", "items")
+
+    def __init__(self, kind: type, items: tuple[Any, ...]) -> None:
+        self.kind, self.items = kind, items
+
+
+class Entry:
+    """Calls of one kind. args, names, values: the arguments, tensors as Like, and those by name. follows: whether graphs are recorded. after: what
+    kind came after it last.
+
+    bound: the operation that they come to; None where it is not one. places: for each operand which of the tensors it is, or -1 for one of the
+    `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`.
+    wrap: what makes the result of the operation's; named: whether it is a class of `return_types`. pick: which of several results it is. array: the
+    content of what is made of no tensor, and of no operation.
+    """
+
+    __slots__ = (
+        "args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named", "pick",
+        "array",
+    )  # fmt: skip
+
+    def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
+        self.args, self.names, self.values, self.follows = args, names, values, follows
+        self.after: Any = None
+        self.bound: Any = None
+        self.places: tuple[int, ...] = ()
+        self.numbers: tuple[Any, ...] = ()
+        self.called: Any = None
+        self.known: Any = None
+        self.begin: Any = None
+        self.together: Any = None
+        self.wrap: Any = None
+        self.named = False
+        self.pick = -1
+        self.array: Any = None
+
+
+class Calls:
+    """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
+    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content."""
+
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "__weakref__")
+
+    def __init__(self, bounds: bool = False, makes: bool = False) -> None:
+        self.bounds, self.makes = bounds, makes
+        self.entries: list[Entry] = []
+        self.last: Any = None
+        self.left = PATIENCE
+        _all.append(weakref.ref(self))
+
+    def forget(self) -> None:
+        """What calls come to may be otherwise from now on."""
+        self.entries, self.last, self.left = [], None, PATIENCE
+
+
+_all: list[weakref.ref[Calls]] = []
+
+
+def _forget_all() -> None:
+    for reference in _all:
+        calls = reference()
+        if calls is not None:
+            calls.forget()
+
+
+dtypes.after_default_changed.append(_forget_all)
+
+
+def may_be_known(t: Tensor) -> bool:
+    """Whether a view that is not computed yet has all elements of its memory, of which more may be known."""
+    return t._view is not None and t._storage.value.aval.size == t._value.aval.size and content_of(t).array is None

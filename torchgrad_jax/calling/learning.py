@@ -1,0 +1,186 @@
+"""What a call came to, read off the program that is pending: see `recalled.py`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, may_be_known
+from torchgrad_jax.calling.return_types import ReturnType
+from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.hot import Called
+from torchgrad_jax.core.order import plain
+from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.core.viewing import latest
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.memory.formats import memory_format
+from torchgrad_jax.memory.storage import Storage
+from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.step import Step
+from torchgrad_jax.runtime.value import Value
+
+# How many kinds of calls are known of one function.
+MOST = 32
+# Arguments that are the same next time if they are equal and of one class.
+_PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, memory_format, type))
+_SEQUENCES = frozenset((tuple, list, Size))
+# Operators that make several views.
+_TOGETHER = frozenset(("split", "split_with_sizes", "unbind"))
+# Of what is made of no tensor, contents of so many bytes are kept.
+_SMALL = 1 << 12
+
+
+class _Unlike(Exception):
+    """An argument is of a kind of which there may be others that look the same."""
+
+
+def _item(value: Any, tensors: list[Any], bounds: bool) -> Any:
+    """What stands for an argument in an Entry."""
+    kind = type(value)
+    if kind is Tensor or kind is Parameter:
+        tensors.append(value)
+        view, storage = value._view, value._storage
+        if storage is not None and type(storage) is not Storage:
+            raise _Unlike
+        like = Like(value._aval, None if view is None or view.plain else view.strides, needs_grad(value))
+        if bounds and value._aval.dtype.kind in "iu" and value._aval.size:
+            if may_be_known(value):
+                raise _Unlike
+            _note_bounds(like, content_of(value))
+        return like
+    if kind in _SEQUENCES:
+        return Several(kind, tuple([_item(v, tensors, bounds) for v in value]))
+    if kind not in _PLAIN or value != value:
+        raise _Unlike
+    return value
+
+
+def _note_bounds(like: Like, content: Value) -> None:
+    found = None if content.array is None else content.known_bounds()
+    like.known = found is not None
+    if found is not None:
+        if found[0] < 0:  # it may stand for something else, as for what is to be ignored
+            raise _Unlike
+        like.low, like.high = 0, found[1]
+
+
+def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) -> None:
+    """Take note of what a call came to since the Step `before`, and that it may not be done again where it was not one operation."""
+    tensors: list[Any] = []
+    try:
+        items = tuple([_item(a, tensors, calls.bounds) for a in args])
+        named = tuple([_item(a, tensors, calls.bounds) for a in kwargs.values()])
+    except _Unlike:
+        return
+    entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
+    if not _read_off(entry, epoch, before, tensors, made, calls.makes):
+        entry.bound = None
+        if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
+            return
+    if len(calls.entries) >= MOST:
+        del calls.entries[0]
+    calls.entries.append(entry)
+    if calls.last is not None:
+        calls.last.after = entry
+    calls.last = entry
+
+
+def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made: Any, makes: bool) -> bool:
+    """Complete an Entry by the operation that was recorded. False where it was not one, of these tensors, whose results were returned. makes: whether
+    it is a function that makes tensors, of no more than the shapes of others."""
+    step = epoch.step
+    if step is before:
+        return _is_content(entry, made)
+    sig = step.signature
+    above: Any = step.parent
+    while above is not before:
+        if above is None or above.signature is not None:
+            return False
+        above = above.parent
+    if sig is None or not _is_returned(entry, epoch, step, made):
+        return False
+    slots: dict[int, int] = {}
+    for place, t in enumerate(tensors):
+        value = t._content()
+        slot = value.slot if value.epoch is epoch else epoch.foreign.get(value)
+        if slot is None:
+            continue
+        slots[slot] = -1 if slot in slots else place
+    places = [slots.get(arg, -1) if type(arg) is int else -2 for arg in step.args]
+    if -1 in places or not (makes or (places and set(places).issuperset(range(len(tensors))))):  # a tensor may be asked for a number
+        return False
+    entry.bound, entry.places = step.bop, tuple([max(place, -1) for place in places])
+    entry.numbers = tuple([epoch.numbers[place] for place in step.numbers])
+    if type(made) is Tensor and made._view is not None:
+        return sig.single and bool(places) and not makes and _is_view(entry, step, tensors, made)
+    if type(made) is not Tensor and made[0]._view is not None:
+        return _are_views(entry, step, tensors, made)
+    if not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
+        return False
+    of_two = len(places) == 2 and (places[1] >= 0 or type(entry.numbers[0]) in (int, float))
+    if entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
+        entry.called = Called(step.bop, step.bop.name, partial(_applied, step.bop), True)
+    return True
+
+
+def _applied(bound: Any, *operands: Any) -> Any:
+    return apply(bound, operands)
+
+
+def _is_content(entry: Entry, made: Any) -> bool:
+    """Complete an Entry by an array that was made on the host, of no tensor. False where there is none."""
+    if type(made) is not Tensor or made._storage is not None or made._extra is not None or made._rg:
+        return False
+    content = made._value
+    if content.epoch is None and type(content.array) is np.ndarray and content.aval.nbytes <= _SMALL:
+        entry.array = content
+    return False
+
+
+def _is_returned(entry: Entry, epoch: Epoch, step: Step, made: Any) -> bool:
+    """Whether what was returned is what the operation gave, and nothing was done to it."""
+    single = step.signature.single
+    results, first = made, 0
+    if type(made) is Tensor:
+        results, first = [made], made._value.slot - step.slot
+        entry.pick = -1 if single else first
+    elif single or not isinstance(made, (tuple, list)):
+        return False
+    if not 0 <= first < len(step.signature.avals) or (type(made) is not Tensor and len(results) != len(step.signature.avals)):
+        return False
+    for i, t in enumerate(results, first):
+        if type(t) is not Tensor or t._extra is not None or t._value.epoch is not epoch or t._value.slot != step.slot + i:
+            return False
+        if t._storage is not None and t._view is None:
+            return False
+        if t._rg and (t._nr != i or getattr(t._node, "plan", None) is None):
+            return False
+    if type(made) is not Tensor and type(made) is not tuple:
+        entry.wrap = type(made)
+        entry.named = isinstance(made, ReturnType)
+    return True
+
+
+def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Tensor) -> bool:
+    """Whether a view is the one that was made last, of the first operand."""
+    known, view = latest.known, made._view
+    if entry.places[0] < 0 or known is None or known.bound is not step.bop or latest.link is not view.links[-1]:
+        return False
+    parent = tensors[entry.places[0]]._view
+    if len(view.links) != 1 + (0 if parent is None else len(parent.links)):
+        return False
+    entry.known, entry.begin = known, view.links[-1].numbers[0] if view.links[-1].numbers else None
+    return True
+
+
+def _are_views(entry: Entry, step: Step, tensors: list[Any], made: Any) -> bool:
+    """Whether several views are those that were made last, of the only operand."""
+    if len(tensors) != 1 or latest.together is None or step.bop.operator.name not in _TOGETHER:
+        return False
+    links, entry.together = latest.together
+    return len(links) == len(made) and all([t._view is not None and t._view.links[-1] is link for t, link in zip(made, links, strict=True)])

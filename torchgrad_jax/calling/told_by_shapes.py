@@ -1,0 +1,40 @@
+"""Of which public functions it is told by shapes what a call comes to: see `recalled.py`."""
+
+from __future__ import annotations
+
+from torchgrad_jax.calling.entries import Calls
+
+# Where functions written by hand are found of which this is true. (Of what is made from a declaration it always is.) Not among them: what asks a
+# tensor for its elements, draws random numbers, writes, or does otherwise under a flag.
+_SPACES = frozenset(("torch", "torch.functional", "torch.Tensor", "torch.linalg", "torch.nn.functional"))
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TOLD = _names("""
+    chunk split unbind tensor_split hsplit vsplit select transpose swapaxes swapdims t permute movedim moveaxis view reshape squeeze unsqueeze
+    flatten unflatten ravel expand broadcast_to diagonal unfold adjoint contiguous cat concat concatenate stack hstack vstack dstack column_stack
+    where roll flip fliplr flipud rot90 repeat tile tril triu diag diag_embed clamp clip clamp_min clamp_max masked_fill add sub subtract mul
+    multiply true_divide pow float_power lerp addcmul addcdiv round nan_to_num heaviside rsub sum mean max min amax amin aminmax argmax argmin std
+    var std_mean var_mean norm any all prod median nanmedian mode nanmean nansum logsumexp cumsum cumprod cummax cummin logcumsumexp count_nonzero
+    sort topk argsort msort kthvalue diff trapezoid matmul mm bmm mv dot vdot inner outer ger kron trace cross addmm addmv addbmm baddbmm addr
+    einsum tensordot cdist cosine_similarity pairwise_distance vector_norm matrix_norm vecdot relu relu6 leaky_relu elu selu celu gelu silu mish
+    softplus softsign hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink threshold glu logsigmoid softmax log_softmax softmin
+    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits kl_div layer_norm rms_norm normalize pad conv1d conv2d conv3d
+    avg_pool1d avg_pool2d max_pool1d max_pool2d pixel_shuffle pixel_unshuffle float double half bfloat16 int long short bool to type clone
+""")
+# Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
+_TOLD_WITH_BOUNDS = _names("gather index_select take embedding one_hot nll_loss")
+# Functions that make tensors of numbers alone.
+_MAKING = _names("zeros ones empty full arange eye linspace zeros_like ones_like empty_like full_like new_zeros new_ones new_full")
+
+
+def recalls(name: str, declared: bool) -> Calls | None:
+    """What is known of the calls of a public function, by its dotted name; None for one that is not looked for there. declared: whether it is made
+    from a declaration."""
+    space, _, own = name.rpartition(".")
+    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _MAKING)):
+        return None
+    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING)
