@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.calling.entries cimport Calls
 from torchgrad_jax.calling.recalled cimport recall
+from torchgrad_jax.core.viewing cimport indexed
 
 
 cdef class Active:

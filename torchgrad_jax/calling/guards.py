@@ -14,6 +14,7 @@ from torchgrad_jax.calling.entries import Calls
 from torchgrad_jax.calling.recalled import recall
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.core.viewing import indexed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import FUNCTIONS
@@ -103,6 +104,11 @@ def around_item(implementation: Callable[..., Any], public: Any) -> Callable[...
     def call(self: Any, key: Any) -> Any:
         kind = type(self)
         if (kind is Tensor or kind is Parameter) and not _active.modes and (type(key) in PLAIN or (type(key) is tuple and hold_plain(key))):
+            of = type(key)
+            if of is tuple or of is int or of is slice:
+                found = indexed(self, key if of is tuple else (key,))
+                if found is not None:
+                    return found
             return implementation(self, key)
         return _ways.answer(public, implementation, (self, key), {})
 

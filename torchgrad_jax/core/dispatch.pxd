@@ -9,5 +9,5 @@ from torchgrad_jax.runtime.recording.fields cimport SignatureFields
 
 @cython.locals(node=OpNodeFields)
 cpdef object make_node(Recorder rec, SignatureFields sig, mask, operands, values, outs)
-@cython.locals(rec=Recorder, t=TensorFields, view=ViewFields, given=list, ordered=bint, follows=bint)
+@cython.locals(rec=Recorder, t=TensorFields, view=ViewFields, given=list, ordered=bint, turned=bint, follows=bint)
 cpdef object apply(object bound, object operands)

@@ -61,7 +61,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     follows = bound.differentiable  # an operation without gradients asks no view for its grad_fn, since autograd may have lost it
     given = []
     mask, bit = 0, 1
-    ordered = False
+    ordered = turned = False
     for o in operands:
         if isinstance(o, Tensor):
             t: Tensor = o
@@ -70,7 +70,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
             else:
                 given.append(read(t) if follows else content_of(t))
                 view = t._view
-                ordered = ordered or (view is not None and not view.plain and not plain(t))
+                if view is not None and not view.plain and not plain(t):
+                    ordered, turned = True, turned or not view.rows
             if t._rg:
                 mask |= bit
         else:
@@ -100,7 +101,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
     else:
         carries = node.plan.outputs
         made = tuple([result(v, node, i) if carries[i] else wrap(v) for i, v in enumerate(outs)])
-    if ordered and bound.keeps_order:
+    if turned and bound.keeps_order:
         keep_order(made, operands, bound)
     elif (order := bound.order) is not None and (ordered or order.always):
         order_by_rule(bound, order, made, operands)

@@ -155,7 +155,7 @@ def of_one(called: Called, x: Tensor) -> Any:
     bound = called.bound
     if x._storage is None:
         a: Value = x._value
-    elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
+    elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
         return apply(bound, (x,))
     else:
         a = read(x) if called.follows else content_of(x)
@@ -192,7 +192,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     bound = called.bound
     if x._storage is None:
         a: Value = x._value
-    elif called.ordered and (view := x._view) is not None and not view.plain and not plain(x):
+    elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
         return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else called.otherwise(x, other)
     else:
         a = read(x) if called.follows else content_of(x)
@@ -200,7 +200,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         y: Tensor = other
         if y._storage is None:
             b: Any = y._value
-        elif called.ordered and (view := y._view) is not None and not view.plain and not plain(other):
+        elif called.ordered and (view := y._view) is not None and not view.rows and not plain(other):
             return apply(bound, (x, other))
         else:
             b = read(y) if called.follows else content_of(y)

@@ -19,6 +19,7 @@ cdef class _Known:
     cdef Called called
     cdef public object bound
     cdef object write, link, strides, offset, step, plain
+    cdef bint rows
 
 
 cpdef object viewed_as(object name, TensorFields t, tuple arguments)
@@ -35,4 +36,5 @@ cpdef tuple made_together(TensorFields t, object outs, object dim, object parts,
 cpdef object indexed(TensorFields t, tuple keys)
 cdef bint _fits(object k, object n) except -1
 cdef bint _is_whole(slice k, object n) except -1
-cdef tuple _bounds(slice k, object n)
+@cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)
+cdef tuple _bounds(slice k, Py_ssize_t n)

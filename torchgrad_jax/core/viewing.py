@@ -15,7 +15,7 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
-from torchgrad_jax.declaration.strides import is_standard
+from torchgrad_jax.declaration.strides import is_by_rows, is_standard
 from torchgrad_jax.memory.storage import Asked, Link, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import stride_rules
@@ -49,7 +49,7 @@ _latest = latest  # typed, where this is compiled
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("called", "bound", "write", "link", "strides", "offset", "step", "plain")
+    __slots__ = ("called", "bound", "write", "link", "strides", "offset", "step", "plain", "rows")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
@@ -65,6 +65,7 @@ class _Known:
             self.strides, self.offset = rule(shape, strides, 0, *arguments)
             self.step = 0
         self.plain: bool | None = None
+        self.rows = False
         self.bound = registry[name].bind((ARRAY, *layout))
         self.write = writer(self.bound)
         self.link = Link(self.bound, self.write, ())
@@ -106,11 +107,12 @@ def made_again(known: _Known, t: Tensor, begin: int | None) -> Tensor:
 def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     """The view of `t` that ints, slices of ints, None and ... make. None where that is for the general way to say: other keys, errors, all of `t`."""
     shape = t._aval.shape
-    if Tensor in map(type, keys):
-        keys = tuple([_place(k) if type(k) is Tensor else k for k in keys])
     used = count = 0
     for k in keys:
         kind = type(k)
+        if kind is Tensor:
+            keys = tuple([_place(k) if type(k) is Tensor else k for k in keys])
+            return None if Tensor in map(type, keys) else indexed(t, keys)
         if kind is int or kind is slice:
             used += 1
         elif k is Ellipsis:
@@ -170,8 +172,15 @@ def _is_whole(k: slice, n: int) -> bool:
 
 def _bounds(k: slice, n: int) -> tuple[int, int, int]:
     """Where a slice of n elements begins, how many it has, and how far they are from one another."""
-    first, last, step = k.indices(n)
-    return first, max(0, -(-(last - first) // step)), step
+    try:
+        first = 0 if k.start is None else k.start
+        last = n if k.stop is None else k.stop
+        step = 1 if k.step is None else k.step
+    except OverflowError:  # C's numbers are shorter than Python's
+        first, last, step = k.indices(n)
+    first = min(n, first) if first >= 0 else max(0, first + n)
+    last = min(n, last) if last >= 0 else max(0, last + n)
+    return first, 1 + (last - first - 1) // step if first < last else 0, step
 
 
 def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tuple[int, int]], drop: bool, node: str) -> tuple[Tensor, ...]:
@@ -220,7 +229,8 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
     view: Any = out._view
     if known.plain is None:
         known.plain = is_standard(out._aval.shape, known.strides)
-    view.plain = known.plain
+        known.rows = known.plain or is_by_rows(out._aval.shape, known.strides)
+    view.plain, view.rows = known.plain, known.rows
     _latest.known, _latest.link = known, links[-1]
     return out
 

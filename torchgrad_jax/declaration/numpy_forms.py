@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -144,51 +145,13 @@ def identity_like(x: Array) -> Array:
 # ---------------------------------------------------------------------- parts
 
 
-def start(index: Any, size: int, length: int) -> int:
-    """Where a part of `length` begins: JAX counts a negative index from the end, and moves what is out of range inside."""
-    if length > size:
-        raise ValueError("a part larger than the whole")
-    i, last = int(index), size - length
-    i = i if i >= 0 else max(i + size, 0)
-    return last if i > last else i
-
-
-def select(x: Array, index: Any, dim: int) -> Array:
-    """The slice at `index` of `dim`, a view."""
-    return x[start(index, x.shape[0], 1), ...] if not dim else x[(*(_ALL,) * dim, start(index, x.shape[dim], 1), ...)]
-
-
-def slice_(x: Array, begin: Any, dim: int, length: int, step: int) -> Array:
-    """`length` slices along `dim`, every `step`-th, a view."""
-    span = (length - 1) * step + 1 if length else 0
-    first = start(begin, x.shape[dim], span)
-    return x[(*(_ALL,) * dim, slice(first, first + span, step))]
-
-
-def narrow(x: Array, dim: int, start: int, length: int) -> Array:
-    """The part of `dim` from `start` on, a view."""
-    if not 0 <= start <= start + length <= x.shape[dim]:
-        raise ValueError("a part that is not inside")
-    return x[(*(_ALL,) * dim, slice(start, start + length))]
-
-
-def split(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, ...]:
-    """Pieces of `dim`, views."""
-    return tuple([narrow(x, dim, begin, length) for begin, length in parts])
-
-
-def unbind(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, ...]:
-    """The slices along `dim`, views."""
-    return tuple([narrow(x, dim, begin, 1).squeeze(dim) for begin, _ in parts])
-
-
 def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
     """The diagonal of two dimensions, as the last dimension, a view."""
     return x.diagonal(offset, dim1, dim2)
 
 
 def _write(whole: Array, part: Array, src: Array) -> Array:
-    part.flags.writeable = True  # NumPy gives a diagonal as read-only
+    part.setflags(True)  # NumPy gives a diagonal as read-only
     part[...] = src
     return whole
 

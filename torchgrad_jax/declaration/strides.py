@@ -71,3 +71,8 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
                 return False
             expected *= n
     return True
+
+
+def is_by_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether no two dimensions, of several elements each, are in another order in memory than in row-major order, with whatever gaps."""
+    return all([n > 1 for n in shape]) and all([a > b for a, b in zip(strides, (*strides[1:], 0), strict=True)])

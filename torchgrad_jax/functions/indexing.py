@@ -31,25 +31,18 @@ from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import aval_of, constant
 
 _INT64 = np.dtype(np.int64)
+_ONE = (int, slice, Tensor)
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
 @public("torch.Tensor.__getitem__")
 def getitem(self: Tensor, key: Any) -> Tensor:
     """``self[key]``."""
-    if type(key) is int:
-        shape = self._aval.shape
-        if shape:
-            n = shape[0]
-            if -n <= key < n:
-                if View.replayed_somewhere:
-                    return select(self, 0, key)
-                return part_of("select", self, key + n if key < 0 else key, (0,))
-            raise _outside(key, 0, n)
+    if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
     if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
         return _gather(self, {0: key})
-    found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is Tensor else None
+    found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) in _ONE else None
     if found is not None:
         return found
     if type(key) is slice:  # by itself even a slice of everything is one

@@ -22,4 +22,4 @@ cdef class ViewFields:
     cdef public object base, strides, offset, made_in, plain
     cdef public tuple links
     cdef public Py_ssize_t skip, seen, node_seen
-    cdef public bint asked, replay
+    cdef public bint asked, replay, rows

@@ -39,7 +39,7 @@ class LinkFields:
 class ViewFields:
     """See View."""
 
-    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay", "plain")
+    __slots__ = ("base", "links", "skip", "seen", "node_seen", "strides", "offset", "made_in", "asked", "replay", "plain", "rows")
     base: Any
     links: tuple[Any, ...]
     skip: int
@@ -51,3 +51,4 @@ class ViewFields:
     asked: bool
     replay: bool
     plain: bool | None
+    rows: bool

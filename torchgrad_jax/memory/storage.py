@@ -379,7 +379,8 @@ class View(ViewFields):
     skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", "custom" for what a Function of the user's returned,
     or another word for a view among several of one node. replay: whether its grad_fn is made anew from the operations, not in one.
     seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
-    tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks.
+    tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks. rows: whether it is known that what is
+    computed of its elements, each for itself, lies in memory as if it were plain.
     """
 
     # Whether any thread has ever asked for `replay`: others need not ask.
@@ -402,7 +403,7 @@ def begin_view(
     told: Any = storage
     view.base, view.links, view.skip, view.strides, view.offset, view.made_in = base, links, skip, strides, offset, made_in
     view.seen, view.node_seen = told.writes, storage.counter.version
-    view.asked = view.replay = False
+    view.asked = view.replay = view.rows = False
     view.plain = None
 
 

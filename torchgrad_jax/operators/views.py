@@ -18,6 +18,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
+from torchgrad_jax.declaration import numpy_parts as parts
 from torchgrad_jax.declaration.converting import wide
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.strides import apart, contiguous_strides
@@ -68,7 +69,7 @@ def _select_write(x: Any, src: Any, index: Any, dim: int) -> Any:
 
 @viewed("select(Tensor self, int dim, Index index)", _select_write,
        lambda shape, strides, offset, dim, index: (_drop(strides, dim), offset + index * strides[dim]),
-       numpy=forms.select, numpy_vjp=forms.placing(forms.select), numpy_write=forms.writing(forms.select),
+       numpy=parts.select, numpy_vjp=forms.placing(parts.select), numpy_write=forms.writing(parts.select),
     attributes="dim self_sym_sizes", scatter_attributes="dim")  # fmt: skip
 def select(x: Any, index: Any, dim: int) -> Any:
     """The slice of `x` at `index` of `dim`."""
@@ -91,7 +92,7 @@ def _slice_write(x: Any, src: Any, start: Any, dim: int, length: int, step: int)
 
 @viewed("slice(Tensor self, int dim, Index start, int length, int step)", _slice_write,
        lambda shape, strides, offset, dim, start, length, step: (_put(strides, dim, strides[dim] * step), offset + start * strides[dim]),
-       numpy=forms.slice_, numpy_vjp=forms.placing(forms.slice_), numpy_write=forms.writing(forms.slice_),
+       numpy=parts.slice_, numpy_vjp=forms.placing(parts.slice_), numpy_write=forms.writing(parts.slice_),
     attributes="dim step self_sym_sizes", scatter_attributes="dim step")  # fmt: skip
 def slice_(x: Any, start: Any, dim: int, length: int, step: int) -> Any:
     """`length` slices of `x` along `dim`, from `start` on, every `step`-th."""

@@ -15,6 +15,7 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly, within
+from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
@@ -77,7 +78,9 @@ def settled(program: Any, alive: bytes) -> Settled | None:
         return None
     (found.calls, found.template, places), found.multiplies = merged.ready, interpreted.multiplies
     found.places, found.checks = places[: len(found.slots)], places[len(found.slots) :]
-    found.numbers = [(place, KINDS[place[0]]) for place in interpreted.numbers]
+    first = len(found.inputs)
+    found.calls, made = with_numbers(found.calls, {first + i: KINDS[place[0]] for i, place in enumerate(interpreted.numbers)})
+    found.numbers = [(place, made[first + i]) for i, place in enumerate(interpreted.numbers)]
     return found
 
 

@@ -41,7 +41,49 @@ def _converter(target: np.dtype) -> Any:
     def convert(x: Any) -> Any:
         return x.astype(target) if x.ndim else number(x)
 
+    of_numbers[convert] = number
     return convert
+
+
+# Conversions, by what does the same with a number.
+of_numbers: dict[Any, type] = {}
+# What is between is exact in float64, and within float32.
+_EXACT = 1 << 53
+
+
+def _from_python(target: type) -> Any:
+    """The conversion of Python's numbers to a floating dtype of NumPy's, which warns of nothing."""
+
+    def converted(n: Any) -> Any:
+        if -_EXACT < n < _EXACT:
+            return target(n)
+        with np.errstate(over="ignore"):
+            return target(np.int64(n) if type(n) is int else n)
+
+    return converted
+
+
+def with_numbers(calls: list[tuple[Any, ...]], places: dict[int, Any]) -> tuple[list[tuple[Any, ...]], dict[int, Any]]:
+    """Calls as `carry_out` makes them, without those that do no more than convert a number, and what makes a number from Python's for each place.
+    places: what has made them so far. Parts that begin at a number are given Python's own."""
+    kept, made = [], dict(places)
+    for i, call in enumerate(calls):
+        function, arity, a, b, _, operands, out = call
+        if arity == 1 and a == out and function in of_numbers and made.get(a) in (np.float64, np.int64) and _comes_first(kept, a):
+            made[a] = _from_python(of_numbers[function])
+            continue
+        by_index = getattr(getattr(function, "func", None), "by_index", None)
+        alone = arity == 2 and by_index is not None and places.get(b) is np.int64 and _comes_first(kept, b)
+        if alone and (out == b or not _is_read(calls[i + 1 :], b)):
+            made[b] = int
+            call = (by_index(**function.keywords), *call[1:])
+        kept.append(call)
+    return kept, made
+
+
+def _comes_first(before: list[tuple[Any, ...]], place: int) -> bool:
+    """Whether nothing was read from or written to a place so far."""
+    return all([place != call[6] and place not in call[5] for call in before])
 
 
 def _to_integer(source: np.dtype, target: np.dtype) -> Any:
@@ -60,6 +102,16 @@ def _to_integer(source: np.dtype, target: np.dtype) -> Any:
         return np.where(x >= above, np.array(info.max, target), np.where(x <= below, np.array(info.min, target), found))
 
     return convert
+
+
+def _is_read(after: list[tuple[Any, ...]], place: int) -> bool:
+    """Whether what is in a place will be read."""
+    for call in after:
+        if place in call[5]:
+            return True
+        if place == call[6]:
+            return False
+    return False
 
 
 @rule("reduce_precision", elementwise=True)
