@@ -27,7 +27,7 @@ from torchgrad_jax.runtime.value import Value
 # How many kinds of calls are known of one function.
 MOST = 32
 # Arguments that are the same next time if they are equal and of one class.
-_PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, memory_format, type))
+_PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, memory_format, type, type(Ellipsis)))
 _SEQUENCES = frozenset((tuple, list, Size))
 # Operators that make several views.
 _TOGETHER = frozenset(("split", "split_with_sizes", "unbind"))
@@ -55,6 +55,10 @@ def _item(value: Any, tensors: list[Any], bounds: bool) -> Any:
         return like
     if kind in _SEQUENCES:
         return Several(kind, tuple([_item(v, tensors, bounds) for v in value]))
+    if kind is slice:
+        parts = (value.start, value.stop, value.step)
+        if all([n is None or type(n) is int for n in parts]):
+            return Several(slice, parts)
     if kind not in _PLAIN or value != value:
         raise _Unlike
     return value

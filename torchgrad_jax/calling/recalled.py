@@ -147,6 +147,8 @@ def _alike(item: Any, value: Any, got: list[Any]) -> bool:
         return type(item) is kind and item == value
     if type(item) is Several:
         several: Several = item
+        if kind is slice and several.kind is slice:
+            return _are_alike(several.items, (value.start, value.stop, value.step), got)
         if several.kind is not kind or len(several.items) != len(value):
             return False
         return _are_alike(several.items, value, got)

@@ -29,6 +29,12 @@ cdef class Called:
     cdef bint follows, ordered
 
 
+cdef class Products:
+    cdef Called mm, mv, dot
+
+
+@cython.locals(a=Py_ssize_t, b=Py_ssize_t)
+cpdef Called product_of(Products products, TensorFields x, TensorFields y)
 @cython.locals(rec=Recorder, a=Value, value=Value, view=ViewFields, sig=SignatureFields, plan=PlanFields, node=OpNodeFields)
 cpdef object of_one(Called called, TensorFields x)
 @cython.locals(rec=Recorder, a=Value, y=TensorFields, value=Value, view=ViewFields, sig=SignatureFields, plan=PlanFields, node=OpNodeFields, mask=int)

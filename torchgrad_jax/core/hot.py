@@ -265,6 +265,41 @@ def operator_of(
     return dunder
 
 
+class Products:
+    """The products of two matrices, of a matrix and a vector, and of two vectors."""
+
+    __slots__ = ("mm", "mv", "dot")
+
+    def __init__(self, mm: Called, mv: Called, dot: Called) -> None:
+        self.mm, self.mv, self.dot = mm, mv, dot
+
+
+def product_of(products: Products, x: Tensor, y: Tensor) -> Called | None:
+    """Which of them that of two Tensors is; None for others. `_value` may be outdated for memory that is shared, but its shape is not."""
+    a, b = x._value.aval.ndim, y._value.aval.ndim
+    if a == 2:
+        return products.mm if b == 2 else products.mv if b == 1 else None
+    return products.dot if a == b == 1 else None
+
+
+def product_operator(products: Products, otherwise: Callable[[Any, Any], Any], declined: Callable[[TypeError], bool]) -> Callable[[Any, Any], Any]:
+    """`operator_of` for ``x @ y``."""
+
+    def dunder(self: Any, other: Any) -> Any:
+        if (type(self) is Tensor or type(self) is Parameter) and (type(other) is Tensor or type(other) is Parameter):
+            called = product_of(products, self, other)
+            if called is not None:
+                try:
+                    return of_two(called, self, other)
+                except TypeError as error:
+                    if declined(error):
+                        return NotImplemented
+                    raise
+        return otherwise(self, other)
+
+    return dunder
+
+
 # ---------------------------------------------------------------------- writes
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.calling.generate import inplace_of
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.order import plain
@@ -41,12 +42,22 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
     if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
-        return _gather(self, {0: key})
+        return _rows(self, key)
     found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) in _ONE else None
     if found is not None:
         return found
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
+    return _by_any(self, key)
+
+
+@partial(recalling, bounds=True)
+def _rows(self: Tensor, key: Tensor) -> Tensor:
+    return _gather(self, {0: key})
+
+
+@partial(recalling, bounds=True)
+def _by_any(self: Tensor, key: Any) -> Tensor:
     out, indices = _basic(self, key)
     return _gather(out, indices) if indices else out
 

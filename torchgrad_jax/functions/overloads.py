@@ -15,7 +15,7 @@ from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.called import MISSING, binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import Called, write_plainly
+from torchgrad_jax.core.hot import Called, Products, product_of, write_plainly
 from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
@@ -474,16 +474,15 @@ def wrap_shape(x: Tensor, shape: tuple[int, ...], batch: tuple[int, ...]) -> Ten
     return in_shape(expanded(x, full, full), shape)
 
 
-def _matmul(namespace: str) -> tuple[Any, Any]:
-    """The function, and what it does with two operands."""
+def _matmul(namespace: str) -> tuple[Any, Any, Products]:
+    """The function, what it does with two operands, and those of them that are one operation."""
     public = Public(f"{namespace}.matmul")
     guarded = guard(_general_matmul, public)
-    short = {ndims: Called(bound, "matmul", guarded, True) for ndims, bound in (((2, 2), _MM), ((2, 1), _MV), ((1, 1), _DOT))}
+    products = Products(*[Called(bound, "matmul", guarded, True) for bound in (_MM, _MV, _DOT)])
 
     def of_two(input: Any, other: Any) -> Tensor:
-        # `_value` may be outdated for memory that is shared, but its shape is not.
         plain = (type(other) is Tensor or type(other) is Parameter) and (type(input) is Tensor or type(input) is Parameter)
-        called = short.get((input._value.aval.ndim, other._value.aval.ndim)) if plain else None
+        called = product_of(products, input, other) if plain else None
         return guarded(input, other) if called is None else of_two_tensors(called, input, other)
 
     def matmul(input: Any = MISSING, other: Any = MISSING, *more: Any, out: Any = None, **named: Any) -> Tensor:
@@ -493,11 +492,11 @@ def _matmul(namespace: str) -> tuple[Any, Any]:
         return of_two(input, other)
 
     announce(matmul, public)
-    return matmul, of_two
+    return matmul, of_two, products
 
 
-matmul, _ = _matmul("torch")
-_method, matmul_of_two = _matmul("torch.Tensor")
+matmul, *_ = _matmul("torch")
+_method, matmul_of_two, products = _matmul("torch.Tensor")
 public("torch", "torch.linalg")(matmul)
 public("torch.Tensor")(_method)
 

@@ -13,7 +13,7 @@ from torchgrad_jax.calling.overrides import announce, is_declined, is_tensor_of_
 from torchgrad_jax.calling.public import public, published
 from torchgrad_jax.core.called import of_function
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import operator_of
+from torchgrad_jax.core.hot import operator_of, product_operator
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.core.writing import apply_inplace, fill_
@@ -176,6 +176,8 @@ def _install_invert() -> None:
 def _quick_operator(function: Any, numbers: bool = True) -> Any:
     """`_operator`, with a short way for a tensor and another one or a number. No handler is given it."""
     general = _operator(function, numbers)
+    if function is overloads.matmul_of_two:
+        return product_operator(overloads.products, general, is_declined)
     called = of_function.get(function)
     return general if called is None else operator_of(called, numbers, general, is_declined)
 

@@ -26,7 +26,7 @@ from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.expecting import error_is_expected
 from torchgrad_jax.runtime.recording.step import Step
-from torchgrad_jax.runtime.user_code import user_line
+from torchgrad_jax.runtime.user_code import innermost_frame, user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 
 # Past SOFT_LIMIT pending outputs (or bytes of inputs) a program is cut where it comes back to its first operation,
@@ -376,10 +376,10 @@ def after(rec: Recorder, epoch: Epoch, step: Step) -> None:
 def _note_check(epoch: Epoch, step: Step) -> None:
     """Remember the user's line of an operation that checks values. Where checks are made at once, or an error is expected, run it and raise what it
     finds."""
-    rec = epoch.recorder
+    rec, frame = epoch.recorder, innermost_frame()
     if rec.epoch is epoch:  # else code that ran in between has looked
-        epoch.note_line(step.slot, user_line())
-    if modes.checks == "now" or modes.execution == "eager" or error_is_expected(getattr(step.signature.check, "often", False)):
+        epoch.note_line(step.slot, None if frame is None else (frame.f_code.co_filename, frame.f_lineno))
+    if modes.checks == "now" or modes.execution == "eager" or error_is_expected(getattr(step.signature.check, "often", False), frame):
         if rec.epoch is epoch:
             rec.flush("check")
         if epoch.first_failure is not None:

@@ -17,6 +17,7 @@ from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.holding import held
 from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.structure import calls_to, inputs_of, operands
+from torchgrad_jax.runtime.user_code import line_of
 from torchgrad_jax.runtime.value import Value, constant
 from torchgrad_jax.runtime.worker import Promised
 
@@ -103,7 +104,7 @@ def _input(leaf: Value) -> Any:
     return array
 
 
-def _carried_out(call: Any, given: list[Any], lines: dict[int, str]) -> tuple[Any, Failure | None]:
+def _carried_out(call: Any, given: list[Any], lines: dict[int, tuple[str, int] | None]) -> tuple[Any, Failure | None]:
     """The results of one operation, or its Failure."""
     sig = call.signature
     plan = sig.baseline if modes.interprets() else None
@@ -121,7 +122,7 @@ def _carried_out(call: Any, given: list[Any], lines: dict[int, str]) -> tuple[An
         return (), _failed(error, f"{sig.bop.name} of {', '.join(map(str, sig.specs))}")
     if not bad:
         return outs, None
-    return (), Failure(lambda: sig.check(int(offender)), lines.get(call.slot, ""))
+    return (), Failure(lambda: sig.check(int(offender)), line_of(lines.get(call.slot)))
 
 
 class OutOfMemoryError(RuntimeError):

@@ -16,25 +16,38 @@ _PACKAGE = __name__.partition(".")[0]
 def user_line() -> str:
     """``file:line`` of the innermost frame outside this package."""
     frame = innermost_frame()
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return "" if frame is None else line_of((frame.f_code.co_filename, frame.f_lineno))
+
+
+def line_of(place: tuple[str, int] | None) -> str:
+    """``file:line``, "" where there is none."""
+    return "" if place is None else f"{place[0]}:{place[1]}"
 
 
 def innermost_frame() -> FrameType | None:
     """The innermost frame outside this package."""
     frame = sys._getframe(1)
-    while frame is not None and is_ours(frame):
+    while frame is not None:
+        ours = _ours.get(frame.f_globals.get("__name__", ""))
+        if ours is False or (ours is None and not is_ours(frame)):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
+
+
+# By a module's name, whether it is of this package.
+_ours: dict[str, bool] = {}
 
 
 def is_ours(frame: FrameType) -> bool:
     """Whether a frame is of this package."""
-    return _is_ours(frame.f_globals.get("__name__", ""))
-
-
-@lru_cache(maxsize=4096)
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == _PACKAGE
+    module = frame.f_globals.get("__name__", "")
+    found = _ours.get(module)
+    if found is None:
+        if len(_ours) >= 4096:
+            _ours.clear()
+        found = _ours[module] = module.partition(".")[0] == _PACKAGE
+    return found
 
 
 def user_stack() -> list[str]:

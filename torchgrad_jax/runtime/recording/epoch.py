@@ -94,7 +94,7 @@ class Epoch:
         self.foreign: dict[Any, int] = _NONE
         self.aliases: list[Any] = _EMPTY
         self.on_host: list[int] = _EMPTY
-        self.lines: dict[int, str] = _NONE
+        self.lines: dict[int, tuple[str, int] | None] = _NONE
         self.writes: list[tuple[int, Any, Any, int]] = _EMPTY
         self.bytes = self.largest = 0
         self.wanted: list[int] | None = None
@@ -157,7 +157,7 @@ class Epoch:
             self.on_host = []
         self.on_host.append(index)
 
-    def note_line(self, slot: int, line: str) -> None:
+    def note_line(self, slot: int, line: tuple[str, int] | None) -> None:
         """The operation of this slot, which has a check, was recorded at this line of the user's."""
         if self.lines is _NONE:
             self.lines = {}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dis
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
-from torchgrad_jax.runtime.user_code import innermost_frame, is_ours
+from torchgrad_jax.runtime.user_code import is_ours
 
 # Exceptions that no operation raises for its values: who waits for these alone expects none of that.
 _OTHERS = frozenset((
@@ -32,14 +32,13 @@ class _Guarded(NamedTuple):
     kind: str
 
 
-def error_is_expected(often: bool) -> bool:
-    """Whether the innermost line outside this package stands in a `try` with an `except` for what operations raise.
+def error_is_expected(often: bool, frame: FrameType | None) -> bool:
+    """Whether the line that the innermost frame outside this package is at stands in a `try` with an `except` for what operations raise.
 
     often: whether errors are part of what the operation is for, as with factorizations. Then functions around are asked, too, and a `with` block
     counts, as it may be ``with pytest.raises(...)``; most have nothing to do with errors.
     """
-    frame, left = innermost_frame(), _FUNCTIONS if often else 1
-    by_with = often
+    left, by_with = _FUNCTIONS if often else 1, often
     while frame is not None and left:
         if not is_ours(frame):
             if not {"except", "with" if by_with else "except"}.isdisjoint(_handlers(frame.f_code, frame.f_lasti)):
