@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from torchgrad_jax.runtime.user_code import is_ours
+from torchgrad_jax.runtime.user_code import innermost_frame, is_ours
 
 # Exceptions that no operation raises for its values: who waits for these alone expects none of that.
 _OTHERS = frozenset((
@@ -32,12 +32,13 @@ class _Guarded(NamedTuple):
     kind: str
 
 
-def error_is_expected(often: bool, frame: FrameType | None) -> bool:
+def error_is_expected(often: bool, frame: FrameType | None = None) -> bool:
     """Whether the line that the innermost frame outside this package is at stands in a `try` with an `except` for what operations raise.
 
     often: whether errors are part of what the operation is for, as with factorizations. Then functions around are asked, too, and a `with` block
     counts, as it may be ``with pytest.raises(...)``; most have nothing to do with errors.
     """
+    frame = frame or innermost_frame()
     left, by_with = _FUNCTIONS if often else 1, often
     while frame is not None and left:
         if not is_ours(frame):
