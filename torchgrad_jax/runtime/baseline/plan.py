@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.baseline.carrying import carry_out
 from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
+from torchgrad_jax.runtime.baseline.reducing import is_by_loops
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class _Build:
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
-        if rule.make.__module__.endswith(_LAPACK) or is_native(eqn):
+        if rule.make.__module__.endswith(_LAPACK) or is_native(eqn) or is_by_loops(eqn):
             self.alike += cost
         elif eqn.primitive.name == "dot_general":
             self.alike += min(cost, SHARED)

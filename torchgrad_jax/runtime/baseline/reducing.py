@@ -48,9 +48,19 @@ def summing(axes: tuple[int, ...], dtype: np.dtype) -> Any:
     return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(x, axes, dtype))
 
 
+def is_by_loops(eqn: Any) -> bool:
+    """Whether an equation is a sum or an extreme by C's loops, which share what is large: XLA's take three times as long, by one thread."""
+    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
+    return name in ("reduce_sum", "reduce_max", "reduce_min") and _has_loops(dtype) and len(eqn.params["axes"]) > 0
+
+
+def _has_loops(dtype: np.dtype) -> bool:
+    return blocks.by_numbers and dtype in (np.float32, np.float64)
+
+
 def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any) -> Any:
     """By C's loops, one run of neighbouring dimensions after the other, the last one first; or otherwise."""
-    if not blocks.by_numbers or dtype not in (np.float32, np.float64):
+    if not _has_loops(dtype):
         return otherwise
     runs = list[tuple[int, int]]()
     for d in sorted(axes, reverse=True):
