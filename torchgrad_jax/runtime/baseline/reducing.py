@@ -48,10 +48,13 @@ def summing(axes: tuple[int, ...], dtype: np.dtype) -> Any:
     return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(x, axes, dtype))
 
 
+_MUCH = 1 << 17
+
+
 def is_by_loops(eqn: Any) -> bool:
-    """Whether an equation is a sum or an extreme by C's loops, which share what is large: XLA's take three times as long, by one thread."""
-    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
-    return name in ("reduce_sum", "reduce_max", "reduce_min") and _has_loops(dtype) and len(eqn.params["axes"]) > 0
+    """Whether an equation is a sum or an extreme of so much that C's loops share it: XLA's take three times as long, by one thread."""
+    name, given = eqn.primitive.name, eqn.invars[0].aval
+    return name in ("reduce_sum", "reduce_max", "reduce_min") and given.size >= _MUCH and _has_loops(eqn.outvars[0].aval.dtype)
 
 
 def _has_loops(dtype: np.dtype) -> bool:
