@@ -409,3 +409,15 @@ def test_in_a_forked_child_a_compiled_function_runs_as_it_is():
         os._exit(0 if found == [300, 300, 2, 2] and "forked" in new.explain() else 3)
     assert os.waitpid(child, 0)[1] == 0
     assert "forked" not in known.explain()
+
+
+def test_a_check_that_fails_names_the_users_line():
+    @torch.jit
+    def factor(x):
+        return torch.linalg.cholesky(x).sum()
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError) as caught:
+            factor(-torch.eye(3)).item()
+        (note,) = caught.value.__notes__
+        assert note.startswith(f"raised by the operation recorded at {__file__}:")

@@ -6,7 +6,6 @@ import weakref
 from typing import Any
 
 from torchgrad_jax.core.fields import content_of
-from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 
 # How often in vain what a call came to is looked for, before that is given up.
@@ -97,6 +96,6 @@ def _forget_all() -> None:
 dtypes.after_default_changed.append(_forget_all)
 
 
-def may_be_known(t: Tensor) -> bool:
+def may_be_known(t: Any) -> bool:
     """Whether a view that is not computed yet has all elements of its memory, of which more may be known."""
     return t._view is not None and t._storage.value.aval.size == t._value.aval.size and content_of(t).array is None

@@ -170,7 +170,7 @@ def _is_returned(entry: Entry, epoch: Epoch, step: Step, made: Any) -> bool:
     return True
 
 
-def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Tensor) -> bool:
+def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Any) -> bool:
     """Whether a view is the one that was made last, of the first operand."""
     known, view = latest.known, made._view
     if entry.places[0] < 0 or known is None or known.bound is not step.bop or latest.link is not view.links[-1]:

@@ -166,7 +166,7 @@ def _is_within(like: Like, content: Value) -> bool:
 
 
 def _with_content(content: Value) -> Any:
-    made = constant(content.array, content.aval)
+    made: Any = constant(content.array, content.aval)
     made.bounds = getattr(content, "bounds", None)
     return created(made)
 

@@ -151,7 +151,7 @@ def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
 
 
 def _write(whole: Array, part: Array, src: Array) -> Array:
-    part.setflags(True)  # NumPy gives a diagonal as read-only
+    part.setflags(write=True)  # NumPy gives a diagonal as read-only
     part[...] = src
     return whole
 

@@ -23,6 +23,7 @@ from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, RUNNING, timed
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
+from torchgrad_jax.runtime.user_code import line_of
 from torchgrad_jax.runtime.value import Aval, Value, constant, is_tracer
 
 # Constants of so few elements become part of the program; larger ones are given to it.
@@ -196,7 +197,7 @@ class Compiled:
         if code:
             call = self.checks[int(code) - 1]
             error = call.signature.check(int(offender))
-            line = self.lifted.lines.get(call.slot, "")
+            line = line_of(self.lifted.lines.get(call.slot))
             if line:
                 error.add_note(f"raised by the operation recorded at {line}")
             raise error

@@ -91,7 +91,7 @@ class Lifted:
         self.wanted: list[int] = list(finding.results)
         self.step: Step = epoch.step
         self.numbers: list[np.ndarray] = epoch.arrays_of_numbers()
-        self.lines: dict[int, str] = dict(epoch.lines)
+        self.lines: dict[int, tuple[str, int] | None] = dict(epoch.lines)
         self.device: device = rec.device
         self.epoch: Epoch | None = epoch
         self.slots: dict[Value, int] = epoch.foreign

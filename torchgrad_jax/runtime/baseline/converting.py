@@ -66,6 +66,7 @@ def _from_python(target: type) -> Any:
 def with_numbers(calls: list[tuple[Any, ...]], places: dict[int, Any]) -> tuple[list[tuple[Any, ...]], dict[int, Any]]:
     """Calls as `carry_out` makes them, without those that do no more than convert a number, and what makes a number from Python's for each place.
     places: what has made them so far. Parts that begin at a number are given Python's own."""
+    by_index: Any
     kept, made = [], dict(places)
     for i, call in enumerate(calls):
         function, arity, a, b, _, operands, out = call
@@ -73,8 +74,8 @@ def with_numbers(calls: list[tuple[Any, ...]], places: dict[int, Any]) -> tuple[
             made[a] = _from_python(of_numbers[function])
             continue
         by_index = getattr(getattr(function, "func", None), "by_index", None)
-        alone = arity == 2 and by_index is not None and places.get(b) is np.int64 and _comes_first(kept, b)
-        if alone and (out == b or not _is_read(calls[i + 1 :], b)):
+        alone = arity == 2 and places.get(b) is np.int64 and _comes_first(kept, b)
+        if by_index is not None and alone and (out == b or not _is_read(calls[i + 1 :], b)):
             made[b] = int
             call = (by_index(**function.keywords), *call[1:])
         kept.append(call)

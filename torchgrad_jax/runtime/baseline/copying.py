@@ -33,7 +33,7 @@ def own(array: Any) -> Any:
     base, flags = array.base, array.flags
     if not flags.c_contiguous or (base is not None and isinstance(base, np.ndarray) and base.nbytes > 2 * array.nbytes + 1024):
         array = copied(array)
-    array.setflags(False)
+    array.setflags(write=False)
     return array
 
 
