@@ -69,6 +69,7 @@ def known():
     return [e for reference in entries._all if (calls := reference()) is not None for e in calls.entries if e.bound is not None]
 
 
+@pytest.mark.operators  # of programs: in eager mode there are none
 def test_calls_are_learned():
     forget()
     a, b = tj.ones(2, 3), tj.ones(2, 3)
