@@ -86,14 +86,15 @@ class Calls:
 _all: list[weakref.ref[Calls]] = []
 
 
-def _forget_all() -> None:
+def forget_all() -> None:
+    """Forget what is known of all functions: something has changed that is no argument."""
     for reference in _all:
         calls = reference()
         if calls is not None:
             calls.forget()
 
 
-dtypes.after_default_changed.append(_forget_all)
+dtypes.after_default_changed.append(forget_all)
 
 
 def may_be_known(t: Any) -> bool:

@@ -29,6 +29,9 @@ cdef class Called:
     cdef bint follows, ordered
 
 
+cdef object _answered(Called called, TensorFields x, object other, object declined)
+
+
 cdef class Products:
     cdef Called mm, mv, dot
 

@@ -254,15 +254,19 @@ def operator_of(
     def dunder(self: Any, other: Any) -> Any:
         kind = type(other)
         if (type(self) is Tensor or type(self) is Parameter) and (kind is Tensor or ((kind is float or kind is int) and numbers)):
-            try:
-                return of_two(called, self, other)
-            except TypeError as error:
-                if declined(error):
-                    return NotImplemented
-                raise
+            return _answered(called, self, other, declined)
         return otherwise(self, other)
 
     return dunder
+
+
+def _answered(called: Called, x: Tensor, other: Any, declined: Callable[[TypeError], bool]) -> Any:
+    try:
+        return of_two(called, x, other)
+    except TypeError as error:
+        if declined(error):
+            return NotImplemented
+        raise
 
 
 class Products:
@@ -289,12 +293,7 @@ def product_operator(products: Products, otherwise: Callable[[Any, Any], Any], d
         if (type(self) is Tensor or type(self) is Parameter) and (type(other) is Tensor or type(other) is Parameter):
             called = product_of(products, self, other)
             if called is not None:
-                try:
-                    return of_two(called, self, other)
-                except TypeError as error:
-                    if declined(error):
-                        return NotImplemented
-                    raise
+                return _answered(called, self, other, declined)
         return otherwise(self, other)
 
     return dunder

@@ -110,11 +110,9 @@ def _filled(self: Tensor, key: Any, number: float) -> bool:
         return False
     if type(key) is Tensor and key._aval.dtype == np.bool_ and (ndim := key._aval.ndim):
         shape = self._aval.shape
-        if key._aval.shape != shape[:ndim] or key.device is not self.device:
+        if key._aval.shape != shape[:ndim] or key.device is not self.device or (ndim < len(shape) and not plain(key)):
             return False
-        mask = key if ndim == len(shape) else view(key, (*key._aval.shape, *(1,) * (len(shape) - ndim))) if plain(key) else None
-        if mask is None:
-            return False
+        mask = key if ndim == len(shape) else view(key, (*key._aval.shape, *(1,) * (len(shape) - ndim)))
         apply_inplace(_MASKED_FILL, (self, mask, promotion.fitting(number, self._aval.dtype)))
         return True
     if type(key) is int and self._aval.ndim:

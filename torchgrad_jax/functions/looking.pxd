@@ -2,7 +2,7 @@ cimport cython
 
 from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
 from torchgrad_jax.runtime.recorder cimport Recorder
-from torchgrad_jax.runtime.value cimport Aval, Value
+from torchgrad_jax.runtime.value cimport Value
 
 cdef object _ndarray, _asarray
 cdef dict _ASKED, _observed

@@ -35,8 +35,8 @@ class _Guarded(NamedTuple):
 def error_is_expected(often: bool, frame: FrameType | None = None) -> bool:
     """Whether the line that the innermost frame outside this package is at stands in a `try` with an `except` for what operations raise.
 
-    often: whether errors are part of what the operation is for, as with factorizations. Then functions around are asked, too, and a `with` block
-    counts, as it may be ``with pytest.raises(...)``; most have nothing to do with errors.
+    frame: that one, where it is known. often: whether errors are part of what the operation is for, as with factorizations. Then functions around
+    are asked, too, and a `with` block counts, as it may be ``with pytest.raises(...)``; most have nothing to do with errors.
     """
     frame = frame or innermost_frame()
     left, by_with = _FUNCTIONS if often else 1, often
