@@ -440,3 +440,41 @@ def test_hooks_on_the_copy_slices_over_a_function(m):
         base.grad_fn.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs, grad_outputs)))
         base.sum().backward()
     return seen, w.grad
+
+
+@like_pytorch
+def test_a_dirty_view_among_several_and_one_of_two_results(m):
+    def forward(ctx, x):
+        x.mul_(3)
+        ctx.mark_dirty(x)
+        return x, x * 2
+
+    function(m, forward, lambda ctx, g, h: g).apply((leaf(m, 1.0, 2.0) * 1).unbind()[0])
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_a_result_marked_dirty_that_is_no_input_is_told_of_where_a_graph_is_made(differentiable):
+    @like_pytorch
+    def program(m):
+        def forward(ctx, x):
+            y = x * 3
+            ctx.mark_dirty(y)
+            return y
+
+        mine, x = function(m, forward, lambda ctx, g: g * 3), leaf(m, 1.0, 2.0)
+        with m.set_grad_enabled(differentiable):
+            return mine.apply(x), mine.apply(x.detach())
+
+    program()
+
+
+@like_pytorch
+def test_a_view_made_without_a_graph_leads_nowhere(m):
+    x = leaf(m, 1.0, 2.0)
+    with m.no_grad():
+        view = x.view(2)
+    once = m.autograd.function.once_differentiable(lambda ctx, g: g)
+    y = function(m, lambda ctx, x, w: x * w, lambda ctx, g: (g, g)).apply(view, x * 2)
+    z = function(m, lambda ctx, x: x * 2, once).apply(view)
+    (g,) = m.autograd.grad(z, view, view, create_graph=True, allow_unused=True)
+    return next_names(y.grad_fn), next_names(z.grad_fn), g

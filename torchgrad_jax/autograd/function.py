@@ -16,7 +16,7 @@ from torchgrad_jax.core.dispatch import refuse_inference, turn
 from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.core.history import CopySlices
 from torchgrad_jax.core.messages import FREED_MESSAGE
-from torchgrad_jax.core.node import Calculus, Edge, Hooks, Node, Saved
+from torchgrad_jax.core.node import Calculus, Edge, Hooks, Node, Saved, shown
 from torchgrad_jax.core.saved import save
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
@@ -130,7 +130,7 @@ class BackwardCFunction(FunctionCtx, Node):
     def next_functions(self) -> tuple[Any, ...]:
         """See Node."""
         edges = iter(self._call.edges)
-        return tuple([next(edges) if needs else (None, 0) for needs in self._call.needs])
+        return tuple([shown(next(edges)) if needs else (None, 0) for needs in self._call.needs])
 
     def _sequence_nr(self) -> int:
         return self._call.seq

@@ -63,7 +63,7 @@ def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiabl
     """
     for t in marks.dirty.values():
         count_write(t)
-        if id(t) not in marks.inputs:
+        if differentiable and id(t) not in marks.inputs:
             warnings.warn(DIRTY_NO_INPUT, UserWarning, stacklevel=3)
     returned = {id(out) for out in found}
     if any(i not in returned for i in marks.dirty):
@@ -115,10 +115,10 @@ def _check_written(t: Tensor, outputs: int) -> None:
     """Refuse a dirty input whose history cannot be rewritten. RuntimeError."""
     view = t._view
     if view is not None and view.base is not None and not (view.made_in == "no_grad" and t._node is None):
-        if view.made_in != "default":
-            raise_by_origin(t, view, "is being modified inplace")
         if outputs > 1:
             raise RuntimeError(DIRTY_VIEW_AND_MORE)
+        if view.made_in != "default":
+            raise_by_origin(t, view, "is being modified inplace")
         if view.base._rg and view.base._node is None:
             raise RuntimeError(VIEW_OF_LEAF)
     elif t.requires_grad and t._node is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
-from torchgrad_jax.core.node import Calculus, Node
+from torchgrad_jax.core.node import Calculus, Node, shown
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.runtime.recorder import per_thread
@@ -44,7 +44,7 @@ class DelayedError(Node):
     def next_functions(self) -> tuple[Any, ...]:
         """See Node."""
         edges = iter(self.next)
-        return tuple([next(edges) if there else (None, 0) for there in self._places])
+        return tuple([shown(next(edges)) if there else (None, 0) for there in self._places])
 
     @property
     def output_avals(self) -> tuple[Any, ...]:
