@@ -8,6 +8,7 @@ import numpy as np
 
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
 from torchgrad_jax.runtime.observing import observer
@@ -68,6 +69,12 @@ def _number(t: Tensor, name: str, asked: str) -> Any:
     return (array if type(array) is _ndarray else _asarray(array)).item()  # JAX's own `item` takes twice as long
 
 
+def _refuse_batch(t: Tensor, name: str) -> None:
+    """RuntimeError where `t` stands for a batch: it has no value, however many elements it is seen to have."""
+    if stands_for_batch(t):
+        content(t, name)
+
+
 @public("torch.Tensor")
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array of the content: a copy that can be written to. RuntimeError for a tensor that requires grad while graphs are recorded."""
@@ -85,6 +92,7 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number. RuntimeError where there are more or none."""
     size = content_of(self).aval.size
     if size != 1:
+        _refuse_batch(self, "item")
         raise RuntimeError(f"a Tensor with {size} elements cannot be converted to Scalar")
     return _number(self, "item", "item")
 
@@ -93,6 +101,7 @@ def item(self: Tensor) -> Any:
 def __bool__(self: Tensor) -> bool:
     size = content_of(self).aval.size
     if size != 1:
+        _refuse_batch(self, "is_nonzero")
         what = "no values" if size == 0 else "more than one value"
         raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
     return bool(_number(self, "is_nonzero", "__bool__"))

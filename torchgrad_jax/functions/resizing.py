@@ -12,6 +12,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import make_node, plan_of, turn
 from torchgrad_jax.core.duals import tangent_of, without_duals
+from torchgrad_jax.core.fields import content_of
 from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import HookList
@@ -33,6 +34,7 @@ from torchgrad_jax.operators.views import stride_rules
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import Lifted
 
 # ---------------------------------------------------------------------- layout
 
@@ -241,7 +243,10 @@ _SET = registry["set_memory"].bind((ARRAY, ARRAY))
 
 
 def get_data(t: Tensor) -> Tensor:
-    """The tensor's memory without its history, with a version counter of its own."""
+    """The tensor's memory without its history, with a version counter of its own. RuntimeError for what stands for a batch."""
+    array = content_of(t).array
+    if isinstance(array, Lifted) and array.batch:
+        raise RuntimeError("accessing `data` under vmap transform is not allowed")
     return data_of(t)
 
 

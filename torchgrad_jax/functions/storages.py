@@ -10,6 +10,7 @@ from typing import Any, Never, Self
 import numpy as np
 
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.storage import Storage
@@ -474,8 +475,14 @@ def is_storage(obj: Any, /) -> bool:
 
 @public("torch.Tensor")
 def untyped_storage(self: Tensor) -> UntypedStorage:
-    """The memory that the tensor shares with its views, as bytes."""
+    """The memory that the tensor shares with its views, as bytes. NotImplementedError for what stands for a batch."""
+    _refuse_batch(self)
     return UntypedStorage._on(Memory(self._shared()))
+
+
+def _refuse_batch(t: Tensor) -> None:
+    if stands_for_batch(t):
+        raise NotImplementedError("Cannot access storage of BatchedTensorImpl")
 
 
 @public("torch.Tensor")
@@ -488,6 +495,7 @@ def storage(self: Tensor) -> TypedStorage:
 @public("torch.Tensor._typed_storage")
 def typed_storage(self: Tensor) -> TypedStorage:
     """`storage` without the warning."""
+    _refuse_batch(self)
     return TypedStorage._on(Memory(self._shared()), self.dtype)
 
 

@@ -34,8 +34,8 @@ LOOKED = {
     "what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report.",
     "is_nonzero": "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please file "
     "an issue at https://github.com/pytorch/pytorch/issues .",
-    "numpy": "Cannot access data pointer of Tensor that doesn't have storage: inside vmap it stands for all of a batch.",
-    "tolist": "Cannot access data pointer of Tensor that doesn't have storage: inside vmap it stands for all of a batch.",
+    "numpy": "Cannot access data pointer of Tensor that doesn't have storage",
+    "tolist": "Cannot access data pointer of Tensor that doesn't have storage",
     "": "vmap: We do not support batching operators that can output dynamic shape, or that look at values: inside vmap a tensor stands for all of a "
     "batch.",
 }
@@ -72,6 +72,7 @@ class Mapped(Held):
     """A tensor of the level outside whose first dimension is the batch."""
 
     __slots__ = ()
+    batch = True
 
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""

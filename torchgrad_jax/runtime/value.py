@@ -53,10 +53,11 @@ def aval_of(shape: tuple[int, ...], dtype: np.dtype, where: device = CPU) -> Ava
 
 class Lifted:
     """What a Value holds in place of an array where it stands for something that a level below computes: see `lifting/`. level: whose it is; the one
-    of the greatest depth among its operands carries out an operation."""
+    of the greatest depth among its operands carries out an operation. batch: whether that is a batch of its level."""
 
     __slots__ = ("level",)
     level: Any
+    batch = False
 
     def concrete(self, asked: str = "") -> Any:
         """The array that it stands for, computed now. asked: the name of what looks at it. RuntimeError where it stands for several."""
