@@ -53,6 +53,25 @@ def raises(error):
     return f
 
 
+def mapped_by(m, out_dims):
+    """A Function whose `vmap` says that its result has the batch there."""
+
+    class Mine(m.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x * 2, out_dims
+
+    return Mine
+
+
 cases("vmap", {
     "no inputs": lambda m: m.vmap(double)(),
     "keyword inputs alone": lambda m: m.vmap(double)(x=rows(m)),
@@ -108,6 +127,8 @@ cases("vmap", {
     "data of an outer batch": lambda m: m.vmap(lambda a: m.func.grad(lambda b: (b * a.data).sum())(a))(rows(m)),
     "storage": lambda m: m.vmap(lambda x: x.untyped_storage().size() and x)(rows(m)),
     "data_ptr": lambda m: m.vmap(lambda x: x.data_ptr() and x)(rows(m)),
+    "a Function's rule with one result and two out_dims": lambda m: m.vmap(mapped_by(m, (0, 0)).apply)(rows(m)),
+    "a Function's rule with an out_dim that there is not": lambda m: m.vmap(mapped_by(m, 2).apply)(rows(m)),
     "backward()": lambda m: m.vmap(lambda x: x.sum().backward())(rows(m).requires_grad_()),
     "what the function raises": lambda m: m.vmap(raises(KeyError("mine")))(rows(m)),
 })  # fmt: skip

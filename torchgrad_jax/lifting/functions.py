@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.function import Function, FunctionCtx
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.lifting.trees import broadcast, tree_flatten
 
 DOCS = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
 Dims = tuple[int | None, ...]
@@ -52,6 +53,12 @@ def _by_user(cls: Any, info: Info, dims: Dims, args: Sequence[Any]) -> tuple[Any
         raise RuntimeError(
             "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the output. Got a "
             f"{type(found)} instead"
+        )
+    spec = tree_flatten(found[0])[1]
+    if broadcast(found[1], spec) is None:
+        raise RuntimeError(
+            f"The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected out_dims={found[1]} to be "
+            f"compatible with the structure of `output`. out_dims has structure {tree_flatten(found[1])[1]} but output has structure {spec}. {DOCS}"
         )
     return found
 

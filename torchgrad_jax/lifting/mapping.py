@@ -299,15 +299,21 @@ class BatchLevel(Level):
 
 def _first(t: Tensor, dim: int) -> Tensor:
     """`t` with dimension `dim` as its first."""
-    return _moved(t, dim % t._aval.ndim if t._aval.ndim else 0, 0)
+    return _moved(t, _checked(t, dim), 0) if t._aval.ndim else t
+
+
+def _checked(t: Tensor, dim: int) -> int:
+    """A dimension of `t` counted from the front. IndexError where there is none."""
+    ndim = t._aval.ndim
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
+    return dim % ndim
 
 
 def _moved(t: Tensor, source: int, target: int) -> Tensor:
     """`t` with its dimension `source` at `target`, which may be negative."""
     ndim = t._aval.ndim
-    if not -ndim <= target < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {target})")
-    target %= ndim
+    target = _checked(t, target)
     if source == target:
         return t
     order = [i for i in range(ndim) if i != source]
