@@ -156,3 +156,13 @@ def test_where_of_tensors_and_numbers_that_are_alike_and_of_others():
         return found
 
     like_pytorch(program)
+
+
+@pytest.mark.parametrize("made", ["leaf", "view of a leaf", "result"])
+def test_set_of_another_dtype_is_told_before_what_may_not_be_written_to(made):
+    @like_pytorch
+    def program(m):
+        x = m.ones(2, requires_grad=True)
+        {"leaf": lambda: x, "view of a leaf": lambda: x[:1], "result": lambda: x * 1}[made]().set_(m.ones(2, dtype=m.float64))
+
+    program()

@@ -215,14 +215,14 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     rec = per_thread.recorder
     if source is None:
         source = wrap(from_data([], self.dtype, self.device))
+    if source.dtype is not self.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype.word} to a tensor of type {self.dtype.word}")
     _check_memory(self, source, "set_")
     mask = self.requires_grad + 2 * source.requires_grad if rec.grad_enabled else 0
     if mask:
         check_differentiable(self)
         if rec.turned:
             turn(rec)
-    if source.dtype is not self.dtype:
-        raise RuntimeError(f"Could not set tensor of type {source.dtype.word} to a tensor of type {self.dtype.word}")
     node = None
     if mask:
         values = (self._content(), source._content())
