@@ -7,6 +7,7 @@ import inspect
 import threading
 import warnings
 
+import numpy as np
 import pytest
 
 import torchgrad_jax as tj
@@ -528,3 +529,22 @@ def test_a_tensor_keeps_its_version_counter_when_it_takes_over_memory(m):
     x.data = x.data * 2
     x.add_(1)
     return seen, x, x._version, y, y._version, twin, twin._version, w.grad
+
+
+@like_pytorch
+def test_the_mode_before_is_kept_as_prev(m):
+    found = [m.no_grad().prev, hasattr(m.enable_grad(), "prev")]
+    with m.no_grad():
+        with m.enable_grad() as nothing, m.set_grad_enabled(False):
+            found.append(nothing)
+        inner = m.enable_grad()
+        with inner:
+            found.append(inner.prev)
+        found.append(m.set_grad_enabled(True).prev)
+        m.set_grad_enabled(False)
+    return found
+
+
+@pytest.mark.parametrize("given", [1, "a", None, np.True_], ids=str)
+def test_set_grad_enabled_takes_a_bool(given):
+    like_pytorch(lambda m: m.set_grad_enabled(given))()

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.memory.storage import Superseded, View
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -134,7 +135,8 @@ class _GradMode(Mode):
         self._previous = []
 
     def __enter__(self) -> None:
-        self._previous.append(is_grad_enabled())
+        self.prev = is_grad_enabled()
+        self._previous.append(self.prev)
         _set_grad_enabled(per_thread.recorder, self.mode)
 
     def __exit__(self, *exc: object) -> None:
@@ -158,7 +160,7 @@ class _OptionalCall(_GradMode):
 class no_grad(_OptionalCall):
     """Operations inside are not recorded in a graph. Context manager and decorator."""
 
-    mode = False
+    mode = prev = False
 
 
 class enable_grad(_OptionalCall):
@@ -172,17 +174,17 @@ class set_grad_enabled(_GradMode):
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
-        _expect_bool("set_grad_enabled", "mode", mode)
+        _expect_bool("set_grad_enabled", "enabled", mode)
         self.mode = mode
-        self._before = is_grad_enabled()
+        self.prev = is_grad_enabled()
         _set_grad_enabled(per_thread.recorder, mode)
 
     def __enter__(self) -> None:
-        self._previous.append(self._before)
+        self._previous.append(self.prev)
         _set_grad_enabled(per_thread.recorder, self.mode)
 
     def __call__(self, function: Any) -> Any:
-        _set_grad_enabled(per_thread.recorder, self._before)
+        _set_grad_enabled(per_thread.recorder, self.prev)
         return super().__call__(function)
 
     def __repr__(self) -> str:
@@ -291,13 +293,13 @@ class _unsafe_preserve_version_counter(Mode):
         if not isinstance(self.tensors, tuple):
             raise AssertionError("Expected tensors to be a tuple")
         self.prev_versions = tuple([t._version for t in self.tensors])
-        self._before = [(t._shared().value, t._content()) for t in self.tensors]
+        self.prev = [(t._shared().value, t._content()) for t in self.tensors]
 
     def __enter__(self) -> None:
         """Versions are counted on inside."""
 
     def __exit__(self, *exc: object) -> None:
-        for t, version, (whole, part) in zip(self.tensors, self.prev_versions, self._before, strict=True):
+        for t, version, (whole, part) in zip(self.tensors, self.prev_versions, self.prev, strict=True):
             t._shared().set_version(version, whole)
             present = t._content()
             present.version = version
@@ -322,5 +324,4 @@ def _unsafe_set_version_counter(tensors: Sequence[Tensor], versions: Sequence[in
 
 def _expect_bool(function: str, argument: str, given: Any) -> None:
     if not isinstance(given, bool):
-        position = "" if function == "set_grad_enabled" else " (position 1)"
-        raise TypeError(f"{function}(): argument '{argument}'{position} must be bool, not {type(given).__name__}")
+        raise TypeError(f"{function}(): argument '{argument}' (position 1) must be bool, not {type_name(given)}")
