@@ -120,3 +120,12 @@ def test_make_dual_and_writes_to_its_memory(m):
     u = x.detach()
     u.mul_(y)
     return [*found, *both(m, [x, v, y, u, x.data])]
+
+
+@inside
+def test_integers_that_a_dual_tensor_is_written_to_have_no_tangent(m):
+    whole, part = m.ones(2, dtype=m.int64), m.ones(4, dtype=m.int64)
+    whole.copy_(dual(m, 2))
+    part[:2].copy_(dual(m, 2))
+    part.add_(1)
+    return [m.autograd.forward_ad.unpack_dual(t).tangent for t in (whole, part, part.float())]

@@ -251,7 +251,8 @@ def _apply_inplace_dual(rec: Recorder, bound: Any, operands: tuple[Any, ...], ta
         elif pushed._aval.dtype != aval.dtype:
             pushed = apply(cast_to(aval.dtype), (pushed,))
         apply_inplace(bound, operands)
-    write_tangent(target, pushed)
+    if dtypes.is_float(aval.dtype):  # integers have no derivative
+        write_tangent(target, pushed)
     # A view's own grad_fn is made anew; the operation's node is within its base's.
     view = target._view
     node = target._node if view is None or view.base is None else getattr(view.base._node, "inner", None)
