@@ -488,3 +488,31 @@ def test_what_jvp_does_with_the_tangent_of_a_dirty_input(m):
             except RuntimeError as error:
                 found.append(str(error))
     return found
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, -1, None])
+def test_unpack_dual_of_another_level(level):
+    @inside
+    def program(m):
+        unpack = m.autograd.forward_ad.unpack_dual
+        return list(unpack(values(m, 2), level=level)), list(unpack(dual(m, 2), level=level))
+
+    program()
+
+
+@pytest.mark.parametrize("what", [1.0, None, "a", []], ids=str)
+def test_what_is_no_tensor_is_not_unpacked(what):
+    inside(lambda m: m.autograd.forward_ad.unpack_dual(what))()
+
+
+@pytest.mark.parametrize("name", ["jvp", "jacfwd", "hessian", "grad"])
+def test_forward_mode_of_torch_func_in_a_dual_level(name):
+    @inside
+    def program(m):
+        def f(x):
+            return (x * x).sum()
+
+        x = values(m, 2)
+        return m.func.jvp(f, (x,), (x,)) if name == "jvp" else getattr(m.func, name)(f)(x)
+
+    program()

@@ -6,6 +6,7 @@ import copy
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.grad_mode import Mode
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.overrides import Public, guard
 from torchgrad_jax.core.duals import Level, seen_tangent, set_tangent, tangent_of, without_duals
 from torchgrad_jax.core.op_node import OpNode, node_class
@@ -107,10 +108,12 @@ def make_dual_plainly(tensor: Tensor, tangent: Tensor, *, level: int | None = No
 def unpack_dual_plainly(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The value of a dual tensor, a view of it that has no tangent, and its tangent."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type(tensor).__module__}.{type(tensor).__name__}")
+        raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type_name(tensor)}")
     number = _current_level if level is None else level
     if number < 0:
         return UnpackedDualTensor(tensor, None)
+    if number > max(_current_level, 0) and tangent_of(tensor) is not None:
+        raise RuntimeError("Invalid level given to _fw_primal")
     with without_duals(per_thread.recorder):
         primal = viewed("alias", tensor)
     view = primal._view

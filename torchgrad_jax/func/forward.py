@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.autograd import forward_ad
 from torchgrad_jax.autograd.undisturbed import undisturbed
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import check_outputs, differentiating, map_aux, split_aux
@@ -32,6 +33,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
 def _moved(func: Callable[..., Any], primals: Any, tangents: Any, strict: bool, has_aux: bool) -> tuple[Any, ...]:
     call = "jvp(f, primals, tangents)"
+    if forward_ad._current_level >= 0:  # PyTorch's `jvp` opens a dual level
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
     spec, points, directions = _checked(call, primals, tangents)
     with differentiating(), forward_level() as level:
         found = func(*spec.unflatten([level.dual(x, v) for x, v in zip(points, directions, strict=True)]))
