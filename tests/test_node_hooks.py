@@ -212,3 +212,37 @@ def test_a_node_of_a_list_of_tensors_computes_none_where_none_is_needed(made):
         y.square().sum().backward(inputs=[y], retain_graph=True)
         y.square().sum().backward()
     """)
+
+
+def _product(m):
+    class Product(m.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, number, w):
+            ctx.save_for_backward(w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0], None, g * 5
+
+    return Product
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_hooks_of_a_function_see_what_backward_gives_inputs_that_need_no_gradient(twice):
+    @like_pytorch
+    def program(m):
+        seen, x = [], leaf(m, 1.0, 2.0)
+        y = _product(m).apply(x, 3, m.tensor([3.0, 4.0]))
+        y.grad_fn.register_hook(lambda gi, go: seen.append([gi, go]))
+        y.sum().backward(create_graph=twice)
+        return seen, x.grad
+
+    program()
+
+
+@like_pytorch
+def test_a_gradient_that_no_input_needs_is_not_replaced_by_one_of_another_size(m):
+    y = _product(m).apply(leaf(m, 1.0, 2.0), 3, m.ones(2))
+    y.grad_fn.register_hook(lambda gi, go: (gi[0], m.ones(3)))
+    y.sum().backward()

@@ -92,15 +92,16 @@ class _Call:
     """One call of a Function: its tensor inputs and its outputs, None for an output that is no tensor.
 
     needs: which of the tensor inputs need a gradient; `edges` are those of the ones that do. carries: which outputs carry a gradient.
-    users: the user's attributes that have names which the engine reads, while the user's code is not running.
+    others: see `Node.for_others`. users: the user's attributes that have names which the engine reads, while the user's code is not running.
     """
 
-    __slots__ = ("is_tensor", "needs", "inputs", "outputs", "carries", "edges", "seq", "users")
+    __slots__ = ("is_tensor", "needs", "inputs", "outputs", "carries", "edges", "seq", "others", "users")
 
     def __init__(self, is_tensor: tuple[bool, ...], needs: tuple[bool, ...], inputs: tuple[Aval, ...], edges: tuple[Edge, ...], seq: int) -> None:
         self.is_tensor, self.needs, self.inputs, self.edges, self.seq = is_tensor, needs, inputs, edges, seq
         self.outputs: tuple[Aval | None, ...] = ()
         self.carries: tuple[bool, ...] = ()
+        self.others: dict[int, Any] = {}
         self.users: dict[str, Any] = {}
 
 
@@ -220,10 +221,18 @@ class BackwardCFunction(FunctionCtx, Node):
             if g is not None and not isinstance(g, Tensor):
                 raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
         outs = []
+        hooked = hooks is not None and len(hooks.post) > 0
         for i, (g, needs) in enumerate(zip(tensors, call.needs, strict=True)):
             if needs:
                 outs.append(None if g is None else _fitting(self, calculus, g, i))
+            elif hooked and g is not None:
+                call.others[i] = g if calculus.tensors else g._read()
         return tuple(outs)
+
+    def for_others(self) -> dict[int, Any]:
+        """See Node."""
+        found, self._call.others = self._call.others, {}
+        return found
 
     def release(self) -> None:
         """See Node."""

@@ -91,6 +91,8 @@ def laid_out(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: Se
         found = calculus.call(others.vjp, (received[0],))
         for i, g in zip(others.places, found if type(found) is tuple else (found,), strict=True):
             laid[i] = g
+    for i, g in node.for_others().items():
+        laid[i] = g
     return laid, list(places)
 
 

@@ -149,6 +149,10 @@ class Node(NodeFields):
         """The gradients to pass along `next`, given those of the outputs (None: no gradient)."""
         raise NotImplementedError
 
+    def for_others(self) -> dict[int, Any]:
+        """What `run` just found for inputs that need no gradient, by their places in `next_functions`: hooks see that too."""
+        return {}
+
     def describe(self) -> tuple[list[Any], Sequence[Any]] | None:
         """What tells this node from others, apart from values, and the values; None where `run` runs the user's Python."""
         return None
