@@ -6,7 +6,7 @@ import inspect
 import pickle
 
 import pytest
-from side_by_side import caught, plain, programs, torch
+from side_by_side import caught, like_pytorch, plain, programs, torch
 
 import torchgrad_jax as tj
 
@@ -375,3 +375,27 @@ def test_compiling_a_module_in_place_changes_nothing_but_looks_at_the_options():
     assert layer.compile(fullgraph=True) is None and layer(tj.ones(1)).shape == (1,)
     with pytest.raises(RuntimeError, match="Invalid backend"):
         layer.compile(backend="none such")
+
+
+@pytest.mark.parametrize("output", [0, 1])
+@pytest.mark.parametrize("needed", [(True, True), (True, False), (False, True)])
+def test_full_backward_hooks_where_an_input_or_output_has_no_gradient(needed, output):
+    @like_pytorch
+    def program(m):
+        seen = []
+
+        class Two(m.nn.Module):
+            def forward(self, x, number, w):
+                y = x * w
+                if y.requires_grad:
+                    y.register_hook(lambda g: seen.append(["inside", g]))
+                return y, x * number if x.requires_grad else w * number
+
+        module, (x, w) = Two(), [m.tensor([1.0, 2.0], requires_grad=there) for there in needed]
+        module.register_full_backward_pre_hook(lambda module, go: seen.append(["before", go]))
+        module.register_full_backward_hook(lambda module, gi, go: seen.append(["after", gi, go]))
+        outs = module(x, 3, w)
+        found = m.autograd.grad(outs[output].sum(), [t for t in (x, w) if t.requires_grad], create_graph=True)
+        return seen, found
+
+    program()

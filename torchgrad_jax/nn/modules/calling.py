@@ -226,6 +226,7 @@ class Crossing:
             return result
         made, places, node = _watched(results)
         if node is not None:
+            node.set_materialize_grads(False)
 
             def hook(grads: tuple[Any, ...]) -> Any:
                 return self._at_outputs(places, len(results), grads)
