@@ -387,3 +387,32 @@ def test_the_dtype_of_a_gradient_and_a_name_that_is_none(m):
 def test_a_gradient_of_another_dtype_is_refused():
     with pytest.raises(NotImplementedError, match="a gradient has the dtype of its tensor"):
         tj.ones(1, requires_grad=True).grad_dtype = tj.float16
+
+
+@pytest.mark.parametrize("given", ["a", None, 1, 0, 1.5, [], True], ids=str)
+@pytest.mark.parametrize("flag", ["retain_graph", "create_graph", "allow_unused", "materialize_grads"])
+def test_flags_are_booleans_or_integers(flag, given):
+    @like_pytorch
+    def program(m):
+        x, w = leaf(m, 1.0, 2.0), leaf(m, 1.0)
+        calls = [lambda y: m.autograd.grad(y, [x, w] if flag in ("allow_unused", "materialize_grads") else x, **{flag: given})]
+        if flag in ("retain_graph", "create_graph"):
+            calls.append(lambda y: m.autograd.backward(y, inputs=x, **{flag: given}))
+            calls += [lambda y: y.backward(**{flag: given})] if given is not None else []
+        ys = [(x * x).sum() for _ in calls]
+        found = [error_of(lambda call=call, y=y: call(y)) for call, y in zip(calls, ys, strict=True)]
+        return found, [error_of(y.backward) for y in ys], x.grad
+
+    program()
+
+
+@pytest.mark.parametrize("outputs, inputs", [(None, "x"), ("y", None), ("y", "edge"), ({}, "x"), ((), "x")], ids=str)
+def test_what_is_not_there_has_no_gradient(outputs, inputs):
+    @like_pytorch
+    def program(m):
+        x = leaf(m, 1.0, 2.0)
+        named = {"x": x, "y": (x * x).sum(), "edge": m.autograd.graph.GradientEdge(3, 0)}
+        outs, ins = (named.get(name, name) if isinstance(name, str) else name for name in (outputs, inputs))
+        return [error_of(lambda: m.autograd.grad(outs, ins)), error_of(lambda: m.autograd.backward(outs))]
+
+    program()

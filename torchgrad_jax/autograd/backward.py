@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from operator import index
 from typing import Any
 
 from torchgrad_jax.autograd.batched import run_batched
@@ -11,7 +12,7 @@ from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.level import in_transform, meet
-from torchgrad_jax.core.node import Edge, HookList, Nowhere
+from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
@@ -51,11 +52,11 @@ def backward(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
-    wanted: tuple[Target, ...] = () if inputs is None else _as_tuple(inputs)
+    wanted: tuple[Target, ...] = () if inputs is None else _several(inputs)
     if inputs is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    outputs = _as_tuple(tensors)
-    grads = _output_grads(outputs, _as_tuple(grad_tensors, len(outputs)))
+    outputs = _several(tensors)
+    grads = _output_grads(outputs, _gradients(grad_tensors, len(outputs)))
     roots = _roots(outputs)
     captures = None
     if inputs is not None:
@@ -65,7 +66,7 @@ def backward(
             if isinstance(t, Tensor):
                 retain_grad(t)
             captures.append(_input_edge(t))
-    retain = create_graph if retain_graph is None else retain_graph
+    retain, create_graph = _keeps(retain_graph, create_graph)
     if create_graph:
         _warn_of_cycle()
     run_backward(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures)
@@ -95,15 +96,16 @@ def grad(
         )
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
-    outs, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    outs, wanted = _several(outputs), _several(inputs)
     if not wanted:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     _check_inputs(wanted)
-    grads = _output_grads(outs, _as_tuple(grad_outputs, len(outs)), is_grads_batched)
+    grads = _output_grads(outs, _gradients(grad_outputs, len(outs)), is_grads_batched)
     roots = _roots(outs)
     captures = [_input_edge(t) for t in wanted]
     run = run_batched if is_grads_batched else run_backward
-    retain = create_graph if retain_graph is None else retain_graph
+    retain, create_graph = _keeps(retain_graph, create_graph)
+    materialize_grads, allow_unused = _flag(materialize_grads), allow_unused is not None and _flag(allow_unused)
     found = run(roots, grads, retain_graph=retain, create_graph=create_graph, captures=captures, accumulate=False)
     if len(captures) > 1:  # an input asked for twice gives one tensor twice
         first: dict[Edge, Any] = {}
@@ -115,6 +117,17 @@ def grad(
             if g is None:
                 raise RuntimeError(UNUSED.format(i))
     return tuple(found)
+
+
+def _flag(given: Any) -> bool:
+    """What is said by a bool or an integer. TypeError for anything else."""
+    return given if type(given) is bool else bool(index(given))
+
+
+def _keeps(retain_graph: bool | None, create_graph: bool) -> tuple[bool, bool]:
+    """Whether a pass keeps the graph, and whether it makes one."""
+    creates = _flag(create_graph)
+    return creates if retain_graph is None else _flag(retain_graph), creates
 
 
 def _zeros_for(t: Target, requires_grad: bool) -> Tensor:
@@ -137,10 +150,12 @@ def _warn_of_cycle() -> None:
     warn_user(CYCLE, UserWarning)
 
 
-def _as_tuple(x: Any, count: int = 0) -> tuple[Any, ...]:
-    if isinstance(x, Target):
-        return (x,)
-    return (None,) * count if x is None else tuple(x)
+def _several(x: Any) -> tuple[Any, ...]:
+    return (x,) if isinstance(x, Target) else tuple(x)
+
+
+def _gradients(given: Any, count: int) -> tuple[Any, ...]:
+    return (None,) * count if given is None else _several(given)
 
 
 def _roots(outputs: Sequence[Target]) -> list[Edge]:
@@ -158,6 +173,8 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
     for t in inputs:
         if not isinstance(t, Target):
             raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
+        if isinstance(t, GradientEdge) and not isinstance(t.node, Node):
+            raise RuntimeError(f"GradientEdge's first object must be an autograd.graph.Node but got {type(t.node).__name__}")
 
 
 def _input_edge(t: Target) -> Edge:
@@ -237,7 +254,7 @@ def tensor_backward(self: Tensor, gradient: Any = None, retain_graph: bool | Non
     """Add the gradients of this tensor to the `.grad` of the graph's leaves. See `torch.autograd.backward`."""
     _refuse_in_transform()
     if gradient is None and inputs is None and self.requires_grad:
-        retain = create_graph if retain_graph is None else retain_graph
+        retain, create_graph = _keeps(retain_graph, create_graph)
         if create_graph:
             _warn_of_cycle()
         edge = self._edge()
