@@ -68,7 +68,8 @@ def like_pytorch(program):
         # JAX warns of PyTorch's workers, which are forked where it runs; that it does not warn of ours is seen in tests without PyTorch.
         told_once = (
             "create_graph=True", "torch.jit.script", "get_attr Node", "There is a performance drop", "TypedStorage is deprecated",
-            "os.fork() was called",
+            "os.fork() was called", "Converting a tensor with requires_grad=True to a scalar", "Casting complex values to real",
+            "gradient layout contract",
         )  # fmt: skip
         # Where in PyTorch's sources a warning comes from is not ours to say.
         kept = [w for w in caught if not any(part in str(w.message) for part in told_once)]

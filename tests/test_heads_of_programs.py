@@ -2,9 +2,11 @@
 
 import copy
 import importlib
+import math
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 from side_by_side import programs
@@ -139,6 +141,29 @@ def warn_always(m):
     during = m.is_warn_always_enabled()
     m.set_warn_always(False)
     return [before, during, m.set_warn_always(3)]
+
+
+@program
+def warnings_of_numbers_that_lose_something(m):
+    x, z = m.tensor([2.0], requires_grad=True), m.tensor([1 + 2j])
+    calls = [
+        lambda: float(x), lambda: float(x * 2), lambda: complex(x), lambda: math.sqrt(x), lambda: f"{x[0]:.2f}", lambda: x.item(), lambda: int(x),
+        lambda: bool(x), lambda: float(x.detach()), lambda: m.no_grad()(lambda: float(x))(),
+        lambda: m.tensor([x, x]), lambda: z.float(), lambda: z.to(m.int32), lambda: z.to(m.complex128),
+        lambda: z.bool(), lambda: z.real, lambda: z.type(m.float64), lambda: z.requires_grad_().float().sum().backward(),
+    ]  # fmt: skip
+    m.set_warn_always(True)
+    try:
+        return [told(call) for call in calls]
+    finally:
+        m.set_warn_always(False)
+
+
+def told(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [[w.category.__name__, str(w.message).partition(" (Triggered internally")[0]] for w in caught]
 
 
 @program

@@ -24,6 +24,7 @@ from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
+from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Lifted, is_tracer
 
 
@@ -85,9 +86,11 @@ def __repr__(self: Tensor) -> str:
 
 
 def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
-    """The tensor as `dtype`: itself if it is that already."""
+    """The tensor as `dtype`: itself if it is that already. Warns once where imaginary parts are lost."""
     if self._aval.dtype == dtype.np:
         return self
+    if self._aval.dtype.kind == "c" and dtype.np.kind not in "cb":
+        warn_once("Casting complex values to real discards the imaginary part")
     return apply(cast_to(dtype.np), (self,))
 
 

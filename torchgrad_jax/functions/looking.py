@@ -14,6 +14,7 @@ from torchgrad_jax.core.viewing import is_conj, is_neg
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import looked
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Lifted, is_tracer, watches
 
 _ndarray, _asarray = np.ndarray, np.asarray
@@ -123,8 +124,15 @@ def _real(t: Tensor, c_type: str, asked: str) -> Any:
     return found
 
 
+def _tell_of_graph(t: Tensor) -> None:
+    """Warn once of a number that is made of a tensor which requires a gradient, where graphs are recorded."""
+    if needs_grad(t) and per_thread.recorder.grad_enabled:
+        warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.")
+
+
 @public("torch.Tensor")
 def __float__(self: Tensor) -> float:
+    _tell_of_graph(self)
     return float(_real(self, "double", "__float__"))
 
 
@@ -135,6 +143,7 @@ def __int__(self: Tensor) -> int:
 
 @public("torch.Tensor")
 def __complex__(self: Tensor) -> complex:
+    _tell_of_graph(self)
     return complex(_only_element(self, "__complex__"))
 
 
