@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 
 import pytest
 
@@ -416,3 +417,40 @@ def test_what_is_not_there_has_no_gradient(outputs, inputs):
         return [error_of(lambda: m.autograd.grad(outs, ins)), error_of(lambda: m.autograd.backward(outs))]
 
     program()
+
+
+def _laid_out(m, how):
+    """A tensor of shape (2, 3) in memory of that kind."""
+    made = {
+        "row-major": lambda: m.ones(2, 3), "transposed": lambda: m.ones(3, 2).t(), "with gaps": lambda: m.ones(2, 6)[:, ::2],
+        "expanded": lambda: m.ones(1, 3).expand(2, 3), "further on": lambda: m.ones(7)[1:].view(2, 3),
+    }  # fmt: skip
+    return made[how]()
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("had", [None, "row-major", "transposed", "with gaps", "further on"])
+@pytest.mark.parametrize("parameter", ["row-major", "transposed", "with gaps", "expanded", "further on"])
+def test_a_gradient_laid_out_otherwise_than_its_parameter_is_told_of(parameter, had, create_graph):
+    def told(m):
+        found = []
+        for given in ("row-major", "transposed", "expanded"):
+            x = _laid_out(m, parameter).requires_grad_()
+            x.grad = None if had is None else _laid_out(m, had)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                x.backward(_laid_out(m, given), create_graph=create_graph)
+            found.append([x.grad.stride(), *(text for text in told_texts(caught) if "layout contract" in text)])
+        return found
+
+    def told_texts(caught):
+        return [str(w.message).partition(" (Triggered internally")[0] for w in caught]
+
+    def always(m):
+        m.set_warn_always(True)
+        try:
+            return told(m)
+        finally:
+            m.set_warn_always(False)
+
+    like_pytorch(always)()

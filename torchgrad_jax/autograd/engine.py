@@ -28,12 +28,13 @@ from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.saved import reset_hooks
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
 from torchgrad_jax.core.writing import overwrite
-from torchgrad_jax.declaration.memory_order import dense_order
+from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, call_values, per_thread
+from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Value
 
 _by_sequence = attrgetter("seq")
@@ -505,6 +506,9 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
         if old._view is not None and repeats(old._view, old._aval):
             raise RuntimeError(REPEATED)
         overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
+    made = extra.grad
+    if old is not None and made is not None and (variable._view is not None or made._view is not None):
+        _tell_of_layout(variable, made)
 
 
 def call_node(node: Node, *grads: Any) -> Any:
@@ -534,6 +538,17 @@ def _in_order_of(variable: Tensor, grad: Tensor, taken: bool = False) -> Tensor:
         return grad
     order = dense_order(variable._aval.shape, view.strides)
     return grad if order is None else lay_out(grad, order)
+
+
+def _tell_of_layout(variable: Tensor, grad: Tensor) -> None:
+    """Warn once of a gradient that lies in memory otherwise than a first one would."""
+    shape, strides = variable._aval.shape, variable.stride()
+    expected = strides_in(shape, dense_order(shape, strides) or tuple(range(len(shape))))
+    if variable._aval.size and any(n != 1 and a != b for n, a, b in zip(shape, grad.stride(), expected, strict=True)):
+        warn_once(
+            "grad and param do not obey the gradient layout contract. This is not an error, but may impair performance.",
+            f"\ngrad.sizes() = {list(shape)}, strides() = {list(grad.stride())}\nparam.sizes() = {list(shape)}, strides() = {list(strides)}",
+        )
 
 
 # Passes of several threads may reach one leaf.

@@ -105,13 +105,13 @@ _warned: set[str] = set()
 _warn_always = False
 
 
-def warn_once(text: str) -> None:
-    """A UserWarning the first time, or (`set_warn_always`) each time."""
+def warn_once(text: str, details: str = "") -> None:
+    """A UserWarning the first time, whatever the details, or (`set_warn_always`) each time."""
     global said
     said += 1
     if _warn_always or text not in _warned:
         _warned.add(text)
-        warn_user(text)
+        warn_user(text + details)
 
 
 def set_warn_always(b: bool, /) -> None:
