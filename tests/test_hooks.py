@@ -46,6 +46,22 @@ def test_hooks_get_the_whole_gradient_of_a_shared_tensor_once(m):
 
 
 @like_pytorch
+def test_hooks_stay_where_a_tensor_is_detached_in_place(m):
+    w, seen = leaf(m, 1.0, 2.0), []
+    h = w * 3
+    h.register_hook(lambda g: seen.append(("before", g.clone())))
+    y = (h * 2).sum()
+    h.detach_().requires_grad_()
+    (h * h).sum().backward()
+    handle = h.register_hook(lambda g: seen.append(("after", g.clone())))
+    (h * h).sum().backward()
+    y.backward(retain_graph=True)
+    handle.remove()
+    y.backward()
+    return seen, h.grad, w.grad, len(h._backward_hooks)
+
+
+@like_pytorch
 def test_removed_hooks_do_not_run(m):
     w, seen = leaf(m, 1.0), []
     handles = [w.register_hook(lambda g, i=i: seen.append(i)) for i in range(3)]

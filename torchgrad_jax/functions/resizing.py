@@ -257,7 +257,8 @@ def refuse_to_delete(t: Tensor) -> None:
 
 @public("torch", "torch.Tensor")
 def detach_(self: Tensor) -> Tensor:
-    """Cut this tensor itself off from the graph that made it; nothing happens in inference mode. RuntimeError for views."""
+    """Cut this tensor itself off from the graph that made it; nothing happens in inference mode. Its hooks stay, should it require a gradient
+    again. RuntimeError for views."""
     if per_thread.recorder.inference:
         return self
     if self._is_view():
@@ -267,7 +268,10 @@ def detach_(self: Tensor) -> Tensor:
             "fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
         )
     meet(self)
-    if self._node is not None:
+    node = self._node
+    if node is not None:
+        if node.hooks is not None and (hooks := node.hooks.tensor.get(self._nr)):
+            self._own_extra().hooks = hooks
         forget_history(self)
     self._node, self._nr, self._rg = None, 0, False
     if self._extra is not None:
