@@ -127,3 +127,13 @@ def test_shapes_that_depend_on_values(m):
         lambda b: b.clone().__setitem__(b > 1, 0.0), lambda b: m.bincount(b.long()), lambda b: m.argwhere(b),
     ]  # fmt: skip
     return outcomes(*[lambda f=f: func.vmap(f)(a) for f in looks])
+
+
+@like_pytorch
+def test_data_of_a_batch_and_of_what_grad_follows_inside_of_it(m):
+    func, a = m.func, x(m, 2, 3)
+    return outcomes(
+        lambda: func.vmap(lambda b: func.grad(lambda c: (c * c.data).sum())(b))(a),
+        lambda: func.vmap(lambda b: func.grad(lambda c: (c * b.data).sum())(b))(a),
+        lambda: func.vmap(lambda b: b * a.data.sum())(a),
+    )

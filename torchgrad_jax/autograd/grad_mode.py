@@ -293,13 +293,13 @@ class _unsafe_preserve_version_counter(Mode):
         if not isinstance(self.tensors, tuple):
             raise AssertionError("Expected tensors to be a tuple")
         self.prev_versions = tuple([t._version for t in self.tensors])
-        self.prev = [(t._shared().value, t._content()) for t in self.tensors]
+        self._before = [(t._shared().value, t._content()) for t in self.tensors]
 
     def __enter__(self) -> None:
         """Versions are counted on inside."""
 
     def __exit__(self, *exc: object) -> None:
-        for t, version, (whole, part) in zip(self.tensors, self.prev_versions, self.prev, strict=True):
+        for t, version, (whole, part) in zip(self.tensors, self.prev_versions, self._before, strict=True):
             t._shared().set_version(version, whole)
             present = t._content()
             present.version = version

@@ -1,4 +1,4 @@
-"""What PyTorch says of saved tensors that are gone or not what they were, and of writes that autograd cannot follow."""
+"""What PyTorch says of saved tensors that are gone or not what they were, of writes that autograd cannot follow, and of memory that is not there."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ DETACHED_MESSAGE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place `.detach()` "
     "instead"
 )
+NO_STORAGE = "Cannot access data pointer of Tensor that doesn't have storage"
 
 
 def operation_name(name: str) -> str:

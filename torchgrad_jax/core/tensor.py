@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
 from torchgrad_jax.core.level import in_transform, meet, stands_for_batch
+from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
@@ -238,7 +239,7 @@ class Tensor(TensorFields, _Base):
         """A number that is equal for tensors that begin at the same element of shared memory, 0 for those without elements. No address: XLA moves
         arrays. RuntimeError for what stands for a batch."""
         if stands_for_batch(self):
-            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+            raise RuntimeError(NO_STORAGE)
         if not self._aval.size:
             return 0
         return self._shared().address + self.storage_offset() * self.element_size()

@@ -152,7 +152,7 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
                     raise ValueError("only one element tensors can be converted to Python scalars")
                 raise TypeError("only integer tensors of a single element can be converted to an index")
             found.append(x._aval.dtype)
-            return complex(x) if x.is_complex() else float(x) if x.is_floating_point() else x.item()
+            return complex(x) if x.is_complex() else float(x) if x.is_floating_point() else x.item()  # the former may warn
         if isinstance(x, np.ndarray):
             warn_once(
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray "

@@ -244,6 +244,7 @@ _SET = registry["set_memory"].bind((ARRAY, ARRAY))
 
 def get_data(t: Tensor) -> Tensor:
     """The tensor's memory without its history, with a version counter of its own. RuntimeError for what stands for a batch."""
+    # Of what a level inside holds, as `grad` in `vmap`, PyTorch gives the data: `stands_for_batch` asks the levels outside as well.
     array = content_of(t).array
     if isinstance(array, Lifted) and array.batch:
         raise RuntimeError("accessing `data` under vmap transform is not allowed")

@@ -9,6 +9,7 @@ from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import without_duals
 from torchgrad_jax.core.level import by_parts, mapped_as
+from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
@@ -34,8 +35,8 @@ LOOKED = {
     "what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report.",
     "is_nonzero": "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please file "
     "an issue at https://github.com/pytorch/pytorch/issues .",
-    "numpy": "Cannot access data pointer of Tensor that doesn't have storage",
-    "tolist": "Cannot access data pointer of Tensor that doesn't have storage",
+    "numpy": NO_STORAGE,
+    "tolist": NO_STORAGE,
     "": "vmap: We do not support batching operators that can output dynamic shape, or that look at values: inside vmap a tensor stands for all of a "
     "batch.",
 }
