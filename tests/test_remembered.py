@@ -102,9 +102,11 @@ def test_indices_are_checked_every_time():
 
 def test_graphs_of_arguments_and_captured_tensors_are_made_every_time():
     p = torch.tensor([1.0, 2.0], requires_grad=True)
-    for _ in range(4):
-        assert grad(lambda x: (x * x * p).sum())(torch.ones(2)).requires_grad
-    assert remembers() == 0
+    for n in range(4):
+        x = torch.tensor([1.0, 3.0], requires_grad=True) * (n + 1)
+        found = grad(lambda x: (x * x * p).sum())(x)
+        assert torch.allclose(torch.autograd.grad(found.sum(), p)[0], 2 * x)
+    assert remembers() == 1
 
 
 def test_arguments_are_written_to_every_time():

@@ -137,7 +137,7 @@ class Compiled:
                 freed = freed or Freed(self.freed or (), rec)
                 t = result(value, freed, root)
             if view is not None:
-                _lay_out(t, _value(outs[memory]), view)
+                be_part(t, _value(outs[memory]), view)
             if leaf:
                 t.requires_grad = True
             made.append(t)
@@ -248,7 +248,7 @@ def _write(rec: Recorder, t: Tensor, value: Value, versions: int) -> None:
         t._value = value  # the first content is not held
 
 
-def _lay_out(t: Tensor, memory: Value, view: View) -> None:
+def be_part(t: Tensor, memory: Value, view: View) -> None:
     """Let a new tensor be the part of `memory` that `view` describes."""
     base = wrap(memory)
     storage = base._shared()

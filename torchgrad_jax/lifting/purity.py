@@ -1,9 +1,10 @@
 """Which functions do the same whenever they are called with the same: what they do is known from their first call, and need not be done again.
 
 Python says of no function that it is pure, so this is decided by what its code can reach, and in doubt against it. Pure is a function of the
-user's that names nothing but tensors, numbers, this package, a few of Python's own functions, and functions that are pure themselves; that assigns
-to nothing but its own variables and to elements of what it made; and that names no attribute by which something else would change. What it captures
-is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest.
+user's that names nothing but tensors, numbers, this package, a few of Python's own functions, lists, dicts and modules of `nn` of such, and functions
+that are pure themselves; that assigns to nothing but its own variables and to elements; and that names no attribute by which something else would
+change. What it captures is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest. Whether a list or a dict
+was written to shows in that after the call.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import builtins
 import dis
 import math
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -41,6 +43,11 @@ _IMPURE_OPCODES = frozenset((
     "YIELD_VALUE", "SETUP_WITH", "BEFORE_WITH", "LOAD_CLASSDEREF", "LOAD_NAME",
 ))  # fmt: skip
 _MOST_FUNCTIONS = 64
+# What is in them is noted at each call. A function that writes to them has changed what it reaches, which its first call shows.
+_SEQUENCES, _DICTS = frozenset((tuple, list)), frozenset((dict, OrderedDict))
+_METHODS = (staticmethod, classmethod)
+# Classes of further objects, and what notes what one of them reaches. What sets such objects apart is their class and that alone.
+objects: list[tuple[type, Callable[[Any, Any], None]]] = []
 
 
 class Impure(Exception):
@@ -50,12 +57,16 @@ class Impure(Exception):
 class Reached:
     """What a function reaches. key: all of it but tensors' contents. tensors: those, in the order in which they are met."""
 
-    __slots__ = ("key", "tensors", "_functions")
+    __slots__ = ("key", "tensors", "_functions", "_objects", "_classes", "_names", "_looked_up")
 
     def __init__(self) -> None:
         self.key: list[Any] = []
         self.tensors: list[Tensor] = []
         self._functions: dict[int, int] = {}
+        self._objects: dict[int, int] = {}
+        self._classes: dict[type, None] = {}
+        self._names: dict[str, None] = {}
+        self._looked_up: set[tuple[type, str]] = set()
 
     def add(self, value: Any) -> None:
         """Note a value that the function reaches. Impure if that may change, or change something."""
@@ -65,12 +76,45 @@ class Reached:
         elif isinstance(value, Tensor):
             self.key += (kind, len(self.tensors))
             self.tensors.append(value)
-        elif kind is tuple:  # no lists or dicts: the function may write to them
+        elif kind in _SEQUENCES:
             self.key += (kind, len(value))
             for v in value:
                 self.add(v)
+        elif kind in _DICTS:
+            self.key += (kind, len(value))
+            for k, v in value.items():
+                self.add(k)
+                self.add(v)
         else:
+            for base, look_into in objects:
+                if isinstance(value, base):
+                    self._add_object(value, kind, look_into)
+                    return
             self._add_callable(value, kind)
+
+    def _add_object(self, value: Any, kind: type, look_into: Callable[[Reached, Any], None]) -> None:
+        known = self._objects.get(id(value))
+        self.key += (kind, len(self._objects) if known is None else known)
+        if known is None:
+            self._objects[id(value)] = len(self._objects)
+            look_into(self, value)
+
+    def add_class(self, kind: type, name: str) -> None:
+        """Note a class of the user's whose method of this name is called. What else of it is read is told by names in the code that is reached."""
+        self._classes[kind] = None
+        self._names[name] = None
+
+    def complete(self) -> None:
+        """Note what the code that was reached names of the classes that were. Impure if that may change, or change something."""
+        known = (-1, -1)
+        while known != (len(self._classes), len(self._names)):
+            known = len(self._classes), len(self._names)
+            for kind in list(self._classes):
+                for name in [n for n in self._names if n in vars(kind) and (kind, n) not in self._looked_up]:
+                    self._looked_up.add((kind, name))
+                    found = vars(kind)[name]
+                    self.key.append(name)
+                    self.add(found.fget if isinstance(found, property) else found.__func__ if isinstance(found, _METHODS) else found)
 
     def _add_callable(self, value: Any, kind: type) -> None:
         transform = getattr(value, "transform_of", None)
@@ -89,7 +133,7 @@ class Reached:
             for part in (value.func, value.args, tuple(value.keywords.items())):
                 self.add(part)
         elif kind in (*FUNCTIONS, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
-            if "<locals>" in getattr(value, "__qualname__", "<locals>") or value.__name__ in _IMPURE_NAMES:
+            if "<locals>" in getattr(value, "__qualname__", "<locals>") or (value.__name__ in _IMPURE_NAMES and not _is_transform(value)):
                 raise Impure  # what one call has made is another one at the next
             self.key.append(value)
         elif kind is types.FunctionType:
@@ -106,6 +150,7 @@ class Reached:
             raise Impure
         self._functions[id(function)] = len(self._functions)
         code = function.__code__
+        self._names.update(dict.fromkeys(_attributes_of(code)))
         names = _globals_of(code)
         if names is None:
             raise Impure
@@ -129,6 +174,11 @@ class Reached:
 _MISSING = object()
 
 
+def _is_transform(function: Any) -> bool:
+    """Whether it is `torch.func.grad`, which changes no `.grad`."""
+    return function.__name__ == "grad" and function.__module__.startswith(f"{_PACKAGE}.func.")
+
+
 def _is_ours(name: str) -> bool:
     return name == _PACKAGE or name.startswith(_PACKAGE + ".")
 
@@ -142,8 +192,12 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...] | None:
     if code.co_flags & 0x2A0:  # generators and coroutines
         return None
     found: dict[str, None] = {}
+    before = None
     for instruction in dis.get_instructions(code):
         name = instruction.opname
+        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval == "grad" and before == "func":
+            instruction = instruction._replace(argval=before)
+        before = instruction.argval if name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF") else None
         if name in _IMPURE_OPCODES:
             return None
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
@@ -161,6 +215,16 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...] | None:
     return tuple(found)
 
 
+@cache
+def _attributes_of(code: types.CodeType) -> tuple[str, ...]:
+    """The names of attributes that code reads."""
+    found = [i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")]
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            found += _attributes_of(inner)
+    return tuple(dict.fromkeys(found))
+
+
 def _is_impure_name(name: Any) -> bool:
     return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set", "use_"))
 
@@ -170,6 +234,7 @@ def reached(function: Callable[..., Any]) -> Reached | None:
     found = Reached()
     try:
         found.add(function)
+        found.complete()
     except (Impure, RecursionError):
         return None
     return found

@@ -1,28 +1,32 @@
 """From its third call on a transformed function need not run its Python again: what it records is recorded as one operation.
 
 That is done where it makes no difference, and where it is known that it makes none: the function is pure (see `purity`), nothing in it has looked at
-a value or drawn random numbers, nothing outside follows what it does (a graph, a level, a mode), and all that it is given and captures is as it was,
-but for the contents of tensors.
+a value or drawn random numbers, nothing outside follows what it does (a level, a mode), and all that it is given and captures is as it was, but for
+the contents of tensors. Where a graph follows it, or where something in it checks values, its operations are recorded one by one (see `replayed`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from torchgrad_jax.autograd.undisturbed import ThreadState
+from torchgrad_jax.core.fields import needs_grad
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random
+from torchgrad_jax.lifting.compiled import be_part
 from torchgrad_jax.lifting.purity import Impure, Reached, reached
+from torchgrad_jax.lifting.replayed import NotingNodes, Replay
 from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
-from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime import modes, user_code
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
 from torchgrad_jax.runtime.recording.epoch import Epoch
@@ -55,37 +59,45 @@ def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[
 
 def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = reached(wrapper)
-    values = None if found is None else _contents(found, args, kwargs)
+    values = None if found is None else _contents(rec, found, args, kwargs)
     if found is None or values is None:
         return body(*args, **kwargs)
     places: dict[int, int] = {}
     for i, v in enumerate(values):
         places.setdefault(id(v), i)
     key = (
-        tuple(found.key), tuple([(v.aval, places[id(v)]) for v in values]), rec.grad_enabled, dtypes.get_default_dtype(), modes.matmul_precision,
+        tuple(found.key), tuple([(v.aval, places[id(v)], t._rg) for t, v in zip(found.tensors, values, strict=True)]), rec.grad_enabled,
+        dtypes.get_default_dtype(), modes.matmul_precision,
     )  # fmt: skip
     known = _known.get(key)
     if known is None:
-        return _first(key, found.tensors, lambda: body(*args, **kwargs))
+        return _first(rec, key, found, wrapper, body, args, kwargs)
     if known is _ONCE:
         known = _known[key] = _rehearsed(rec, body, args, kwargs, found.tensors, values) or _NEVER
-    if type(known) is not Remembered:
-        return body(*args, **kwargs)
-    return known.again(rec, values)
+    made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
+    return body(*args, **kwargs) if made is None else made[0]
 
 
-def _first(key: Any, tensors: Sequence[Tensor], body: Callable[[], Any]) -> Any:
-    """The first call of its kind. One that writes to what it is given must be done anew each time, and is not rehearsed."""
-    versions = [t._version for t in tensors]
-    result = body()
+def _first(
+    rec: Recorder, key: Any, found: Reached, wrapper: Callable[..., Any], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The first call of its kind. One that warns, or that changes what it reaches or is given, must be done anew each time, and is not rehearsed."""
+    versions, said = [t._version for t in found.tensors], user_code.said
+    result = body(*args, **kwargs)
+    after = reached(wrapper)
+    same = (
+        user_code.said == said and after is not None and _contents(rec, after, args, kwargs) is not None and after.key == found.key
+        and all(map(is_, after.tensors, found.tensors)) and [t._version for t in found.tensors] == versions
+    )  # fmt: skip
     if len(_known) >= MOST_KEPT:
         _known.clear()
-    _known[key] = _ONCE if [t._version for t in tensors] == versions else _NEVER
+    _known[key] = _ONCE if same else _NEVER
     return result
 
 
-def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Value] | None:
-    """The Values of all tensors that are given or captured; None where something follows what becomes of them. The key gets what else is given."""
+def _contents(rec: Recorder, found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Value] | None:
+    """The Values of all tensors that are given or captured; None where there is one that it cannot be done again with. The key gets what else is
+    given."""
     leaves, spec = tree_flatten((args, kwargs))
     if not _is_plain(spec):
         return None
@@ -94,13 +106,14 @@ def _contents(found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     try:
         for leaf in leaves:
             found.add(leaf)
-    except Impure:
+        found.complete()
+    except (Impure, RecursionError):
         return None
     values = []
     for t in found.tensors:
-        if (type(t) is not Tensor and type(t) is not Parameter) or t._rg or t.is_inference():
+        if (type(t) is not Tensor and type(t) is not Parameter) or t.is_inference():
             return None
-        if t._view is not None and (id(t) in captured or not t.is_contiguous()):
+        if t._view is not None and (id(t) in captured or not t.is_contiguous() or (rec.grad_enabled and needs_grad(t))):
             return None
         value = t._read()
         if value.array is not None and is_tracer(value.array):
@@ -169,18 +182,19 @@ def _rehearsed(
         leaves, spec = tree_flatten((args, kwargs))
         args, kwargs = spec.unflatten([plain.get(id(leaf), leaf) for leaf in leaves])
     unknown = {id(v): _unknown(v) for v in values}
-    scratch, before = Rehearsal(rec), _Before(tensors)
+    scratch, before, noted = Rehearsal(rec), _Before(tensors), NotingNodes()
+    scratch.level, scratch.rare = noted, 1
     found = None
     # No `return` in here: an interrupt at one would go past what puts all back.
     try:
         try:
             per_thread.recorder = scratch
             _take_content(tensors, values, unknown)
-            result = _called(lambda: body(*args, **kwargs), tensors, before)
+            result = _called(lambda: body(*args, **kwargs), tensors, before, noted)
         finally:
             before.put_back()
         if result is not None:
-            found = _as_one(scratch, *result, [unknown[id(v)] for v in values])
+            found = _remembered(scratch, noted, *result, tensors, [unknown[id(v)] for v in values])
     except (Exception, Looked):
         pass
     finally:
@@ -190,7 +204,7 @@ def _rehearsed(
     return found
 
 
-def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before) -> tuple[list[Any], TreeSpec] | None:
+def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before, noted: NotingNodes) -> tuple[list[Any], TreeSpec] | None:
     """The leaves of what `body` returns, and their structure; None where it writes, draws random numbers, or returns what cannot be made anew."""
     shared = [(t._storage, t._version) for t in tensors]
     result = body()
@@ -198,7 +212,7 @@ def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before)
         return None
     leaves, spec = tree_flatten(result)
     results = [t for t in leaves if isinstance(t, Tensor)]
-    if not (results and _is_plain(spec) and all(map(_is_new, results))) or _share(results, tensors):
+    if not (results and _is_plain(spec) and all([_is_new(t, noted) for t in results])) or _share(results, tensors):
         return None
     return leaves, spec
 
@@ -210,9 +224,9 @@ def _is_plain(spec: TreeSpec) -> bool:
     return spec.type in BUILTIN_TYPES and all([child.type is None or _is_plain(child) for child in spec.children_specs])
 
 
-def _is_new(t: Tensor) -> bool:
-    """Whether a result may be made anew of its content and its order in memory."""
-    return type(t) is Tensor and not t._rg and t._extra is None and not t.is_inference() and dense_order(t._aval.shape, t._strides()) is not None
+def _is_new(t: Tensor, noted: NotingNodes) -> bool:
+    """Whether a result may be made anew of its content, its order in memory, and its node."""
+    return type(t) is Tensor and t._extra is None and not t.is_inference() and (not t._rg or t._node in noted.slots)
 
 
 def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
@@ -221,47 +235,78 @@ def _share(results: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
     return len(set(map(id, own))) < len(own) or not {id(s) for s in own}.isdisjoint([id(t._storage) for t in tensors])
 
 
-def _as_one(scratch: Rehearsal, leaves: list[Any], spec: TreeSpec, given: list[Value]) -> Remembered | None:
-    outs = [t._read() for t in leaves if isinstance(t, Tensor)]
+def _remembered(
+    scratch: Rehearsal, noted: NotingNodes, leaves: list[Any], spec: TreeSpec, tensors: Sequence[Tensor], given: list[Value]
+) -> Remembered | None:
+    results = []
+    for t in leaves:
+        if isinstance(t, Tensor):
+            results += [t] if (memory := _memory_of(t)) is None else [t, wrap(memory)]
+    outs = [t._read() for t in results]
     if any([v.array is not None and is_tracer(v.array) for v in outs]):
         return None
+    orders = [_Place.of(t) if isinstance(t, Tensor) else t for t in leaves]
+    if any([t._rg for t in results]) or any([s.signature.check is not None for s in scratch.steps]):
+        return Remembered(Replay(scratch, noted, results, tensors, given), orders, spec)
     found = composed("transform", scratch, outs, list({id(v): v for v in given}.values()))
     if found is None:
         return None
     kept = [index for index, v in enumerate(given) if v not in given[:index]]
-    orders = [_Order.of(t) if isinstance(t, Tensor) else t for t in leaves]
-    return Remembered(found.whole, kept, (*found.constants, *found.numbers), orders, spec)
+    return Remembered(_AsOne(found.whole, kept, (*found.constants, *found.numbers)), orders, spec)
 
 
-class _Order(tuple[int, ...]):
-    """In place of a tensor among results: the order of its dimensions in memory, () for row-major order."""
+def _memory_of(t: Tensor) -> Value | None:
+    """The content of a result's memory where it is not all of it, one element after the other: as that of what is expanded."""
+    return None if t._storage is None or dense_order(t._aval.shape, t._strides()) is not None else t._storage.peek()
 
-    __slots__ = ()
+
+class _Place(NamedTuple):
+    """In place of a tensor among results: the order of its dimensions in memory, () for row-major order; view: how it lies in memory otherwise, which
+    is a result of its own."""
+
+    order: tuple[int, ...]
+    view: Any
 
     @classmethod
-    def of(cls, t: Tensor) -> _Order:
-        """The order of a tensor that is dense."""
-        return cls(() if t.is_contiguous() else dense_order(t._aval.shape, t._strides()) or ())
+    def of(cls, t: Tensor) -> _Place:
+        """The place of a result."""
+        if _memory_of(t) is not None:
+            return cls((), t._view)
+        return cls(() if t.is_contiguous() else dense_order(t._aval.shape, t._strides()) or (), None)
+
+    def taken(self, made: Iterator[Tensor]) -> Tensor:
+        """The next result, in its place."""
+        t = next(made)
+        if self.view is not None:
+            be_part(t, next(made)._value, self.view)
+        return lay_out(t, self.order) if self.order else t
+
+
+class _AsOne:
+    """A call as one operation. kept: which of the Values that it is given are its operands. more: its further operands, constants and numbers."""
+
+    __slots__ = ("whole", "kept", "more")
+
+    def __init__(self, whole: Composite, kept: list[int], more: tuple[Any, ...]) -> None:
+        self.whole, self.kept, self.more = whole, kept, more
+
+    def again(self, rec: Recorder, values: Sequence[Value], tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The results for tensors of these contents."""
+        outs: Any = record(rec, self.whole, (*[values[i] for i in self.kept], *self.more))
+        return map(wrap, outs if type(outs) is tuple else (outs,))
 
 
 class Remembered:
-    """A call as one operation.
+    """What a call has recorded. leaves: of its results, the place of each that is a tensor; spec: their structure."""
 
-    kept: which of the Values that it is given are its operands. more: its further operands, constants and numbers. leaves: of its results, the order
-    of each that is a tensor; spec: their structure.
-    """
+    __slots__ = ("recorded", "leaves", "spec")
 
-    __slots__ = ("whole", "kept", "more", "leaves", "spec")
+    def __init__(self, recorded: _AsOne | Replay, leaves: list[Any], spec: TreeSpec) -> None:
+        self.recorded, self.leaves, self.spec = recorded, leaves, spec
 
-    def __init__(self, whole: Composite, kept: list[int], more: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> None:
-        self.whole, self.kept, self.more, self.leaves, self.spec = whole, kept, more, leaves, spec
-
-    def again(self, rec: Recorder, values: list[Value]) -> Any:
-        """The results for tensors of these contents."""
-        outs: Any = record(rec, self.whole, (*[values[i] for i in self.kept], *self.more))
-        made = iter(outs if type(outs) is tuple else (outs,))
-        return self.spec.unflatten([_arranged(next(made), leaf) if type(leaf) is _Order else leaf for leaf in self.leaves])
-
-
-def _arranged(value: Value, order: _Order) -> Tensor:
-    return lay_out(wrap(value), order) if order else wrap(value)
+    def again(self, rec: Recorder, values: Sequence[Value], tensors: Sequence[Tensor]) -> tuple[Any] | None:
+        """The only result, for tensors of these contents. None where it is to be done in full."""
+        made = self.recorded.again(rec, values, tensors)
+        if made is None:
+            return None
+        return (self.spec.unflatten([leaf.taken(made) if type(leaf) is _Place else leaf for leaf in self.leaves]),)
