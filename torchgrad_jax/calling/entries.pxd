@@ -17,7 +17,7 @@ cdef class Several:
 cdef class Entry:
     cdef public tuple args, names, values, places, numbers
     cdef public Entry after
-    cdef public bint follows, named
+    cdef public bint follows, named, silent
     cdef public Py_ssize_t pick
     cdef public object bound, known, begin, together, wrap, array
     cdef public Called called
@@ -27,7 +27,7 @@ cdef class Calls:
     cdef public list entries
     cdef public Entry last
     cdef public Py_ssize_t left
-    cdef public bint bounds, makes
+    cdef public bint bounds, makes, writes
     cdef object __weakref__
 
 

@@ -41,12 +41,12 @@ class Entry:
     bound: the operation that they come to; None where it is not one. places: for each operand which of the tensors it is, or -1 for one of the
     `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`.
     wrap: what makes the result of the operation's; named: whether it is a class of `return_types`. pick: which of several results it is. array: the
-    content of what is made of no tensor, and of no operation.
+    content of what is made of no tensor, and of no operation. silent: whether what writes returns nothing.
     """
 
     __slots__ = (
         "args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named", "pick",
-        "array",
+        "array", "silent",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
@@ -63,16 +63,18 @@ class Entry:
         self.named = False
         self.pick = -1
         self.array: Any = None
+        self.silent = False
 
 
 class Calls:
     """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
-    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content."""
+    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content. writes: whether it
+    writes to its first argument."""
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "writes", "__weakref__")
 
-    def __init__(self, bounds: bool = False, makes: bool = False) -> None:
-        self.bounds, self.makes = bounds, makes
+    def __init__(self, bounds: bool = False, makes: bool = False, writes: bool = False) -> None:
+        self.bounds, self.makes, self.writes = bounds, makes, writes
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE

@@ -86,12 +86,53 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return
+    _keep(calls, entry)
+
+
+def _keep(calls: Calls, entry: Entry) -> None:
     if len(calls.entries) >= MOST:
         del calls.entries[0]
     calls.entries.append(entry)
     if calls.last is not None:
         calls.last.after = entry
     calls.last = entry
+
+
+def begin_write(calls: Calls, follows: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An Entry for a call of what writes, and its tensors, as they are before; None where there may be others that look the same."""
+    tensors: list[Any] = []
+    try:
+        items = tuple([_item(a, tensors, calls.bounds) for a in args])
+        named = tuple([_item(a, tensors, calls.bounds) for a in kwargs.values()])
+    except _Unlike:
+        return None
+    if not tensors or tensors[0] is not args[0] or len(set(map(id, tensors))) < len(tensors):
+        return None
+    return Entry(items, tuple(kwargs), named, follows), tensors
+
+
+def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any) -> None:
+    """Take note of what a call came to that has made these writes: whether it was one, of its own tensors and of numbers."""
+    entry, tensors = begun
+    if len(writes) != 1 or (made is not None and made is not tensors[0]):
+        return
+    (bound, operands), places, numbers = writes[0], [], []
+    for o in operands:
+        place = next((i for i, t in enumerate(tensors) if t is o), -1)
+        places.append(place)
+        if place < 0:
+            if isinstance(o, Tensor) and not _is_number(o):
+                return
+            numbers.append(o)
+    if places[0] != 0 or not set(places).issuperset(range(len(tensors))):
+        return
+    entry.bound, entry.places, entry.numbers, entry.silent = bound, tuple(places), tuple(numbers), made is None
+    _keep(calls, entry)
+
+
+def _is_number(t: Any) -> bool:
+    """Whether this is a number among the arguments, as a tensor. (What is made of a tensor's elements has dimensions.)"""
+    return type(t) is Tensor and t._storage is None and not t._aval.ndim and type(t._value.array) is np.ndarray
 
 
 def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made: Any, makes: bool) -> bool:

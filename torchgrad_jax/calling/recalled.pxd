@@ -24,5 +24,9 @@ cdef bint _are_alike(tuple items, object values, list got) except -1
 @cython.locals(like=Like, t=TensorFields, view=ViewFields, several=Several)
 cdef bint _alike(object item, object value, list got) except -1
 cdef bint _is_within(Like like, Value content) except -1
-@cython.locals(called=Called, operands=list, i=Py_ssize_t, place=Py_ssize_t, second=Py_ssize_t)
+@cython.locals(known=Entry)
+cdef object _written(Calls calls, Recorder rec, object found, list got, object otherwise, tuple args, dict kwargs)
+@cython.locals(called=Called, second=Py_ssize_t)
 cdef object _again(Entry entry, list got)
+@cython.locals(operands=list, i=Py_ssize_t, place=Py_ssize_t)
+cdef list _operands(Entry entry, list got)

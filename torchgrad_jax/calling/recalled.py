@@ -13,13 +13,14 @@ from math import copysign
 from typing import Any
 
 from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, may_be_known
-from torchgrad_jax.calling.learning import learn
+from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
-from torchgrad_jax.core.hot import Called, of_one, of_two
+from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import made_again, made_together
+from torchgrad_jax.core.writing import noted
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime import user_code
@@ -32,9 +33,9 @@ PAUSE = 4_000
 _warnings, _devices = vars(user_code), vars(devices)
 
 
-def recalling(function: Callable[..., Any], bounds: bool = False) -> Callable[..., Any]:
-    """A function of the library's own as calls of public ones are: recalled. bounds: see Calls."""
-    calls = Calls(bounds)
+def recalling(function: Callable[..., Any], bounds: bool = False, writes: bool = False) -> Callable[..., Any]:
+    """A function of the library's own as calls of public ones are: recalled. bounds, writes: see Calls."""
+    calls = Calls(bounds, writes=writes)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return recall(calls, function, args, kwargs)
@@ -54,6 +55,8 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
         return otherwise(*args, **kwargs)
     got: list[Any] = []
     found = _found(calls, rec.grad_enabled, args, kwargs, got)
+    if calls.writes:
+        return _written(calls, rec, found, got, otherwise, args, kwargs)
     if found is not None:
         if found.bound is None:
             return otherwise(*args, **kwargs) if found.array is None else _with_content(found.array)
@@ -72,6 +75,29 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
     calls.left -= 1
     if rec.epoch is epoch and (epoch.step is not before or calls.makes) and not rec.rare and _warnings["said"] == said:
         learn(calls, epoch, before, args, kwargs, made)
+    return made
+
+
+def _written(
+    calls: Calls, rec: Recorder, found: Any, got: list[Any], otherwise: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`recall` of what writes to its first argument. found, got: see `_found`."""
+    if found is not None:
+        known: Entry = found
+        made = write_plainly(known.bound, tuple(_operands(known, got)))
+        return None if known.silent else made
+    begun = None if noted.writes is not None else begin_write(calls, rec.grad_enabled, args, kwargs)
+    if begun is None:
+        return otherwise(*args, **kwargs)
+    said = _warnings["said"]
+    noted.writes = writes = []
+    try:
+        made = otherwise(*args, **kwargs)
+    finally:
+        noted.writes = None
+    calls.left -= 1
+    if not rec.rare and _warnings["said"] == said:
+        learn_write(calls, begun, writes, made)
     return made
 
 
@@ -179,6 +205,13 @@ def _again(entry: Entry, got: list[Any]) -> Any:
             return of_one(called, got[entry.places[0]])
         second = entry.places[1]
         return of_two(called, got[entry.places[0]], got[second] if second >= 0 else entry.numbers[0])
+    made = apply(entry.bound, _operands(entry, got))
+    if entry.pick >= 0:
+        return made[entry.pick]
+    return made if entry.wrap is None else tuple.__new__(entry.wrap, made) if entry.named else entry.wrap(made)
+
+
+def _operands(entry: Entry, got: list[Any]) -> list[Any]:
     operands: list[Any] = []
     i = 0
     for place in entry.places:
@@ -187,7 +220,4 @@ def _again(entry: Entry, got: list[Any]) -> Any:
         else:
             operands.append(entry.numbers[i])
             i += 1
-    made = apply(entry.bound, operands)
-    if entry.pick >= 0:
-        return made[entry.pick]
-    return made if entry.wrap is None else tuple.__new__(entry.wrap, made) if entry.named else entry.wrap(made)
+    return operands

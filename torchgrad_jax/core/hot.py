@@ -26,7 +26,7 @@ from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import apply_inplace, fit
+from torchgrad_jax.core.writing import apply_inplace, fit, noted
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.storage import Storage, put_content
@@ -349,7 +349,7 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         elif isinstance(o, Tensor):
             return apply_inplace(bound, operands)
         values.append(o)
-    if rec.rare:
+    if rec.rare or noted.writes is not None:
         return apply_inplace(bound, operands)
     try:
         value = record(rec, bound, tuple(values))

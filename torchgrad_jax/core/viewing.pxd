@@ -1,11 +1,13 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.fields cimport TensorFields
+from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two
 from torchgrad_jax.core.writing cimport make_view
 from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
-from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.memory.storage cimport put_content
+from torchgrad_jax.runtime.recorder cimport Recorder, record
+from torchgrad_jax.runtime.value cimport Value
 
 
 cdef class Latest:
@@ -34,6 +36,11 @@ cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, 
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
 @cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
 cpdef object indexed(TensorFields t, tuple keys)
+@cython.locals(rec=Recorder, whole=Value, made=Value, begins=list)
+cpdef bint put(TensorFields t, tuple keys, object value) except -1
+@cython.locals(dims=list, lengths=list, steps=list, shape=list, dim=Py_ssize_t, rest=Py_ssize_t, several=Py_ssize_t, n=Py_ssize_t)
+cdef object _part(tuple keys, tuple whole, list begins)
+cdef object _source(Recorder rec, TensorFields value, object storage)
 cdef bint _fits(object k, object n) except -1
 cdef bint _is_whole(slice k, object n) except -1
 @cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.parameter import Parameter
@@ -16,11 +17,14 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import is_by_rows, is_standard
-from torchgrad_jax.memory.storage import Asked, Link, View
+from torchgrad_jax.memory.storage import Asked, Link, Storage, View, put_content
 from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
 from torchgrad_jax.operators.views import stride_rules
+from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.value import Value
 
 _known = Memo()
 
@@ -149,6 +153,95 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             dim += 1
             own += 1
     return None if out is t else out
+
+
+def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
+    """The short way of ``t[keys] = value`` where no graph follows it: of ints, slices of ints, None and ..., and a number that fits or a tensor of
+    the part's shape, or of no dimensions, and of the dtype of `t`. False where nothing was done."""
+    rec = per_thread.recorder
+    if rec.rare or t._view is not None or (t._rg and rec.grad_enabled) or (type(t) is not Tensor and type(t) is not Parameter):
+        return False
+    storage: Any = t._storage
+    if storage is not None and (type(storage) is not Storage or storage.siblings is not None):
+        return False
+    whole: Value = t._value if storage is None else storage.value
+    aval = whole.aval
+    begins: list[Any] = []
+    found = _part(keys, aval.shape, begins)
+    if found is None or aval.dtype.char not in PUT_KINDS:
+        return False
+    kind, shape = found
+    src = value
+    if type(value) is Tensor or type(value) is Parameter:
+        src = _source(rec, value, storage)
+        if src is None or src.aval.dtype is not aval.dtype or src.aval.device is not aval.device:
+            return False
+        if src.aval.shape and (src.aval.shape != shape or None in keys):
+            return False
+    bound = _puts.get(kind)
+    if bound is None:
+        statics = [Static(k) for k in kind]
+        bound = _puts.keep(kind, registry[f"put_part{len(begins)}"].bind((*(ARRAY,) * (2 + len(begins)), *statics)))
+    try:
+        made: Value = record(rec, bound, (whole, src, *begins))
+    except Elsewhere:
+        return False
+    if storage is None:
+        storage = t._shared()
+    put_content(storage, made)
+    t._value = made  # the first content is not held
+    return True
+
+
+_puts = Memo()
+
+
+def _part(keys: tuple[Any, ...], whole: tuple[int, ...], begins: list[Any]) -> Any:
+    """The part of a shape that ints, slices of ints, None and ... choose: in which dimensions, of which lengths and by which steps, as `put_part` has
+    them, and its shape. begins: gets where it begins in these. None where that is for the general way: other keys, errors, all or nothing of it."""
+    dim, rest, several = 0, len(whole) - len(keys), -1
+    for k in keys:
+        if k is None:
+            rest += 1
+        elif k is Ellipsis:
+            rest += 1
+            several += 1
+    if rest < 0 or several > 0:
+        return None
+    dims, lengths, steps, shape = [], [], [], []
+    for k in keys:
+        if k is Ellipsis:
+            shape += whole[dim : dim + rest]
+            dim += rest
+        elif k is not None:
+            n = whole[dim]
+            if not (type(k) is int or type(k) is slice) or not _fits(k, n):
+                return None
+            first, length, step = (k + n if k < 0 else k, -1, 1) if type(k) is int else _bounds(k, n)
+            if length >= 0:
+                shape.append(length)
+            if length != n:
+                dims.append(dim)
+                lengths.append(length)
+                steps.append(step)
+                begins.append(first)
+            dim += 1
+    shape += whole[dim:]
+    if not dims or len(dims) > MOST_PARTS or 0 in shape:
+        return None
+    return (tuple(dims), tuple(lengths), tuple(steps)), tuple(shape)
+
+
+def _source(rec: Any, value: Any, storage: Any) -> Any:
+    """The content of what is written to a part of `storage`; None where that is for the general way."""
+    if value._rg and rec.grad_enabled:
+        return None
+    own = value._storage
+    if own is None:
+        return value._value
+    if own is storage or own.siblings is not None or (value._view is not None and rec.grad_enabled and needs_grad(value)):
+        return None
+    return content_of(value)
 
 
 def _place(k: Tensor) -> Any:

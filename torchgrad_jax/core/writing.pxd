@@ -18,6 +18,11 @@ cpdef object check_differentiable(TensorFields t)
 @cython.locals(t=TensorFields, view=ViewFields)
 cpdef bint check_memory(object name, tuple operands)
 cpdef object _followed(tuple operands)
+cdef class Noted:
+    cdef public object writes
+
+
+cdef Noted _noted
 @cython.locals(rec=Recorder, target=TensorFields, old=Value, out=Value, expanded=bint, values=tuple)
 cpdef object apply_inplace(object bound, tuple operands)
 @cython.locals(parent=ViewFields, base=TensorFields, skip=int, view=ViewFields)

@@ -203,8 +203,23 @@ def overlaps(a: Tensor, b: Tensor) -> bool:
     return a._aval.size > 0 and b._aval.size > 0 and (_is_same(a, b) or overlap_in_part(a, b))
 
 
+class Noted:
+    """Where somebody asks which operations write: those, in order, each with its operands; None while nobody does."""
+
+    __slots__ = ("writes",)
+
+    def __init__(self) -> None:
+        self.writes: Any = None
+
+
+noted = Noted()
+_noted = noted  # typed, where this is compiled
+
+
 def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     """An operation whose result goes into its first operand."""
+    if _noted.writes is not None:
+        _noted.writes.append((bound, operands))
     rec = per_thread.recorder
     target: Tensor = operands[0]
     if rec.rare and rec.level is not None and (found := rec.level.apply_inplace(bound, operands)) is not NotImplemented:

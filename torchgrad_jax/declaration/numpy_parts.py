@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.form import Forms
+
 Array = np.ndarray
 _ALL = slice(None)
 
@@ -74,3 +76,25 @@ def split(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, 
 def unbind(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, ...]:
     """The slices along `dim`, views."""
     return tuple([narrow(x, dim, begin, 1).squeeze(dim) for begin, _ in parts])
+
+
+PUT_KINDS = "fdbhilqB?"
+
+
+def _put(x: Array, value: Array, *begins: Any, dims: Sequence[int], lengths: Sequence[int], steps: Sequence[int]) -> Array:
+    if lengths == (-1,) and not dims[0]:
+        x[begins[0]] = value
+        return x
+    where: list[Any] = [_ALL] * (dims[-1] + 1)
+    for begin, dim, length, step in zip(begins, dims, lengths, steps, strict=True):
+        where[dim] = begin if length < 0 else slice(begin, begin + (length - 1) * step + 1, step)
+    x[tuple(where)] = value
+    return x
+
+
+def _put_result(x: Array, value: Array, *begins: Any, **statics: Any) -> Array | None:
+    return x if x.dtype.char in PUT_KINDS and (value.dtype == x.dtype or not value.ndim) else None
+
+
+# A value written to a part that begins at several numbers.
+put_part = Forms(lambda x, value, *begins, **statics: _put(x.copy(), value, *begins, **statics), _put_result, True, _put)

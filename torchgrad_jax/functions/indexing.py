@@ -15,6 +15,7 @@ from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import indexed, part_of, viewed
+from torchgrad_jax.core.viewing import put as put_plainly
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
@@ -72,8 +73,30 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
     number = type(value) is float or (type(value) is int and LEAST_INT <= value <= MOST_INT)
+    if (number or type(value) is Tensor) and (type(key) is int or type(key) is tuple or type(key) is slice):
+        given = promotion.fitting(value, self._aval.dtype) if number else value
+        if put_plainly(self, key if type(key) is tuple else (key,), given):
+            return
     if number and _filled(self, key, value):
         return
+    if _by_integers(key):
+        _set_at(self, key, value, number)
+    else:
+        _set(self, key, value, number)
+
+
+def _by_integers(key: Any) -> bool:
+    """Whether an index has tensors of int64 as its only tensors, of which no elements are asked for."""
+    if type(key) is Tensor:
+        return key._aval.ndim > 0 and key._aval.dtype == np.int64
+    if type(key) is not tuple:
+        return False
+    found = [k for k in key if type(k) is Tensor]
+    return bool(found) and all([k._aval.ndim and k._aval.dtype == np.int64 for k in found])
+
+
+def _set(self: Tensor, key: Any, value: Any, number: bool) -> None:
+    """``self[key] = value``. number: whether that is a Python number within the range of an int64."""
     target = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is int else None
     indices: dict[int, Tensor] = {}
     if target is None and type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
@@ -100,6 +123,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             promotion.fitting(trimmed.item(), self._aval.dtype)
         trimmed = cast(trimmed, self.dtype)
     put(target, indices, trimmed, accumulate=False)
+
+
+_set_at = recalling(_set, bounds=True, writes=True)
 
 
 def _filled(self: Tensor, key: Any, number: float) -> bool:

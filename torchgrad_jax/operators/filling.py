@@ -3,15 +3,18 @@ not needed before its time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import numpy_forms
+from torchgrad_jax.declaration import numpy_forms, numpy_parts
 from torchgrad_jax.declaration.converting import broadcast_to, convert, zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
+
+Ints = tuple[int, ...]
 
 
 @op("full_(int[] size, Scalar fill_value, dtype dtype)", method=False, toplevel=False, differentiable=False, numpy=numpy_forms.full)
@@ -31,6 +34,36 @@ for _type, _name, _node in (("Scalar", "number", "FillBackward2"), ("Tensor", "t
     def _fill(x: Any, value: Any) -> Any:
         """`value` everywhere."""
         return broadcast_to(convert(value, x.dtype), x.shape)
+
+
+def _put_part(x: Any, value: Any, begins: Sequence[Any], dims: Ints, lengths: Ints, steps: Ints) -> Any:
+    starts: list[Any] = [jnp.zeros((), begins[0].dtype)] * x.ndim
+    shape, spans, strides = list(x.shape), list(x.shape), [1] * x.ndim
+    for begin, dim, length, step in zip(begins, dims, lengths, steps, strict=True):
+        starts[dim] = begin
+        shape[dim] = max(length, 1)
+        spans[dim], strides[dim] = (shape[dim] - 1) * step + 1, step
+    chosen = [dim for dim, length in zip(dims, lengths, strict=True) if length < 0]
+    src = jnp.expand_dims(broadcast_to(convert(value, x.dtype), tuple([n for i, n in enumerate(shape) if i not in chosen])), chosen)
+    if shape != spans:
+        part = lax.dynamic_slice(x, starts, spans)
+        src = part.at[tuple([slice(None, None, step) for step in strides])].set(src)
+    return lax.dynamic_update_slice(x, src, starts)
+
+
+# In how many dimensions a part may be chosen that is written to by one operation.
+MOST_PARTS = 4
+# The dtypes of what is written so, as NumPy's characters: those to which it converts a number that fits as PyTorch does.
+PUT_KINDS = numpy_parts.PUT_KINDS
+for _count in range(1, MOST_PARTS + 1):
+    _begins = "".join([f", Index begin{i}" for i in range(_count)])
+
+    @op(f"put_part{_count}(Tensor self, Tensor|Scalar value{_begins}, int[] dims, int[] lengths, int[] steps)", method=False, toplevel=False,
+        out=False, promote=None, differentiable=False, numpy=numpy_parts.put_part)  # fmt: skip
+    def _put(x: Any, value: Any, *begins: Any, dims: Ints, lengths: Ints, steps: Ints) -> Any:
+        """`x` with `value`, of its dtype and broadcast, in the part that begins so in each of `dims`, of that length and step; a length of -1 is of
+        an index, by which the dimension is not there."""
+        return _put_part(x, value, begins, dims, lengths, steps)
 
 
 @op("written_to_expanded(Tensor self, Tensor written, int[] dims, bool accumulate)", method=False, toplevel=False, out=False)
