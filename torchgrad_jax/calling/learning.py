@@ -12,7 +12,7 @@ from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.hot import Called
-from torchgrad_jax.core.order import plain
+from torchgrad_jax.core.order import LaidOut, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.viewing import latest
@@ -161,16 +161,23 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
         return False
     entry.bound, entry.places = step.bop, tuple([max(place, -1) for place in places])
     entry.numbers = tuple([epoch.numbers[place] for place in step.numbers])
-    if type(made) is Tensor and made._view is not None:
+    arranged = _is_arranged(step, made)
+    if type(made) is Tensor and made._view is not None and not arranged:
         return sig.single and bool(places) and not makes and _is_view(entry, step, tensors, made)
-    if type(made) is not Tensor and made[0]._view is not None:
+    if type(made) is not Tensor and made[0]._view is not None and not arranged:
         return _are_views(entry, step, tensors, made)
     if not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
         return False
     of_two = len(places) == 2 and (places[1] >= 0 or type(entry.numbers[0]) in (int, float))
-    if entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
+    if step.bop.order is None and entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
         entry.called = Called(step.bop, step.bop.name, partial(_applied, step.bop), True)
     return True
+
+
+def _is_arranged(step: Step, made: Any) -> bool:
+    """Whether the results lie in memory as the operator's own rule has it, by which they are laid out wherever it is applied."""
+    results = [made] if type(made) is Tensor else made
+    return step.bop.order is not None and all([t._storage is None or type(t._storage) is LaidOut for t in results])
 
 
 def _applied(bound: Any, *operands: Any) -> Any:
