@@ -188,3 +188,34 @@ def test_functions_whose_calls_never_repeat_are_let_be():
         assert tj.full((2,), float(k)).tolist() == [k, k]
         x.clamp(max=float(k))
     assert all(len(calls.entries) <= MOST for reference in entries._all if (calls := reference()) is not None)
+
+
+def test_results_that_a_function_lays_out_lie_so_again():
+    pytorch = pytest.importorskip("torch")
+    for lib in (tj, pytorch):
+        found = []
+        for n in range(4):
+            base = (lib.arange(2 * 3 * 4 * 8.0) * (n + 1) / 100).reshape(2, 3, 4, 8)
+            q, k = base.transpose(1, 2), (base + 1).transpose(1, 2)
+            joined = lib.cat([k, q], 2)
+            again = lib.cat([joined, k], 2)
+            attended = lib.nn.functional.scaled_dot_product_attention(q, again, again)
+            square = attended[0, :, :3, :3] + 9 * lib.eye(3)
+            inverse = lib.linalg.inv(square)
+            found.append([(t.stride(), t.tolist()) for t in (joined, again, attended, inverse, inverse.transpose(-1, -2) * 1)])
+        if lib is tj:
+            ours = found
+    for a, b in zip(ours, found, strict=True):
+        for (stride, values), (expected, theirs) in zip(a, b, strict=True):
+            assert stride == expected
+            assert tj.allclose(tj.tensor(values), tj.tensor(theirs), rtol=1e-3, atol=1e-4)
+
+
+def test_which_kernels_of_attention_may_be_chosen_is_asked_again():
+    q = tj.ones(1, 2, 3, 4, requires_grad=True)
+    attend = tj.nn.functional.scaled_dot_product_attention
+    kinds = tj.nn.attention.SDPBackend
+    for _ in range(3):
+        assert "FlashAttention" in attend(q, q, q).grad_fn.name()
+        with tj.nn.attention.sdpa_kernel(kinds.MATH):
+            assert "FlashAttention" not in attend(q, q, q).grad_fn.name()

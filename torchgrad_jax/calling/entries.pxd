@@ -19,7 +19,7 @@ cdef class Entry:
     cdef public Entry after
     cdef public bint follows, named, silent
     cdef public Py_ssize_t pick
-    cdef public object bound, known, begin, together, wrap, array
+    cdef public object bound, known, begin, together, wrap, array, order
     cdef public Called called
 
 

@@ -41,12 +41,13 @@ class Entry:
     bound: the operation that they come to; None where it is not one. places: for each operand which of the tensors it is, or -1 for one of the
     `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`.
     wrap: what makes the result of the operation's; named: whether it is a class of `return_types`. pick: which of several results it is. array: the
-    content of what is made of no tensor, and of no operation. silent: whether what writes returns nothing.
+    content of what is made of no tensor, and of no operation. silent: whether what writes returns nothing. order: in which order the result is
+    laid out then, where the function does that.
     """
 
     __slots__ = (
         "args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named", "pick",
-        "array", "silent",
+        "array", "silent", "order",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
@@ -64,6 +65,7 @@ class Entry:
         self.pick = -1
         self.array: Any = None
         self.silent = False
+        self.order: Any = None
 
 
 class Calls:

@@ -17,6 +17,7 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.viewing import latest
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.memory.formats import memory_format
 from torchgrad_jax.memory.storage import Storage
 from torchgrad_jax.runtime.device import device
@@ -45,7 +46,7 @@ def _item(value: Any, tensors: list[Any], bounds: bool) -> Any:
     if kind is Tensor or kind is Parameter:
         tensors.append(value)
         view, storage = value._view, value._storage
-        if storage is not None and type(storage) is not Storage:
+        if storage is not None and type(storage) is not Storage and type(storage) is not LaidOut:
             raise _Unlike
         like = Like(value._aval, None if view is None or view.plain else view.strides, needs_grad(value))
         if bounds and value._aval.dtype.kind in "iu" and value._aval.size:
@@ -161,23 +162,40 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
         return False
     entry.bound, entry.places = step.bop, tuple([max(place, -1) for place in places])
     entry.numbers = tuple([epoch.numbers[place] for place in step.numbers])
-    arranged = _is_arranged(step, made)
+    operands = [tensors[place] for place in places if place >= 0]
+    arranged = _is_arranged(step, operands, made) or _is_laid_out(entry, step, operands, made)
     if type(made) is Tensor and made._view is not None and not arranged:
         return sig.single and bool(places) and not makes and _is_view(entry, step, tensors, made)
     if type(made) is not Tensor and made[0]._view is not None and not arranged:
         return _are_views(entry, step, tensors, made)
-    if not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
+    if not arranged and not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
         return False
+    laid = step.bop.order is not None or entry.order is not None
     of_two = len(places) == 2 and (places[1] >= 0 or type(entry.numbers[0]) in (int, float))
-    if step.bop.order is None and entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
+    if not laid and entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
         entry.called = Called(step.bop, step.bop.name, partial(_applied, step.bop), True)
     return True
 
 
-def _is_arranged(step: Step, made: Any) -> bool:
+def _is_arranged(step: Step, operands: list[Any], made: Any) -> bool:
     """Whether the results lie in memory as the operator's own rule has it, by which they are laid out wherever it is applied."""
+    if step.bop.order is None:
+        return False
     results = [made] if type(made) is Tensor else made
-    return step.bop.order is not None and all([t._storage is None or type(t._storage) is LaidOut for t in results])
+    key = tuple([t._aval.shape for t in results]), tuple([(o._aval.shape, o._strides()) for o in operands])
+    layouts = step.bop.laid_out.get(key)
+    if layouts is None:
+        return all([t._storage is None for t in results]) and not step.bop.order.always and all(map(plain, operands))
+    return all([(t._storage is None) if layout is None else (type(t._storage) is LaidOut) for t, layout in zip(results, layouts, strict=False)])
+
+
+def _is_laid_out(entry: Entry, step: Step, operands: list[Any], made: Any) -> bool:
+    """Complete an Entry by the order that the function has laid its only result out in. False where it has not, or the operator has a rule of its
+    own."""
+    if type(made) is not Tensor or type(made._storage) is not LaidOut or step.bop.order is not None or step.bop.keeps_order:
+        return False
+    entry.order = dense_order(made._aval.shape, made._strides())
+    return entry.order is not None
 
 
 def _applied(bound: Any, *operands: Any) -> Any:

@@ -17,6 +17,7 @@ from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
+from torchgrad_jax.core.order import LaidOut, lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import made_again, made_together
@@ -150,7 +151,7 @@ def _alike(item: Any, value: Any, got: list[Any]) -> bool:
         like: Like = item
         t: Tensor = value
         view, storage = t._view, t._storage
-        if storage is not None and type(storage) is not Storage:
+        if storage is not None and type(storage) is not Storage and type(storage) is not LaidOut:
             return False
         if view is None:
             aval = t._value.aval if storage is None else storage.value.aval
@@ -207,7 +208,9 @@ def _again(entry: Entry, got: list[Any]) -> Any:
         return of_two(called, got[entry.places[0]], got[second] if second >= 0 else entry.numbers[0])
     made = apply(entry.bound, _operands(entry, got))
     if entry.pick >= 0:
-        return made[entry.pick]
+        made = made[entry.pick]
+    if entry.order is not None:
+        return lay_out(made, entry.order)
     return made if entry.wrap is None else tuple.__new__(entry.wrap, made) if entry.named else entry.wrap(made)
 
 

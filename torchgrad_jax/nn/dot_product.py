@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.entries import forget_all
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.core.autocasting import as_one_operator
 from torchgrad_jax.core.order import lay_out
@@ -28,8 +29,21 @@ from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["scaled_dot_product_attention"]
 
+
+class _Kernels(dict[str, bool]):
+    """What calls come to may be otherwise once one of them was changed."""
+
+    def __setitem__(self, name: str, allowed: bool) -> None:
+        super().__setitem__(name, allowed)
+        forget_all()
+
+    def update(self, other: Any) -> None:  # type: ignore[override] - of a dict alone
+        super().update(other)
+        forget_all()
+
+
 # Which of PyTorch's kernels may be chosen: `torch.backends.cuda.enable_flash_sdp` and its like, `torch.nn.attention.sdpa_kernel`.
-kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+kernels = _Kernels({"flash": True, "mem_efficient": True, "math": True, "cudnn": True})
 
 
 def scaled_dot_product_attention(
