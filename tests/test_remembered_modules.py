@@ -1,5 +1,6 @@
 """Modules under a transform: calls that are recorded again, the graphs that lead to their parameters, and what makes a call anew."""
 
+import numpy as np
 import pytest
 
 import torchgrad_jax as torch
@@ -323,3 +324,31 @@ def test_expanded_results_lie_in_memory_as_they_did():
         found = vmap(jacrev(single), (None, 0))(parameters, x)
         assert all(torch.equal(found[n], first[n]) and found[n].stride() == first[n].stride() for n in first)
     assert remembers() == 1
+
+
+class Deeper(Net):
+    def forward(self, x):
+        if x.ndim > 2:
+            raise ValueError("too many dimensions")
+        return super().forward(x) + self.wave(x)
+
+    def wave(self, x):
+        return torch.sin(np.pi * x).sum(-1)
+
+
+def test_methods_constants_of_numpy_and_inherited_code_are_reached(monkeypatch):
+    net, x = Deeper(), torch.randn(3, 2)
+    for call in (net, net.wave, lambda x: net.forward(x)):
+        known = remembers()
+        for _ in range(4):
+            assert torch.equal(vmap(grad(call))(x), anew(lambda call=call: vmap(grad(call))(x)))
+        assert remembers() == known + 1
+    monkeypatch.setattr(Net, "scaled", lambda self, x: x * 0)
+    assert torch.equal(vmap(net)(x), net.wave(x))
+    with pytest.raises(ValueError, match="too many"):
+        vmap(net)(torch.zeros(1, 1, 1, 1))
+
+
+def test_numbers_that_numpy_draws_are_drawn_each_time():
+    seen = [vmap(lambda x: x * float(np.random.rand()))(torch.ones(2))[0].item() for _ in range(5)]
+    assert len(set(seen)) == 5

@@ -1,8 +1,8 @@
 """Which functions do the same whenever they are called with the same: what they do is known from their first call, and need not be done again.
 
 Python says of no function that it is pure, so this is decided by what its code can reach, and in doubt against it. Pure is a function of the
-user's that names nothing but tensors, numbers, this package, a few of Python's own functions, lists, dicts and modules of `nn` of such, and functions
-that are pure themselves; that assigns to nothing but its own variables and to elements; and that names no attribute by which something else would
+user's that names nothing but tensors, numbers, this package, NumPy, a few of Python's own functions, lists, dicts and modules of `nn` of such, and
+functions and methods that are pure themselves; that assigns to nothing but its own variables and to elements; and that names no attribute by which something else would
 change. What it captures is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest. Whether a list or a dict
 was written to shows in that after the call.
 """
@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import device
@@ -26,8 +28,8 @@ from torchgrad_jax.runtime.recorder import FUNCTIONS
 _BUILTINS = frozenset(
     map(
         id,
-        (abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, map, max, min, pow, range, reversed, round, slice,
-         sorted, str, sum, tuple, zip),
+        (abs, all, any, bool, callable, complex, dict, divmod, enumerate, filter, float, frozenset, hasattr, int, isinstance, issubclass, iter, len,
+         list, map, max, min, next, object, pow, range, repr, reversed, round, set, slice, sorted, str, sum, super, tuple, type, zip),
     )
 )  # fmt: skip
 _CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), dtypes.dtype, device, slice, range)
@@ -123,11 +125,15 @@ class Reached:
             for part in transform:
                 self.add(part)
         elif kind is types.ModuleType:
-            if value is not math and not _is_ours(value.__name__):
+            if value is not math and value is not np and not _is_ours(value.__name__):
                 raise Impure
             self.key.append(value.__name__)
-        elif id(value) in _BUILTINS:
+        elif id(value) in _BUILTINS or (kind is type and issubclass(value, Exception) and value.__module__ == "builtins"):
             self.key.append(value)
+        elif kind is types.MethodType:
+            self.key.append("method")
+            self.add(value.__self__)
+            self.add(value.__func__)
         elif kind is partial:
             self.key.append(kind)
             for part in (value.func, value.args, tuple(value.keywords.items())):
@@ -157,12 +163,16 @@ class Reached:
         self.key.append(code)
         self.add(function.__defaults__)
         self.add(tuple((function.__kwdefaults__ or {}).items()))
-        for cell in function.__closure__ or ():
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents
             except ValueError:
                 raise Impure from None
-            self.add(content)
+            if name == "__class__":  # which `super` asks for: those around it are reached by the object
+                self.key.append(content)
+                self._classes[content] = None
+            else:
+                self.add(content)
         scope = function.__globals__
         for name in names:
             if name in scope:
