@@ -137,3 +137,31 @@ def test_data_of_a_batch_and_of_what_grad_follows_inside_of_it(m):
         lambda: func.vmap(lambda b: func.grad(lambda c: (c * b.data).sum())(b))(a),
         lambda: func.vmap(lambda b: b * a.data.sum())(a),
     )
+
+
+@like_pytorch
+def test_several_views_of_a_tensor_from_outside(m):
+    func = m.func
+    a = x(m, 6)
+    w = x(m, 3, 6).requires_grad_()
+    found = []
+    for views in (w.chunk, w.split, w.unbind, w.tensor_split):
+        parts = lambda views=views: views(0) if views == w.unbind else views(3 if views != w.split else 1, 0)  # noqa: E731
+        for transform in (func.grad, func.jacrev, lambda f: func.vmap(func.grad(lambda b: f(b * a)))):
+            result = transform(lambda b, parts=parts: sum((b * p).sin().sum() for p in parts()))(a)
+            (back,) = m.autograd.grad(result.sum(), w)
+            found += [result, back]
+    return found
+
+
+@like_pytorch
+def test_attention_with_parameters_that_require_gradients(m):
+    m.manual_seed(0)
+    attention = m.nn.MultiheadAttention(4, 2, batch_first=True, dtype=m.float64)
+    a = x(m, 2, 3, 4)
+
+    def of(b, c):
+        return attention(b[None], c[None], c[None] * 2)[0].sum((0, 1))
+
+    jacobian = m.func.vmap(m.func.jacrev(of))(a, a.flip(0))
+    return [jacobian.detach(), *m.autograd.grad(jacobian.pow(2).sum(), list(attention.parameters()))]

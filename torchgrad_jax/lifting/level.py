@@ -304,7 +304,7 @@ class Level(Interpreter):
         with self.outside:
             found = apply(bound, operands)
         operator = getattr(bound, "operator", None)
-        if operator is not None and operator.view is not None:  # it shares memory outside
+        if operator is not None and (operator.view is not None or operator.gives_views):  # it shares memory outside
             return found
         return tuple([self.lift(t) for t in found]) if type(found) is tuple else self.lift(found)
 
