@@ -68,6 +68,20 @@ class Replaced(Superseded):
         return self.value if concerned else self.past
 
 
+class OfMask(Superseded):
+    """Stands for the counter of the places where a mask is true, which PyTorch finds anew in backward: they are outdated when the mask is."""
+
+    __slots__ = ()
+
+    def __init__(self, mask: Value) -> None:
+        self.value, self.writer = mask, None
+
+    @property
+    def version(self) -> int:  # type: ignore[override] # what is asked for, not counted
+        """0, as that of the places is, until the mask is written to."""
+        return -1 if outdated(present(self.value)) else 0
+
+
 def present(value: Value, edge: Any = None) -> Value:
     """The Value that a saved one has become by writes which its version counter does not count. edge: where the gradient of what was saved
     goes; None for a node's own result."""
