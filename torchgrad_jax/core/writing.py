@@ -171,7 +171,7 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
     one, other = a._storage, b._storage
     assert one is not None
     shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
-    return shared and a._aval is b._aval and a._strides() == b._strides() and a.storage_offset() == b.storage_offset()
+    return shared and a._aval is b._aval and a._strides() == b._strides() and a._offset() == b._offset()
 
 
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
@@ -186,7 +186,7 @@ def overlap_in_part(a: Tensor, b: Tensor) -> bool:
             step *= n
         if not size:
             return False
-        runs.append((t.storage_offset(), t.storage_offset() + size))
+        runs.append((t._offset(), t._offset() + size))
     if runs[0] == runs[1]:
         return a._strides() != b._strides()
     return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]

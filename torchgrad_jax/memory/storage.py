@@ -350,7 +350,7 @@ def in_memory(t: Any, storage: Storage) -> Link:
     """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
     memory, dtype = storage.value.aval, t._aval.dtype
     shape = memory.shape if memory.dtype == dtype else (memory.nbytes // dtype.itemsize,)
-    layout = (Static(shape), Static(t._strides()), Static(t.storage_offset()))
+    layout = (Static(shape), Static(t._strides()), Static(t._offset()))
     return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 
