@@ -15,7 +15,7 @@ from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import indexed, part_of, viewed
-from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
+from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order
@@ -172,6 +172,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = created(from_data(src, kept, self.device))
     if src.device is not self.device:
         src = move(src, self.device)
+    if src._aval.dtype is not self._aval.dtype:
+        warn_of_lost_parts(src._aval.dtype, self._aval.dtype)
     shape = self._aval.shape
     if src._aval.shape != shape:
         try:
