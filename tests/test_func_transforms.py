@@ -457,6 +457,17 @@ def linearize_of_trees(m):
 
 
 @program
+def linearize_of_a_function_that_writes_to_its_argument(m):
+    def f(x):
+        x[0] = 3.0
+        return x * x
+
+    x = vector(m)
+    output, jvp_fn = m.func.linearize(f, x)
+    return output, jvp_fn(vector(m, 1.0, 1.0, 1.0)), jvp_fn(vector(m, 1.0, 2.0, 3.0)), x
+
+
+@program
 def linearize_of_outputs_with_no_derivative(m):
     output, jvp_fn = m.func.linearize(lambda x: (x.long(), x, x.detach()), vector(m))
     return [shown(output), shown(jvp_fn(ones(m)))]

@@ -199,3 +199,27 @@ def test_names_are_pytorchs(torch):
         for part in module.split("."):
             theirs, ours = getattr(theirs, part), getattr(ours, part)
         assert not [name for name in theirs.__all__ if not hasattr(ours, name)], module
+
+
+def test_what_has_not_run_has_no_events(torch):
+    def of(m):
+        found, profile = [], m.autograd.profiler.profile
+        for ask in (lambda p: p.table(), lambda p: list(p.key_averages()), lambda p: list(p.function_events), lambda p: p.self_cpu_time_total):
+            asked = profile()
+            found += [repr(asked), ask(asked), repr(asked)]
+            with asked:
+                found.append(ask(asked))
+            found.append(len(asked.function_events) if not found[-1] else None)
+        return found
+
+    assert of(tj) == of(torch)
+
+
+@pytest.mark.parametrize("arguments", [("a", 3), ("a", ["b"]), (3,), (None,)])
+def test_names_of_ranges_are_texts(torch, arguments):
+    def refusal(m):
+        with pytest.raises(RuntimeError) as told:
+            m.profiler.record_function(*arguments).__enter__()
+        return str(told.value)
+
+    assert refusal(tj) == refusal(torch)

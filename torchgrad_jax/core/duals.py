@@ -183,7 +183,7 @@ def _same_layout(a: Tensor, b: Tensor) -> bool:
 
 
 def _memory(t: Tensor) -> tuple[int, int]:
-    return t.storage_offset(), (t._value if t._storage is None else t._storage.value).aval.size
+    return t._offset(), (t._value if t._storage is None else t._storage.value).aval.size
 
 
 def laid_out_alike(t: Tensor, tangent: Tensor) -> Tensor:
@@ -297,7 +297,7 @@ def _view_alike(tangent: Tensor, t: Tensor, links: tuple[Link, ...], strides: tu
         out = tangent
         for link in links:
             out = apply(link.read, (out, *link.numbers))
-        return make_view(per_thread.recorder, tangent, out, links, strides, offset - t.storage_offset() + tangent.storage_offset(), "default")
+        return make_view(per_thread.recorder, tangent, out, links, strides, offset - t._offset() + tangent._offset(), "default")
 
 
 # ---------------------------------------------------------------------- what nodes save

@@ -59,7 +59,7 @@ def copy_slices(rec: Recorder, base: Tensor, view: View, storage: Storage, aval:
     """The node of `base` after a write to `view`, a tensor of this aval, by the operation of `inner`."""
     made = _new(CopySlices)
     made.inner, made.aval = inner, base._aval
-    made.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base.storage_offset(), base._view)
+    made.links = links_to_write(view, links_between(base, view, storage), aval, view.offset - base._offset(), base._view)
     edges = inner.next
     places = inner.plan.inputs if isinstance(inner, OpNode) else inner.edge_places
     made.through_self = bool(places) and places[0] == 0
@@ -204,7 +204,7 @@ class CopySlices(Node, CopySlicesFields):  # type: ignore[misc] # see OpNode
 
 def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
     """PyTorch's text for a write to memory outside of the base, in whose gradient the view then has no place; None for others."""
-    offset = view.offset - base.storage_offset()
+    offset = view.offset - base._offset()
     if offset < 0:
         return f"Tensor: invalid storage offset {offset}"
     return beyond_memory(aval.shape, view.strides, offset, aval.dtype.itemsize, end_of(base._aval.shape, base._strides(), 0))

@@ -73,6 +73,14 @@ class Interpreter:
         """Whether a tensor stands for all of a batch, here or in a level outside."""
         return False
 
+    def lies(self, t: Any) -> tuple[tuple[int, ...], int]:
+        """See the function `lies`."""
+        return t._strides(), t._offset()
+
+    def as_strided(self, t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+        """See the function `as_told`."""
+        return NotImplemented
+
     def rewritten(self, t: Any, value: Any, name: str) -> bool:
         """`value` is about to become the content of `t`, which no operation has written. name: of the function that writes. Returns whether that is
         done: what is of a level may not be the content of a tensor outside of it."""
@@ -136,6 +144,18 @@ def stands_for_batch(t: Any) -> bool:
     """Whether a tensor stands for all of a batch, inside of vmap."""
     rec = per_thread.recorder
     return rec.rare > 0 and rec.level is not None and rec.level.stands_for_batch(t)
+
+
+def lies(t: Any) -> tuple[tuple[int, ...], int]:
+    """The strides and the offset of a tensor as they are told: those of what stands for a batch are the batch's, which lies in memory as a whole."""
+    rec = per_thread.recorder
+    return (t._strides(), t._offset()) if not rec.rare or rec.level is None else rec.level.lies(t)
+
+
+def as_told(t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+    """What `as_strided` gives for a tensor by strides as `lies` tells them; NotImplemented where these are those of memory."""
+    rec = per_thread.recorder
+    return NotImplemented if not rec.rare or rec.level is None else rec.level.as_strided(t, size, stride, offset)
 
 
 def mapped_as(t: Any, like: Any) -> Any:

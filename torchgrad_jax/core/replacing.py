@@ -48,7 +48,7 @@ def take_size(t: Tensor, shape: tuple[int, ...]) -> None:
 
 def resize_strided(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A part of memory takes what lies there from its beginning on, in row-major order."""
-    storage, offset, wanted = t._shared(), t.storage_offset(), math.prod(shape)
+    storage, offset, wanted = t._shared(), t._offset(), math.prod(shape)
     have = storage.value.aval.size - offset
     twin = detached(t)
     if wanted <= have:
@@ -62,7 +62,7 @@ def resize_strided(t: Tensor, shape: tuple[int, ...]) -> Tensor:
 def give_memory(t: Tensor, source: Tensor) -> Tensor:
     set_data(t, source)
     assert t._storage is not None
-    place(per_thread.recorder, t, t._content(), (), t._strides(), t.storage_offset())
+    place(per_thread.recorder, t, t._content(), (), t._strides(), t._offset())
     return t
 
 

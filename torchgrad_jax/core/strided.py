@@ -22,7 +22,7 @@ Links = tuple[Link, ...]
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """Elements of the tensor's memory by strides, counted from `storage_offset`, its own where None. RuntimeError for what is not in it."""
     size, stride = tuple(size), tuple(stride)
-    offset = input.storage_offset() if storage_offset is None else storage_offset
+    offset = input._offset() if storage_offset is None else storage_offset
     refuse_lost(input)
     check_strides(input, size, stride, offset)
     view = input._view
@@ -102,7 +102,7 @@ def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: i
     `end`; where in memory this array begins."""
     if all(isinstance(link, Relayout) for link in prefix):
         return prefix, tuple([Link(*link.undo, ()) for link in reversed(prefix) if isinstance(link, Relayout)]), 0
-    start = base.storage_offset()
+    start = base._offset()
     if base._storage is storage and base.is_contiguous() and start <= begin and end <= start + base._aval.size:
         return prefix, (), start
     return (), (), 0  # from outside of the base

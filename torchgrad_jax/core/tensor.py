@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
-from torchgrad_jax.core.level import in_transform, meet, stands_for_batch
+from torchgrad_jax.core.level import in_transform, lies, meet, stands_for_batch
 from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
@@ -185,14 +185,17 @@ class Tensor(TensorFields, _Base):
         view = self._view
         return contiguous_strides(self._aval.shape) if view is None else view.strides
 
+    def _offset(self) -> int:
+        return 0 if self._view is None else self._view.offset
+
     def stride(self, dim: int | None = None) -> Any:
         """The strides, in elements, that PyTorch would report; of one dimension if `dim` is given."""
-        strides = self._strides()
+        strides = lies(self)[0]
         return strides if dim is None else strides[wrap_dim(dim, len(strides))]
 
     def storage_offset(self) -> int:
         """The offset of the first element in the base's memory, in elements."""
-        return 0 if self._view is None else self._view.offset
+        return lies(self)[1]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the strides are those of row-major storage, or of `memory_format`."""
@@ -242,7 +245,7 @@ class Tensor(TensorFields, _Base):
             raise RuntimeError(NO_STORAGE)
         if not self._aval.size:
             return 0
-        return self._shared().address + self.storage_offset() * self.element_size()
+        return self._shared().address + self._offset() * self.element_size()
 
     def __len__(self) -> int:
         shape = self._aval.shape

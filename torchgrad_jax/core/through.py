@@ -71,6 +71,14 @@ class Chained(Interpreter):
         """See Interpreter."""
         return self._asked.stands_for_batch(t)
 
+    def lies(self, t: Any) -> tuple[tuple[int, ...], int]:
+        """See Interpreter."""
+        return self._asked.lies(t)
+
+    def as_strided(self, t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+        """See Interpreter."""
+        return self._asked.as_strided(t, size, stride, offset)
+
     def rewritten(self, t: Any, value: Any, name: str) -> bool:
         """See Interpreter."""
         return self._asked.rewritten(t, value, name)

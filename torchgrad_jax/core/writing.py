@@ -23,7 +23,7 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.user_code import warn_once, warn_user
 from torchgrad_jax.runtime.value import Aval, Value
 
 _CLONE = registry["clone"].bind((ARRAY,))
@@ -171,7 +171,7 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
     one, other = a._storage, b._storage
     assert one is not None
     shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
-    return shared and a._aval is b._aval and a._strides() == b._strides() and a.storage_offset() == b.storage_offset()
+    return shared and a._aval is b._aval and a._strides() == b._strides() and a._offset() == b._offset()
 
 
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
@@ -186,7 +186,7 @@ def overlap_in_part(a: Tensor, b: Tensor) -> bool:
             step *= n
         if not size:
             return False
-        runs.append((t.storage_offset(), t.storage_offset() + size))
+        runs.append((t._offset(), t._offset() + size))
     if runs[0] == runs[1]:
         return a._strides() != b._strides()
     return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
@@ -313,6 +313,12 @@ def fit(rec: Recorder, value: Value, aval: Aval, name: str = "") -> Value:
 _FILL_NUMBER, _FILL_TENSOR = (registry[name].bind((ARRAY, ARRAY)) for name in ("fill_number", "fill_tensor"))
 
 
+def warn_of_lost_parts(given: Any, kept: Any) -> None:
+    """Warn once where a conversion from one dtype to another loses imaginary parts."""
+    if given.kind == "c" and kept.kind not in "cb":
+        warn_once("Casting complex values to real discards the imaginary part")
+
+
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write `value`, a number or a 0-dim tensor, everywhere. RuntimeError for a tensor of more dimensions."""
     if not isinstance(value, Tensor):
@@ -323,6 +329,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         return apply_inplace(_FILL_NUMBER, (self, value))
     if value._aval.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value._aval.ndim} dimensions.")
+    if value._aval.dtype is not self._aval.dtype:
+        warn_of_lost_parts(value._aval.dtype, self._aval.dtype)
     return apply_inplace(_FILL_TENSOR, (self, value))
 
 

@@ -253,6 +253,8 @@ class Plan(PlanFields):
     def reads(self, place: int, wanted: Sequence[bool]) -> bool:
         """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
         where something is wrong already: what the declaration does not say, a trace does."""
+        if isinstance(self._sig.bop, BoundOperator) and self.saved_names[place] in self._sig.bop.operator.copies:
+            return False
         alone = zip(self.apart(), wanted if self._may_leave_out(place) else (True,) * len(wanted), strict=True)
         return any(there and place in places and p._reads(places.index(place)) for (p, places), there in alone)
 

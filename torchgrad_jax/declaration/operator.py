@@ -76,6 +76,7 @@ class Operator:
     constants: dict[str, str] = field(default_factory=dict)
     keeps: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
     transpose: Callable[..., Any] | None = None
     trivial: Callable[[Any], bool] | None = None
     windows: bool = False
@@ -426,6 +427,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
+    copies: operands, by name, of which PyTorch's node saves a copy: they may be written to before backward.
     windows: each element of the gradient is found by comparing several elements of the input: compiled programs keep it in memory, as each
         operation that reads it would look for it again.
     trivial: of an operand, whether it is so small that its gradient is the result's: then nothing saved matters to it.

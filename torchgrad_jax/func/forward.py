@@ -11,6 +11,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.func.arguments import check_outputs, differentiating, map_aux, split_aux
 from torchgrad_jax.func.reverse import Pullback
 from torchgrad_jax.functions.creation import zeros_like
+from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.levels import forward_level, grad_level
 from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.lifting.trees import tree_flatten
@@ -106,10 +107,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         if not (point.is_floating_point() or point.is_complex()):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {point.dtype}")
     with differentiating(), grad_level() as level:
-        inside = [level.wrap(point) for point in points]
-        for x in inside:
-            level.require_grad(x)
-        outputs, structure = tree_flatten(func(*spec.unflatten(inside)))
+        inside = [level.require_grad(level.lift(point)) for point in points]
+        # The function may write to its arguments, which leaves would refuse.
+        given = [level.argument(clone(x), point) for x, point in zip(inside, points, strict=True)]
+        outputs, structure = tree_flatten(func(*spec.unflatten(given)))
         check_outputs("linearize(f, *primals)", outputs)
         values = [level.unwrap(out) for out in outputs]
         pull = Pullback(level, outputs, inside)

@@ -14,6 +14,7 @@ from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.order import lay_out_as
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.writing import warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import formatting
 from torchgrad_jax.functions.creation import from_data
@@ -24,7 +25,6 @@ from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
-from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Lifted, is_tracer
 
 
@@ -89,8 +89,7 @@ def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
     """The tensor as `dtype`: itself if it is that already. Warns once where imaginary parts are lost."""
     if self._aval.dtype == dtype.np:
         return self
-    if self._aval.dtype.kind == "c" and dtype.np.kind not in "cb":
-        warn_once("Casting complex values to real discards the imaginary part")
+    warn_of_lost_parts(self._aval.dtype, dtype.np)
     return apply(cast_to(dtype.np), (self,))
 
 

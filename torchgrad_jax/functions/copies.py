@@ -123,4 +123,4 @@ for _name, _function in {
 def slice_inverse(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """The part of a slice's memory that is where `src`, the tensor that was sliced, is in its own: `src` again. As in PyTorch the slice itself, which
     the other arguments tell, makes no difference."""
-    return as_strided(input, src._aval.shape, src._strides(), src.storage_offset())
+    return as_strided(input, src._aval.shape, src._strides(), src._offset())

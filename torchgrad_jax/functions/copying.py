@@ -93,7 +93,7 @@ def _parts(t: Tensor) -> tuple[Any, tuple[Any, ...]]:
     """What a tensor without attributes is rebuilt by, and of what."""
     own = OwnMemory._on(Memory(t._shared()), t.dtype)
     own.tensor = t
-    described = (own, t.storage_offset(), tuple(t._aval.shape), tuple(t._strides()), t.requires_grad, OrderedDict())
+    described = (own, t._offset(), tuple(t._aval.shape), tuple(t._strides()), t.requires_grad, OrderedDict())
     marks = {name: True for name, marked in (("conj", is_conj(t)), ("neg", is_neg(t))) if marked}
     if t.dtype in old_classes:
         return rebuild_tensor, (*described, marks) if marks else described

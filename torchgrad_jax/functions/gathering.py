@@ -516,7 +516,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 @public("torch", "torch.Tensor")
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of a tensor in row-major order with src in place of its elements by strides. `storage_offset` is counted as by `as_strided`."""
-    size, stride, begin = tuple(size), tuple(stride), input.storage_offset()
+    size, stride, begin = tuple(size), tuple(stride), input._offset()
     if not input.is_contiguous():
         raise RuntimeError("as_strided_scatter is currently only supported for contiguous inputs")
     offset = begin if storage_offset is None else storage_offset

@@ -16,7 +16,7 @@ from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import indexed, part_of, viewed
 from torchgrad_jax.core.viewing import put as put_plainly
-from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_
+from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order
@@ -25,7 +25,7 @@ from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.views import expand, select, slice_dim, unsqueeze, view
-from torchgrad_jax.memory.storage import View
+from torchgrad_jax.memory.storage import InferenceStorage, OfMask, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
@@ -198,6 +198,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = created(from_data(src, kept, self.device))
     if src.device is not self.device:
         src = move(src, self.device)
+    if src._aval.dtype is not self._aval.dtype:
+        warn_of_lost_parts(src._aval.dtype, self._aval.dtype)
     shape = self._aval.shape
     if src._aval.shape != shape:
         try:
@@ -377,19 +379,25 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
-        found = np.nonzero(np.asarray(k._concrete("mask")))
-        return [_places(i, n, t.device) for i, n in zip(found, k._aval.shape, strict=True)]
+        return places_of(np.nonzero(np.asarray(k._concrete("mask"))), k._aval.shape, t.device, k)
     if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return [k]
 
 
-def _places(found: np.ndarray, n: int, where: Any) -> Tensor:
-    """Places within a dimension of n elements, as an index that is known to be in range."""
-    value = constant(np.array(found, np.int64), aval_of(found.shape, _INT64, where))
-    if found.size:
-        value.bounds = 0, n - 1
-    return created(value)
+def places_of(found: tuple[np.ndarray, ...], shape: tuple[int, ...], where: Any, mask: Tensor) -> list[Tensor]:
+    """The places where `mask` is true, by dimension of a shape: indices that are known to be in range, and are outdated when the mask is."""
+    counter, places = OfMask(mask._content()), []
+    for along, n in zip(found, shape, strict=True):
+        value = constant(np.array(along, np.int64), aval_of(along.shape, _INT64, where))
+        value.counter = counter
+        if along.size:
+            value.bounds = 0, n - 1
+        places.append(created(value))
+    if mask.is_inference() and not per_thread.recorder.inference:  # so that PyTorch's refusal to save the mask is met
+        for index in places:
+            index._storage = InferenceStorage(index._value)
+    return places
 
 
 # ---------------------------------------------------------------------- index tensors

@@ -27,6 +27,7 @@ from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
+from torchgrad_jax.functions.indexing import places_of
 from torchgrad_jax.functions.views import contiguous, expand, expanded, in_shape, squeeze, t, transpose, unsafe_view, unsqueeze
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, per_thread
@@ -373,7 +374,8 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor:
     if mask._aval.dtype != np.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(input._aval.shape, mask._aval.shape) or (1,)
-    indices = _columns(mask if mask._aval.shape == shape else expand(mask.detach(), shape), "masked_select")
+    found = _places(mask if mask._aval.shape == shape else expand(mask.detach(), shape), "masked_select")
+    indices = places_of(found, shape, input.device, mask)
     made = apply(registry["_masked_select"].bind((ARRAY, len(indices), Static(shape))), (input, *indices))
     return made if out is None else write_out("masked_select", out, made, (input, mask))
 

@@ -96,7 +96,7 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
         check_differentiable(t)
         if rec.turned:
             turn(rec)
-    strides, offset = stride_rules[name](value.aval.shape, t._strides(), t.storage_offset(), *arguments)
+    strides, offset = stride_rules[name](value.aval.shape, t._strides(), t._offset(), *arguments)
     read, back = static_op(name, *arguments), static_op(undo[0], *undo[1])
     out, sig = rec.call(read, (value,))
     if t._node is not None and not recording and not t._is_view() and out.aval is not value.aval:
@@ -177,7 +177,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     strides = contiguous_strides(shape)
     cut = static_op("as_strided", shape, strides, 0)
     content = rec.call(cut, (self._content(),))[0]
-    place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self.storage_offset())
+    place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self._offset())
     return self
 
 

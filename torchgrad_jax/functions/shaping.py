@@ -461,7 +461,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     if wrap and len(shape) == 2:
         written += [(start, min(rows - start, columns)) for start in range(columns + 1, rows, columns + 1)]
     for start, length in written:
-        offset = self.storage_offset() + start * self._strides()[0]
+        offset = self._offset() + start * self._strides()[0]
         fill_(as_strided(self, (length,), (step,), offset), fill_value)
     return self
 

@@ -9,10 +9,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core import strided
 from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
+from torchgrad_jax.core.level import as_told
 from torchgrad_jax.core.order import lay_out_as, plain
-from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, made_together, part_of, refuse_lost, viewed
@@ -23,6 +25,7 @@ from torchgrad_jax.memory.formats import contiguous_format, preserve_format
 from torchgrad_jax.memory.storage import View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.views import view_strides
+from torchgrad_jax.runtime.recorder import per_thread
 
 
 def as_dims(dims: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
@@ -399,7 +402,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 def parts(input: Tensor) -> Tensor:
     """`view_as_real` of a conjugated view too."""
-    return _at(viewed("view_as_real", input), 2 * input.storage_offset())
+    return _at(viewed("view_as_real", input), 2 * input._offset())
 
 
 # ---------------------------------------------------------------------- complex numbers
@@ -446,11 +449,11 @@ def view_as_complex(input: Tensor) -> Tensor:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % 2 for s in strides[:-1]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
-    if input.storage_offset() % 2:
+    if input._offset() % 2:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")
     if input._aval.dtype == np.float16:
         raise RuntimeError(NO_COMPLEX32)
-    return _at(viewed("view_as_complex", input), input.storage_offset() // 2)
+    return _at(viewed("view_as_complex", input), input._offset() // 2)
 
 
 def _at(t: Tensor, offset: int) -> Tensor:
@@ -579,4 +582,12 @@ def detach(input: Tensor) -> Tensor:
     return detached(input)
 
 
-public("torch", "torch.Tensor")(as_strided)
+@public("torch", "torch.Tensor")
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Elements of the tensor's memory by strides, counted from `storage_offset`, its own where None. RuntimeError for what is not in it."""
+    found = as_told(input, tuple(size), tuple(stride), storage_offset)
+    if found is NotImplemented:
+        return strided.as_strided(input, size, stride, storage_offset)
+    if passes(per_thread.recorder) and (tangent := tangent_of(input)) is not None:
+        hold(found, as_strided(laid_out_alike(input, tangent), size, stride, storage_offset))
+    return found

@@ -66,7 +66,7 @@ def _sharing(inside: Sequence[Tensor], made: list[Tensor]) -> list[Tensor]:
         base = next((made[k] for k, other in enumerate(inside) if other is o._base and other.is_contiguous()), None)
         if base is not None:
             strides = (base[0].numel(), *o._strides()) if len(base) else base._strides()
-            made[i] = base.as_strided(made[i].shape, strides, o.storage_offset())
+            made[i] = base.as_strided(made[i].shape, strides, o._offset())
     return made
 
 

@@ -20,6 +20,7 @@ from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.writing import apply_inplace, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.functions.resizing import resize_
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
@@ -47,13 +48,13 @@ WRITTEN = (
 
 
 class Held(Lifted):
-    """A tensor of the level outside. version: what its memory counted when it was lifted. apart: whether it was cut off from a tensor of this level
-    whose memory it would share elsewhere."""
+    """A tensor of the level outside. version: what its memory counted when it was lifted. apart: why it may not be written to, where it was made
+    of a tensor of this level whose memory it would share elsewhere; else empty."""
 
     __slots__ = ("tensor", "version", "apart")
 
     def __init__(self, level: Level, tensor: Tensor) -> None:
-        self.level, self.tensor, self.apart = level, tensor, False
+        self.level, self.tensor, self.apart = level, tensor, ""
         self.version = 0 if tensor._storage is None or tensor.is_inference() else tensor._storage.counter.version
 
     def below(self) -> Tensor:
@@ -203,8 +204,11 @@ class Level(Interpreter):
         """Let arguments that were written to inside have their new content outside."""
         for inside, t in self._arguments:
             if inside._version:
+                content = self.content(inside)
                 with self.outside:
-                    apply_inplace(_COPY, (t, self.content(inside)))
+                    if content._aval.shape != t._aval.shape:
+                        resize_(t, content._aval.shape)
+                    apply_inplace(_COPY, (t, content))
 
     def content(self, t: Tensor) -> Tensor:
         """The tensor of the level outside that a tensor of this one is."""
@@ -317,7 +321,7 @@ class Level(Interpreter):
         if not self.owns(target):
             return self.write_outside(bound, operands)
         if held(target).apart:
-            raise RuntimeError(APART)
+            raise RuntimeError(held(target).apart)
         if not all([self.owns(o) for o in operands if isinstance(o, Tensor)]):
             return apply_inplace(bound, self._all_own(operands))
         return NotImplemented if per_thread.recorder.grad_enabled else self._unnoticed(bound, operands)
@@ -360,7 +364,7 @@ class Level(Interpreter):
         if not own:
             return cut
         made = self.held_again(t, cut)
-        held(made).apart = True
+        held(made).apart = APART
         return made
 
     def held_again(self, t: Tensor, inner: Tensor) -> Tensor:

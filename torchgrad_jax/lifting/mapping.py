@@ -8,16 +8,20 @@ from typing import Any
 from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import without_duals
-from torchgrad_jax.core.level import by_parts, mapped_as
+from torchgrad_jax.core.level import by_parts, lies, mapped_as
 from torchgrad_jax.core.messages import NO_STORAGE
+from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.declaration.strides import contiguous_strides
+from torchgrad_jax.functions import views
 from torchgrad_jax.functions.shaping import stack
 from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
+from torchgrad_jax.lifting.striding import ACROSS, refuse_beyond, told
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
@@ -55,16 +59,19 @@ MAPPED = (
     "happened due to `other` being vmapped over but `self` not being vmapped over {1}. Please try to use out-of-place operators instead of {0}. If "
     "said operator is being called inside the PyTorch framework, please file a bug report instead."
 )
-# In-place operators of which PyTorch says that they are arithmetic.
-ARITHMETIC = frozenset(("add", "sub", "mul", "div", "copy", "masked_fill", "put", "index_put"))
+# In-place operators of which PyTorch says that they are arithmetic; those that it names as users do; what our names have more than PyTorch's.
+ARITHMETIC = frozenset(("add", "sub", "mul", "div", "copy", "masked_fill", "clamp_min", "clamp_max", "logical_and", "logical_or", "logical_xor"))
+AS_CALLED = frozenset(("fill", "index_add", "index_fill", "index_put", "scatter_add", "scatter_reduce"))
+VARIANTS = ("_checked", "_number", "_tensor", "_tensors", "_scalar", "_scaled", "_rounded", "_src", "_value")
 
 
 def _mapped_into(name: str, depth: int) -> str:
     """Why an operator may not write what stands for a batch to what does not."""
-    name = name.removesuffix("_number").removesuffix("_tensor")
+    for variant in VARIANTS:
+        name = name.removesuffix(variant)
     if name in ARITHMETIC:
         return MAPPED.format("inplace arithmetic", "in a vmap")
-    if name in ("fill", "index_add"):
+    if name in AS_CALLED:
         return MAPPED.format(name + "_", "in a vmap")
     return MAPPED.format(f"aten::{name}_", f"at level {depth}")
 
@@ -159,6 +166,39 @@ class BatchLevel(Level):
             raise RuntimeError(_mapped_into(bound.operator.name, self.depth))
         with self.outside:
             return apply_inplace(bound, operands)
+
+    def lies(self, t: Tensor) -> tuple[tuple[int, ...], int]:
+        """See Interpreter."""
+        if not self.is_mapped(t):
+            with self.outside:
+                return lies(t)
+        return told(t, *self._memory(t)[1:]) or super().lies(t)
+
+    def as_strided(self, t: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+        """See Interpreter. RuntimeError for what reaches beyond the tensor."""
+        if not self.is_mapped(t):
+            with self.outside:
+                return views.as_strided(t, size, stride, offset)
+        if len(size) != len(stride):
+            return NotImplemented
+        inner, steps, begin = self._memory(t)
+        lying = told(t, steps, begin)
+        if lying is None:
+            return NotImplemented
+        start = lying[1] if offset is None else offset
+        refuse_beyond(t._aval.shape, *lying, size, stride, start)
+        if steps[1:] == contiguous_strides(inner._aval.shape[1:]):  # each part lies by itself, as it does in the level
+            return as_strided(t, size, stride, start - begin)
+        with self.outside:
+            found = self.mapped(views.as_strided(inner, (self.size, *size), (steps[0], *stride), start))
+        held(found).apart = ACROSS
+        return found
+
+    def _memory(self, t: Tensor) -> tuple[Tensor, tuple[int, ...], int]:
+        """The batch that the memory of `t` is, and how it lies in memory outside."""
+        inner = held(t).tensor
+        with self.outside:
+            return inner, *lies(inner)
 
     def stands_for_batch(self, t: Tensor) -> bool:
         """See Interpreter."""

@@ -2,9 +2,9 @@
 
 Python says of no function that it is pure, so this is decided by what its code can reach, and in doubt against it. Pure is a function of the
 user's that names nothing but tensors, numbers, this package, NumPy, a few of Python's own functions, lists, dicts and modules of `nn` of such, and
-functions and methods that are pure themselves; that assigns to nothing but its own variables and to elements; and that names no attribute by which something else would
-change. What it captures is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest. Whether a list or a dict
-was written to shows in that after the call.
+functions and methods that are pure themselves; that assigns to nothing but its own variables and to elements; and that names no attribute by which
+something else would change. What it captures is found at each call anew: `Reached` has the tensors among it, and what stands for all the rest.
+Whether a list or a dict was written to shows in that after the call.
 """
 
 from __future__ import annotations

@@ -68,6 +68,20 @@ class Replaced(Superseded):
         return self.value if concerned else self.past
 
 
+class OfMask(Superseded):
+    """Stands for the counter of the places where a mask is true, which PyTorch finds anew in backward: they are outdated when the mask is."""
+
+    __slots__ = ()
+
+    def __init__(self, mask: Value) -> None:
+        self.value, self.writer = mask, None
+
+    @property
+    def version(self) -> int:  # type: ignore[override] # what is asked for, not counted
+        """0, as that of the places is, until the mask is written to."""
+        return -1 if outdated(present(self.value)) else 0
+
+
 def present(value: Value, edge: Any = None) -> Value:
     """The Value that a saved one has become by writes which its version counter does not count. edge: where the gradient of what was saved
     goes; None for a node's own result."""
@@ -336,7 +350,7 @@ def in_memory(t: Any, storage: Storage) -> Link:
     """The operation from a tensor's content to memory that has nothing else in it: for gradients, and to write them back."""
     memory, dtype = storage.value.aval, t._aval.dtype
     shape = memory.shape if memory.dtype == dtype else (memory.nbytes // dtype.itemsize,)
-    layout = (Static(shape), Static(t._strides()), Static(t.storage_offset()))
+    layout = (Static(shape), Static(t._strides()), Static(t._offset()))
     return Link(registry["in_memory"].bind((ARRAY, *layout)), registry["in_memory_scatter"].bind((ARRAY, ARRAY, *layout)), ())
 
 

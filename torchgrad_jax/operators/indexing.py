@@ -244,7 +244,7 @@ def gather(x: Any, index: Any, dim: int) -> Any:
 
 
 @op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), keeps=("self",),
-    node="GatherBackward0")  # fmt: skip
+    copies=("index",), node="GatherBackward0")  # fmt: skip
 def take_along_dim(x: Any, index: Any, dim: int) -> Any:
     """As gather, indices counted modulo the size."""
     return gather_along(x, index % max(x.shape[dim], 1), dim)

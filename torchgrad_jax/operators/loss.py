@@ -392,7 +392,7 @@ def _ctc_grad(
 
 
 @op("_ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int longest, int blank, bool zero_infinity)",
-    method=False, toplevel=False, node="CtcLossBackward0", results=("result0", "result1"),
+    method=False, toplevel=False, node="CtcLossBackward0", results=("result0", "result1"), copies=("input_lengths", "target_lengths"),
     validate=lambda x, *_, **__: refusing("ctc_loss_cpu", "biuhc")(x), grads={"log_probs": _ctc_grad},
     once=("log_probs", lambda blank: True, "derivative for aten::_ctc_loss_backward is not implemented"),
     check=lambda n: IndexError(f"ctc_loss: {n} is no class of log_probs, or no length of its inputs or of its targets"))  # fmt: skip

@@ -176,7 +176,7 @@ class _KinetoProfile:
 
     def events(self) -> EventList:
         """The events in the order in which they began. AssertionError before anything was recorded."""
-        return self._there("accessing events")._events()
+        return self._there("accessing events").function_events
 
     def add_metadata(self, key: str, value: str) -> None:
         """Have a text in the trace, by the name `key`."""

@@ -100,6 +100,7 @@ class profile:
         if collector.ended:
             return False
         collector.stop()
+        self._function_events = None
         self._jax_trace.__exit__(None, None, None)
         self._jax_trace = contextlib.nullcontext()
         return False
@@ -108,7 +109,7 @@ class profile:
         self.entered = True
         self.trace_id = self.create_trace_id()
         if self._collector is not None and self.acc_events:
-            self._old_events = list(self.function_events or ())
+            self._old_events = list(self.function_events)
         self._function_events = None
         annotate = None if self.jax_trace_dir is None else jax.profiler.TraceAnnotation
         self._collector = Collector(
@@ -152,37 +153,36 @@ class profile:
     # ------------------------------------------------------------------ what was recorded
 
     def _ensure_function_events(self) -> None:
-        """Make the events of what was collected, once the profile is over."""
-        if self._function_events is not None or self._collector is None or not self._collector.ended:
+        """Make the events of what was collected: none before the profile is over."""
+        if self._function_events is not None:
             return
-        made = EventList(events_of(self._collector), use_device=self.use_device, profile_memory=self.profile_memory, with_flops=self.with_flops)
+        found = events_of(self._collector) if self._collector is not None and self._collector.ended else []
+        made = EventList(found, use_device=self.use_device, profile_memory=self.profile_memory, with_flops=self.with_flops)
         made._build_tree()
         if self.acc_events:
             made[:0] = self._old_events
         self._function_events = made
 
     @property
-    def function_events(self) -> EventList | None:
-        """The events in the order in which they began; None before the profile is over."""
+    def function_events(self) -> EventList:
+        """The events in the order in which they began; none before the profile is over."""
         self._ensure_function_events()
+        assert self._function_events is not None
         return self._function_events
 
-    def _events(self) -> EventList:
-        found = self.function_events
-        if found is None:
-            raise AssertionError("Profiler didn't finish running")
-        return found
-
     def __repr__(self) -> str:
-        return "<unfinished torch.autograd.profile>" if self.function_events is None else repr(self.function_events)
+        return "<unfinished torch.autograd.profile>" if self._unfinished() else repr(self.function_events)
+
+    def _unfinished(self) -> bool:
+        return self._function_events is None and (self._collector is None or not self._collector.ended)
 
     def __str__(self) -> str:
-        return "<unfinished torch.autograd.profile>" if self.function_events is None else str(self.function_events)
+        return repr(self) if self._unfinished() else str(self.function_events)
 
     @functools.wraps(EventList.table)
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int | None = 75, max_name_column_width: int | None = 55,
               max_shapes_column_width: int | None = 80, header: str | None = None, top_level_events_only: bool = False) -> str:  # fmt: skip
-        return self._events().table(
+        return self.function_events.table(
             sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header, top_level_events_only
         )
 
@@ -197,20 +197,20 @@ class profile:
         """Write the stacks of events with their microseconds, for a flame graph. AssertionError without ``with_stack=True``."""
         if not self.with_stack:
             raise AssertionError("export_stacks() requires with_stack=True")
-        self._events().export_stacks(path, metric)
+        self.function_events.export_stacks(path, metric)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False) -> EventList:
         """Sums by name, and by the shapes of inputs or lines of the stack where that is asked for: see EventList."""
-        return self._events().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def total_average(self) -> FunctionEventAvg:
         """All events added up."""
-        return self._events().total_average()
+        return self.function_events.total_average()
 
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all events, each without those within it."""
-        return self._events().self_cpu_time_total
+        return self.function_events.self_cpu_time_total
 
 
 def _device(wanted: str | None) -> str | None:
@@ -224,6 +224,14 @@ def _device(wanted: str | None) -> str | None:
     else:
         warn_user(f"{wanted.upper()} is not available, disabling {wanted.upper()} profiling")
     return None
+
+
+_NO_TEXT = (
+    "profiler::_record_function_enter_new() Expected a value of type '{0}' for argument '{1}' but instead found type '{2}'.\nPosition: {3}\n"
+    "Value: {4}\nDeclaration: profiler::_record_function_enter_new(str name, str? args=None) -> __torch__.torch.classes.profiler._RecordFunction\n"
+    "Cast error details: Unable to cast Python instance of type <class '{2}'> to C++ type '?' (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile "
+    "in debug mode for details)"
+)
 
 
 class record_function(contextlib.ContextDecorator):
@@ -243,11 +251,9 @@ class record_function(contextlib.ContextDecorator):
         self._begun: list[Any] = []
 
     def __enter__(self) -> record_function:
-        if not isinstance(self.name, str):
-            raise RuntimeError(
-                f"profiler::_record_function_enter_new() Expected a value of type 'str' for argument 'name' but instead found type "
-                f"'{type(self.name).__name__}'."
-            )
+        for i, (wanted, argument, value) in enumerate((("str", "name", self.name), ("Optional[str]", "args", self.args))):
+            if not (isinstance(value, str) or (value is None and i)):
+                raise RuntimeError(_NO_TEXT.format(wanted, argument, type(value).__name__, i, value))
         watch: Any = current()
         begun = None if watch is None else watch.begin_range(self.name, () if self.args is None else (self.args,))
         scope = None
