@@ -396,6 +396,19 @@ def slices_keep_names_and_classes(m):
 
 
 @program
+def lists_of_subclasses_find_members_by_the_private_name(m):
+    class Renamed(m.nn.ModuleList):
+        def _get_abs_string_index(self, idx):
+            return super()._get_abs_string_index(0 if idx == "first" else idx)
+
+    found = []
+    for made in (m.nn.ModuleList([m.nn.ReLU(), m.nn.Tanh()]), m.nn.ParameterList([m.zeros(1), m.ones(2)])):
+        found += [made._get_abs_string_index(i) for i in (0, -1, True)]
+        found += [caught(lambda made=made, i=i: made._get_abs_string_index(i)) for i in (2, -3, "0", 1.0)]
+    return [*found, repr(Renamed([m.nn.ReLU(), m.nn.Tanh()])["first"])]
+
+
+@program
 def long_lists_are_shown_in_groups(m):
     nn = m.nn
     block = [nn.Sequential(nn.Linear(1, 2), nn.ReLU()) for _ in range(3)]

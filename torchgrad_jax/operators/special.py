@@ -15,6 +15,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
+from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
 
@@ -297,16 +298,6 @@ _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0."
        aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
 
 
-def _erfcx(x: Any) -> Any:
-    """exp(x ** 2) * erfc(x): far out by its asymptotic series, whose terms for x > 10 end below a double's precision."""
-    far = x > 10
-    near = jnp.where(far, 1, x)
-    y = jnp.where(far, x, 10)
-    t = 1 / (y * y)
-    series = 1 - t * (0.5 - t * (0.75 - t * (1.875 - t * (6.5625 - t * (29.53125 - t * 162.421875)))))
-    return jnp.where(far, series / (y * math.sqrt(math.pi)), lax.exp(near * near) * lax.erfc(near)).astype(x.dtype)
-
-
 def _entr(x: Any) -> Any:
     safe = jnp.where(x > 0, x, 1)
     return jnp.where(x != x, x, jnp.where(x > 0, -safe * lax.log(safe), jnp.where(x == 0, 0, -jnp.inf))).astype(x.dtype)
@@ -320,7 +311,7 @@ _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.", lambda grad, self: grad * -(lax.log(self) + 1), validate=refusing("entr_cpu", "c"))
 _hidden(
     "erfcx",
-    _erfcx,
+    erfcx,
     "exp(self ** 2) * erfc(self).",
     lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
     validate=refusing("erfcx_cpu", "ch"),
@@ -337,7 +328,7 @@ _hidden(
     lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
     validate=refusing("ndtri_cpu", "ch"),
 )
-_hidden("log_ndtr", special.log_ndtr, "log(ndtr(self)), exact for negative numbers.",
+_hidden("log_ndtr", log_ndtr, "log(ndtr(self)), exact for negative numbers.",
         lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi),
         validate=refusing("log_ndtr_cpu", "ch"))  # fmt: skip
 

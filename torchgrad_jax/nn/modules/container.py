@@ -27,14 +27,18 @@ class Container(Module):
             self.add_module(name, module)
 
 
+def _place(index: Any, size: int) -> int:
+    i = operator.index(index)
+    if not -size <= i < size:
+        raise IndexError(f"index {i} is out of range")
+    return i % size
+
+
 class _Numbered(Module):
     """What is common to Sequential and ModuleList: submodules named by their numbers."""
 
     def _name_at(self, index: Any) -> str:
-        i = operator.index(index)
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"index {i} is out of range")
-        return list(self._modules)[i]
+        return list(self._modules)[_place(index, len(self))]
 
     def _renumber(self, modules: Iterable[Any]) -> None:
         self._modules = {str(i): module for i, module in enumerate(modules)}
@@ -143,6 +147,13 @@ class ModuleList(_Numbered):
         super().__init__()
         if modules is not None:
             self.extend(modules)
+
+    def _get_abs_string_index(self, index: Any) -> str:
+        """The name of the module of a number. It is private in PyTorch too, and called by subclasses that replace `__getitem__`."""
+        return str(_place(index, len(self)))
+
+    def _name_at(self, index: Any) -> str:
+        return self._get_abs_string_index(index)
 
     def _of_slice(self, items: list[tuple[str, Any]]) -> ModuleList:
         return type(self)(module for _, module in items)
@@ -270,19 +281,16 @@ class ParameterList(Module):
         if values is not None:
             self.extend(values)
 
-    def _name_at(self, index: Any) -> str:
-        i = operator.index(index)
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"index {i} is out of range")
-        return str(i % len(self))
+    def _get_abs_string_index(self, index: Any) -> str:
+        return str(_place(index, len(self)))
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)(self[i] for i in range(*index.indices(len(self))))
-        return getattr(self, self._name_at(index))
+        return getattr(self, self._get_abs_string_index(index))
 
     def __setitem__(self, index: int, param: Any) -> None:
-        setattr(self, self._name_at(index), _as_parameter(param))
+        setattr(self, self._get_abs_string_index(index), _as_parameter(param))
 
     def __len__(self) -> int:
         return self._size

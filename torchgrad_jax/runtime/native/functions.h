@@ -25,7 +25,8 @@ static inline float tj_erf(float x) {
               + 1.128379225730896f);
     return tj_tanh(kept * p);
 }
-static inline float tj_log(float x) {
+/* log(x) + rest, where rest is less than half a unit of x's last place, over x. */
+static inline float tj_log_with(float x, float rest) {
     float y = x < 1.17549435e-38f ? x * 8388608.0f : x, m, z, p, whole, found;
     int bits, e;
     memcpy(&bits, &y, 4);
@@ -38,11 +39,14 @@ static inline float tj_log(float x) {
     whole = (float)e;
     p = (((((((7.0376836292e-2f * m - 1.1514610310e-1f) * m + 1.1676998740e-1f) * m - 1.2420140846e-1f) * m + 1.4249322787e-1f) * m
         - 1.6668057665e-1f) * m + 2.0000714765e-1f) * m - 2.4999993993e-1f) * m + 3.3333331174e-1f;
-    found = m + (m * z * p + whole * -2.12194440e-4f - 0.5f * z) + whole * 0.693359375f;
+    found = m + (m * z * p + whole * -2.12194440e-4f - 0.5f * z + rest) + whole * 0.693359375f;
     return x > 0 ? (x < INFINITY ? found : x) : x == 0 ? -INFINITY : NAN;
 }
+static inline float tj_log(float x) {
+    return tj_log_with(x, 0);
+}
 static inline float tj_log1p(float x) {
-    float u = 1 + x, found = tj_log(u) * (x / (u - 1));
-    return u == 1 || x == INFINITY ? x : u == 0 ? -INFINITY : found;
+    float u = 1 + x, found = tj_log_with(u, (x > 1 ? 1 - (u - x) : x - (u - 1)) / u);
+    return u == 1 ? x : found;  /* -0.0 too */
 }
 #endif
