@@ -352,3 +352,14 @@ def test_methods_constants_of_numpy_and_inherited_code_are_reached(monkeypatch):
 def test_numbers_that_numpy_draws_are_drawn_each_time():
     seen = [vmap(lambda x: x * float(np.random.rand()))(torch.ones(2))[0].item() for _ in range(5)]
     assert len(set(seen)) == 5
+
+
+def test_objects_of_any_class_may_be_reached():
+    class Unhashable:
+        factor = 2.0
+        __hash__ = None
+
+    holder = Unhashable()
+    for n in range(4):
+        holder.factor = float(n)
+        assert grad(lambda x: x * holder.factor)(torch.tensor(1.0)).item() == n

@@ -215,9 +215,14 @@ def _part(keys: tuple[Any, ...], whole: tuple[int, ...], begins: list[Any]) -> A
             dim += rest
         elif k is not None:
             n = whole[dim]
-            if not (type(k) is int or type(k) is slice) or not _fits(k, n):
+            if type(k) is int:
+                first, length, step = k + n if k < 0 else k, -1, 1
+            elif type(k) is slice and _fits(k, n):
+                first, length, step = _bounds(k, n)
+            else:
                 return None
-            first, length, step = (k + n if k < 0 else k, -1, 1) if type(k) is int else _bounds(k, n)
+            if length < 0 and not 0 <= first < n:
+                return None
             if length >= 0:
                 shape.append(length)
             if length != n:

@@ -74,7 +74,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         raise IndexError(ZERO_DIM)
     number = type(value) is float or (type(value) is int and LEAST_INT <= value <= MOST_INT)
     if (number or type(value) is Tensor) and (type(key) is int or type(key) is tuple or type(key) is slice):
-        given = promotion.fitting(value, self._aval.dtype) if number else value
+        given: Any = value if type(value) is Tensor else promotion.fitting(value, self._aval.dtype)
         if put_plainly(self, key if type(key) is tuple else (key,), given):
             return
     if number and _filled(self, key, value):
@@ -128,7 +128,7 @@ def _set(self: Tensor, key: Any, value: Any, number: bool) -> None:
 _set_at = recalling(_set, bounds=True, writes=True)
 
 
-def _filled(self: Tensor, key: Any, number: float) -> bool:
+def _filled(self: Tensor, key: Any, number: Any) -> bool:
     """The short way of numbers that are written where nobody follows: to a part, or where a mask is true, which need not be looked at then. False
     where nothing was done."""
     rec, view_of = per_thread.recorder, self._view

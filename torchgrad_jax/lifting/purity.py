@@ -33,6 +33,7 @@ _BUILTINS = frozenset(
     )
 )  # fmt: skip
 _CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), dtypes.dtype, device, slice, range)
+_EXCEPTIONS = frozenset([e for e in vars(builtins).values() if isinstance(e, type) and issubclass(e, Exception)])
 # By these something changes that is no variable of the function's, or something is read that it was not given.
 _IMPURE_NAMES = frozenset((
     "grad", "_grad", "grad_fn", "data", "_base", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_",
@@ -128,7 +129,7 @@ class Reached:
             if value is not math and value is not np and not _is_ours(value.__name__):
                 raise Impure
             self.key.append(value.__name__)
-        elif id(value) in _BUILTINS or (kind is type and issubclass(value, Exception) and value.__module__ == "builtins"):
+        elif id(value) in _BUILTINS or (kind is type and value in _EXCEPTIONS):
             self.key.append(value)
         elif kind is types.MethodType:
             self.key.append("method")

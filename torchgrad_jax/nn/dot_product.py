@@ -37,8 +37,8 @@ class _Kernels(dict[str, bool]):
         super().__setitem__(name, allowed)
         forget_all()
 
-    def update(self, other: Any) -> None:  # type: ignore[override] - of a dict alone
-        super().update(other)
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        super().update(*args, **kwargs)
         forget_all()
 
 
