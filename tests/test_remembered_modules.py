@@ -363,3 +363,19 @@ def test_objects_of_any_class_may_be_reached():
     for n in range(4):
         holder.factor = float(n)
         assert grad(lambda x: x * holder.factor)(torch.tensor(1.0)).item() == n
+
+
+def test_a_list_that_is_written_to_and_put_back_stays_what_it_is():
+    stack, table = [torch.tensor(2.0)], {"a": 1.0}
+
+    def call(x):
+        stack.append(x)
+        table["b"] = x
+        if x > 0:  # a look, of which a call that is only tried out knows nothing
+            y = stack.pop() * table.pop("b")
+        return y * stack[0]
+
+    for _ in range(5):
+        assert grad(call)(torch.tensor(3.0)).item() == 12
+        assert len(stack) == 1 and list(table) == ["a"]
+    assert remembers() == 0

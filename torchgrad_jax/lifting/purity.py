@@ -58,13 +58,15 @@ class Impure(Exception):
 
 
 class Reached:
-    """What a function reaches. key: all of it but tensors' contents. tensors: those, in the order in which they are met."""
+    """What a function reaches. key: all of it but tensors' contents. tensors: those, in the order in which they are met. containers: the lists and
+    dicts."""
 
-    __slots__ = ("key", "tensors", "_functions", "_objects", "_classes", "_names", "_looked_up")
+    __slots__ = ("key", "tensors", "containers", "_functions", "_objects", "_classes", "_names", "_looked_up")
 
     def __init__(self) -> None:
         self.key: list[Any] = []
         self.tensors: list[Tensor] = []
+        self.containers: list[Any] = []
         self._functions: dict[int, int] = {}
         self._objects: dict[int, int] = {}
         self._classes: dict[type, None] = {}
@@ -81,10 +83,13 @@ class Reached:
             self.tensors.append(value)
         elif kind in _SEQUENCES:
             self.key += (kind, len(value))
+            if kind is list:
+                self.containers.append(value)
             for v in value:
                 self.add(v)
         elif kind in _DICTS:
             self.key += (kind, len(value))
+            self.containers.append(value)
             for k, v in value.items():
                 self.add(k)
                 self.add(v)
@@ -206,9 +211,9 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...] | None:
     before = None
     for instruction in dis.get_instructions(code):
         name = instruction.opname
-        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval == "grad" and before == "func":
+        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval == "grad" and before == "func":  # the transform
             instruction = instruction._replace(argval=before)
-        before = instruction.argval if name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF") else None
+        before = instruction.argval if name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL") else None
         if name in _IMPURE_OPCODES:
             return None
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:

@@ -73,7 +73,7 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
     if known is None:
         return _first(rec, key, found, wrapper, body, args, kwargs)
     if known is _ONCE:
-        known = _known[key] = _rehearsed(rec, body, args, kwargs, found.tensors, values) or _NEVER
+        known = _known[key] = _rehearsed(rec, body, args, kwargs, found, values) or _NEVER
     made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
     return body(*args, **kwargs) if made is None else made[0]
 
@@ -140,11 +140,12 @@ def _unknown(like: Value) -> Value:
 
 
 class _Before:
-    """What tensors were, and the generator's state, before a rehearsal."""
+    """What tensors, lists and dicts were, and the generator's state, before a rehearsal."""
 
-    __slots__ = ("contents", "drawn")
+    __slots__ = ("contents", "drawn", "containers")
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], containers: Sequence[Any]) -> None:
+        self.containers = [(c, c.copy()) for c in containers]
         self.contents = [
             (t, t._value, t._storage, None if t._storage is None else (t._storage.value, t._storage.counter.version)) for t in tensors
         ]  # fmt: skip
@@ -158,6 +159,17 @@ class _Before:
                 storage.value, storage.counter.version = content
         if not np.array_equal(state_of_random(), self.drawn):
             set_state_of_random(self.drawn)
+        for container, content in self.containers:  # a look may have ended what would have put them back
+            if not _are_same(container, content):
+                container.clear()
+                (container.extend if type(container) is list else container.update)(content)
+
+
+def _are_same(a: Any, b: Any) -> bool:
+    """Whether two lists or dicts have the same objects in the same order."""
+    if type(a) is list:
+        return len(a) == len(b) and all(map(is_, a, b))
+    return list(a) == list(b) and all(map(is_, a.values(), b.values()))
 
 
 def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: dict[int, Value]) -> None:
@@ -172,17 +184,18 @@ def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: d
 
 
 def _rehearsed(
-    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], values: Sequence[Value]
+    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reached: Reached, values: Sequence[Value]
 ) -> Remembered | None:
     """The call as one operation, found without computing anything; None where it must be done anew each time. A view among the arguments is given
     as a tensor on a memory of its own, from which it differs in nothing that the function may see."""
+    tensors = reached.tensors
     plain = {id(t): wrap(v) for t, v in zip(tensors, values, strict=True) if t._view is not None}
     if plain:
         tensors = [plain.get(id(t), t) for t in tensors]
         leaves, spec = tree_flatten((args, kwargs))
         args, kwargs = spec.unflatten([plain.get(id(leaf), leaf) for leaf in leaves])
     unknown = {id(v): _unknown(v) for v in values}
-    scratch, before, noted = Rehearsal(rec), _Before(tensors), NotingNodes()
+    scratch, before, noted = Rehearsal(rec), _Before(tensors, reached.containers), NotingNodes()
     scratch.level, scratch.rare = noted, 1
     found = None
     # No `return` in here: an interrupt at one would go past what puts all back.

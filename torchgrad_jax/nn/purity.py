@@ -29,6 +29,7 @@ def look_into(found: Reached, module: Module) -> None:
         if any([name in vars(cls) for name in _OWN_WAYS]):
             raise Impure
         found.add_class(cls, "forward")
+    found.containers.append(vars(module))
     for name, value in vars(module).items():
         if name not in _UNASKED:
             found.key.append(name)
