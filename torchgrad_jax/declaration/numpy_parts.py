@@ -93,7 +93,7 @@ def _put(x: Array, value: Array, *begins: Any, dims: Sequence[int], lengths: Seq
 
 
 def _put_result(x: Array, value: Array, *begins: Any, **statics: Any) -> Array | None:
-    return x if x.dtype.char in PUT_KINDS and (value.dtype == x.dtype or not value.ndim) else None
+    return x if value.dtype == x.dtype or (x.dtype.char in PUT_KINDS and not value.ndim) else None
 
 
 # A value written to a part that begins at several numbers.
