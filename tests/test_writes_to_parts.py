@@ -1,6 +1,7 @@
 """Writes to parts by ints and slices, and writes that are recalled, held against PyTorch."""
 
 import random
+import threading
 import warnings
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.calling.entries import _all, forget_all
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.runtime import baseline_tier
 from torchgrad_jax.runtime.recorder import per_thread
 
@@ -231,3 +233,32 @@ def test_writes_are_recalled():
     known = [entry.bound.name for calls in (r() for r in _all) if calls is not None and calls.writes for entry in calls.entries]
     assert sorted(known) == ["index_add", "index_put", "index_put", "index_put", "index_put"]
     assert z.tolist() == [[3, 3, 3], [0, 0, 0], [3, 3, 3]]
+
+
+def test_several_writes_are_not_taken_for_one_whoever_writes_besides():
+    other = torch.zeros(3)
+
+    def beside():
+        other.index_add_(0, torch.tensor([0]), torch.ones(1))
+
+    def write(t, v):
+        t.copy_(v)
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        t.add_(1.0)
+        t[0] = 7.0
+        return t
+
+    def in_one(t, v):
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        return t.copy_(v)
+
+    call, single = recalling(write, writes=True), recalling(in_one, writes=True)
+    for n in range(4):
+        v = torch.tensor([1.0, 2.0, 3.0]) * n
+        assert call(torch.zeros(3), v).tolist() == [7.0, 2 * n + 1, 3 * n + 1]
+        assert single(torch.zeros(3), v).tolist() == v.tolist()
+    assert other[0] >= 4

@@ -3,7 +3,8 @@
 Many public functions choose, check and convert, and come to one operation in the end: which one is told by the shapes, dtypes and strides of their
 tensors and by their other arguments, whatever the tensors hold. Working that out in Python takes several times as long as recording the operation. So
 a guard (`guards.py`) looks here first; what a call came to is read off the program that is pending, without the help of the function: one operation
-was recorded, of these arguments, and its results were returned. Compiled where there is a compiler (`torchgrad_jax/_typed`).
+was recorded, of these arguments, and its results were returned. What a function that writes came to is told by the place where all writes go
+(`Recorder.writes`). Compiled where there is a compiler (`torchgrad_jax/_typed`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from torchgrad_jax.core.order import LaidOut, lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.viewing import made_again, made_together
-from torchgrad_jax.core.writing import noted
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime import user_code
@@ -87,16 +87,18 @@ def _written(
         known: Entry = found
         made = write_plainly(known.bound, tuple(_operands(known, got)))
         return None if known.silent else made
-    begun = None if noted.writes is not None else begin_write(calls, rec.grad_enabled, args, kwargs)
+    if rec.writes is not None:  # somebody else asks
+        return otherwise(*args, **kwargs)
+    calls.left -= 1
+    begun = begin_write(calls, rec.grad_enabled, args, kwargs)
     if begun is None:
         return otherwise(*args, **kwargs)
     said = _warnings["said"]
-    noted.writes = writes = []
+    rec.writes = writes = []
     try:
         made = otherwise(*args, **kwargs)
     finally:
-        noted.writes = None
-    calls.left -= 1
+        rec.writes = None
     if not rec.rare and _warnings["said"] == said:
         learn_write(calls, begun, writes, made)
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchgrad_jax.calling.entries import Calls
 
 # Where functions written by hand are found of which this is true. (Of what is made from a declaration it always is.) Not among them: what asks a
-# tensor for its elements, draws random numbers, writes, or does otherwise under a flag.
+# tensor for its elements, draws random numbers, or does otherwise under a flag, unless a change of that flag forgets what is known (`forget_all`).
 _SPACES = frozenset(("torch", "torch.functional", "torch.Tensor", "torch.linalg", "torch.nn.functional"))
 
 

@@ -26,7 +26,7 @@ from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import apply_inplace, fit, noted
+from torchgrad_jax.core.writing import apply_inplace, fit
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.storage import Storage, put_content
@@ -306,7 +306,7 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
     """An in-place operation of a tensor and another one or a number, written out for the common case: no graph, same shape and dtype.
     `otherwise` is its general form."""
     rec: Recorder = per_thread.recorder
-    if rec.rare or (type(x) is not Tensor and type(x) is not Parameter):
+    if rec.rare or rec.writes is not None or (type(x) is not Tensor and type(x) is not Parameter):
         return otherwise(x, other)
     t: Tensor = x
     if t._view is not None or (t._rg and rec.grad_enabled):
@@ -349,7 +349,7 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         elif isinstance(o, Tensor):
             return apply_inplace(bound, operands)
         values.append(o)
-    if rec.rare or noted.writes is not None:
+    if rec.rare or rec.writes is not None:
         return apply_inplace(bound, operands)
     try:
         value = record(rec, bound, tuple(values))
@@ -400,10 +400,10 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
             values = (bias._value if bias._storage is None else bias._read(), left, right)
             edges = (bias._edge() if through_bias else None, source, target)
             value = record(rec, _ADDMM, values)
-        node = _node(rec, value.signature, edges, values)
+        node = node_of(rec, value.signature, edges, values)
         if not flat:
             value = record1(rec, _viewed(*shape[:-1], w.aval.shape[0]), value)
-            node = None if node is None else _node(rec, value.signature, ((node, 0),), ())
+            node = None if node is None else node_of(rec, value.signature, ((node, 0),), ())
     except Elsewhere:
         return None
     return wrap(value) if node is None else result(value, node)
@@ -422,11 +422,11 @@ def _same_memory(rec: Recorder, t: Tensor, bound: Any, value: Any, edge: Any, sa
     if saving:
         counter = (t._storage or t._shared()).counter
         made.counter, made.version = counter, counter.version
-    return made, None if edge is None else (_node(rec, made.signature, (edge,), ()), 0)
+    return made, None if edge is None else (node_of(rec, made.signature, (edge,), ()), 0)
 
 
-def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-    """The node of an operation, for the operands that have an edge; None where none has."""
+def node_of(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ...], outs: tuple[Any, ...] = ()) -> Any:
+    """The node of an operation, for the operands that have an edge; None where none has. outs: its results, if it may save them."""
     mask = 0
     for i, edge in enumerate(edges):
         if edge is not None:
@@ -436,7 +436,7 @@ def _node(rec: Recorder, sig: Any, edges: tuple[Any, ...], values: tuple[Any, ..
     plan = sig.plans.get(mask) or plan_of(sig, mask)
     node: OpNode = blank.node(plan.node_class)
     node.plan = plan
-    node.saved = tuple([values[i] for i in plan.saves]) if plan.saves else ()
+    node.saved = tuple([values[i] if i >= 0 else outs[-1 - i] for i in plan.saves]) if plan.saves else ()
     node.next = tuple([edges[i] for i in plan.inputs])
     node.seq = rec.sequence
     rec.sequence += 1

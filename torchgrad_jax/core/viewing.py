@@ -1,4 +1,5 @@
-"""How views are made: strides worked out, the view linked to its base. Each kind of view is worked out once."""
+"""How views are made: strides worked out, the view linked to its base. Each kind of view is worked out once. And how parts are written to that need
+no view."""
 
 from __future__ import annotations
 
@@ -159,7 +160,9 @@ def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
     """The short way of ``t[keys] = value`` where no graph follows it: of ints, slices of ints, None and ..., and a number that fits or a tensor of
     the part's shape, or of no dimensions, and of the dtype of `t`. False where nothing was done."""
     rec = per_thread.recorder
-    if rec.rare or t._view is not None or (t._rg and rec.grad_enabled) or (type(t) is not Tensor and type(t) is not Parameter):
+    if rec.rare or rec.writes is not None or t._view is not None or (t._rg and rec.grad_enabled):
+        return False
+    if type(t) is not Tensor and type(t) is not Parameter:
         return False
     storage: Any = t._storage
     if storage is not None and (type(storage) is not Storage or storage.siblings is not None):

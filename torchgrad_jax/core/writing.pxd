@@ -18,11 +18,7 @@ cpdef object check_differentiable(TensorFields t)
 @cython.locals(t=TensorFields, view=ViewFields)
 cpdef bint check_memory(object name, tuple operands)
 cpdef object _followed(tuple operands)
-cdef class Noted:
-    cdef public object writes
-
-
-cdef Noted _noted
+cdef object _extends_graph(Recorder rec, object bound, tuple operands)
 @cython.locals(rec=Recorder, target=TensorFields, old=Value, out=Value, expanded=bint, values=tuple)
 cpdef object apply_inplace(object bound, tuple operands)
 @cython.locals(parent=ViewFields, base=TensorFields, skip=int, view=ViewFields)

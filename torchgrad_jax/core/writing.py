@@ -203,41 +203,17 @@ def overlaps(a: Tensor, b: Tensor) -> bool:
     return a._aval.size > 0 and b._aval.size > 0 and (_is_same(a, b) or overlap_in_part(a, b))
 
 
-class Noted:
-    """Where somebody asks which operations write: those, in order, each with its operands; None while nobody does."""
-
-    __slots__ = ("writes",)
-
-    def __init__(self) -> None:
-        self.writes: Any = None
-
-
-noted = Noted()
-_noted = noted  # typed, where this is compiled
-
-
 def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     """An operation whose result goes into its first operand."""
-    if _noted.writes is not None:
-        _noted.writes.append((bound, operands))
     rec = per_thread.recorder
+    if rec.writes is not None:
+        rec.writes.append((bound, operands))
     target: Tensor = operands[0]
     if rec.rare and rec.level is not None and (found := rec.level.apply_inplace(bound, operands)) is not NotImplemented:
         return found
     operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])
     operator, storage = bound.operator, target._storage
-    # logical_and_ and the like go unnoticed
-    mask = _followed(operands) if rec.grad_enabled and (bound.differentiable or operator.written) else 0
-    if mask:
-        inference = None if type(storage) is Storage or storage is None or not storage.inference else storage
-        if inference is not None and for_inference(bound, operands):
-            mask = 0
-        else:
-            check_differentiable(target)
-            if rec.turned:
-                turn(rec)
-            if inference is not None and not inference.counted and not rec.inference:
-                mask = 0  # it is refused as soon as it has been written to
+    mask = _extends_graph(rec, bound, operands) if rec.grad_enabled else 0
     # That the target may not be written to is told before what is out of date.
     old = content_of(target)
     values = (old, *[o if not isinstance(o, Tensor) else content_of(o) if o is target else read(o) for o in operands[1:]])
@@ -279,6 +255,23 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.rare:
         pack_results(rec, node, target)
     return target
+
+
+def _extends_graph(rec: Recorder, bound: Any, operands: tuple[Any, ...]) -> int:
+    """Which operands of an operation that writes to the first one need gradients, as bits; 0 where the graph goes on without it. RuntimeError where
+    that may not be written to."""
+    mask = _followed(operands) if bound.differentiable or bound.operator.written else 0  # logical_and_ and the like go unnoticed
+    if not mask:
+        return 0
+    target, storage = operands[0], operands[0]._storage
+    inference = None if type(storage) is Storage or storage is None or not storage.inference else storage
+    if inference is not None and for_inference(bound, operands):
+        return 0
+    check_differentiable(target)
+    if rec.turned:
+        turn(rec)
+    # An inference tensor is refused as soon as it has been written to.
+    return 0 if inference is not None and not inference.counted and not rec.inference else mask
 
 
 def _followed(operands: Sequence[Any]) -> int:

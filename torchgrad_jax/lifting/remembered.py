@@ -28,6 +28,7 @@ from torchgrad_jax.lifting.replayed import NotingNodes, Replay
 from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
 from torchgrad_jax.runtime import modes, user_code
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
+from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.value import Value, is_tracer
@@ -74,7 +75,10 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
         return _first(rec, key, found, wrapper, body, args, kwargs)
     if known is _ONCE:
         known = _known[key] = _rehearsed(rec, body, args, kwargs, found, values) or _NEVER
-    made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
+    try:
+        made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
+    except Elsewhere:  # what is pending is on another device
+        made = None
     return body(*args, **kwargs) if made is None else made[0]
 
 

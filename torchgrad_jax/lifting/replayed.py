@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchgrad_jax.core.dispatch import plan_of, turn
-from torchgrad_jax.core.fields import OpNodeFields
+from torchgrad_jax.core.dispatch import turn
+from torchgrad_jax.core.hot import node_of
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.op_node import OpNode
@@ -18,8 +18,6 @@ from torchgrad_jax.runtime.composite import Rehearsal
 from torchgrad_jax.runtime.recorder import Recorder, record
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Value
-
-_new = OpNodeFields.__new__
 
 
 class NotingNodes(Interpreter):
@@ -44,13 +42,14 @@ class Unfollowed(Exception):
 
 
 class _Operation:
-    """One operation. args: where its operands are, among what is given and what the operations before have made. mask: which of them have a graph; 0
-    where it has no node. edges: for these, where it leads: a node by its number and its output, or -1 less the number of a tensor that was given."""
+    """One operation. args: where its operands are, among what is given and what the operations before have made. edges: for each operand that has a
+    graph, where it leads: a node by its number and its output, or -1 less the number of a tensor that was given; None for others. Without any of
+    these it is empty, and there is no node."""
 
-    __slots__ = ("bound", "args", "mask", "edges")
+    __slots__ = ("bound", "args", "edges")
 
-    def __init__(self, bound: Any, args: tuple[int, ...], mask: int, edges: tuple[tuple[int, int], ...]) -> None:
-        self.bound, self.args, self.mask, self.edges = bound, args, mask, edges
+    def __init__(self, bound: Any, args: tuple[int, ...], edges: tuple[tuple[int, int] | None, ...] = ()) -> None:
+        self.bound, self.args, self.edges = bound, args, edges
 
 
 class Replay:
@@ -88,11 +87,11 @@ class Replay:
                     next_number += 1
             node = noted.nodes.get(s.slot)
             if node in reached:
-                found = tuple([_edge(e, edges, number_of) for e in node.next])
-                self.operations.append(_Operation(s.bop, tuple(args), sum([1 << i for i in node.plan.inputs]), found))
+                leading = dict(zip(node.plan.inputs, [_edge(e, edges, number_of) for e in node.next], strict=True))
+                self.operations.append(_Operation(s.bop, tuple(args), tuple([leading.get(i) for i in range(len(args))])))
                 number_of[node] = len(number_of)
             else:
-                self.operations.append(_Operation(s.bop, tuple(args), 0, ()))
+                self.operations.append(_Operation(s.bop, tuple(args)))
             for i in range(len(s.signature.avals)):
                 where[s.slot + i] = filled
                 filled += 1
@@ -107,24 +106,21 @@ class Replay:
             return None
         env: list[Any] = [*values, *self.more]
         nodes: list[OpNode] = []
-        leaves: dict[int, Any] = {}
+
+        def edge(found: tuple[int, int] | None) -> Any:
+            if found is None:
+                return None
+            number, nr = found
+            return (nodes[number], nr) if number >= 0 else tensors[-1 - number]._edge()
+
         for operation in self.operations:
             given = tuple([env[i] for i in operation.args])
             outs: Any = record(rec, operation.bound, given)
             if type(outs) is not tuple:
                 outs = (outs,)
             env += outs
-            if operation.mask:
-                edges = []
-                for number, nr in operation.edges:
-                    if number >= 0:
-                        edges.append((nodes[number], nr))
-                    else:
-                        edge = leaves.get(number)
-                        if edge is None:
-                            edge = leaves[number] = tensors[-1 - number]._edge()
-                        edges.append(edge)
-                nodes.append(_node(rec, operation.mask, tuple(edges), given, outs))
+            if operation.edges:
+                nodes.append(node_of(rec, outs[0].signature, tuple(map(edge, operation.edges)), given, outs))
         return iter([result(env[at], nodes[number], nr) if number >= 0 else wrap(env[at]) for at, number, nr in self.results])
 
 
@@ -160,16 +156,3 @@ def _edge(edge: tuple[Any, int], given: dict[Any, int], number_of: dict[Node, in
     if found is None:
         raise Unfollowed
     return found, 0
-
-
-def _node(rec: Recorder, mask: int, edges: tuple[Any, ...], values: tuple[Any, ...], outs: tuple[Value, ...]) -> OpNode:
-    sig: Any = outs[0].signature
-    plan = sig.plans.get(mask) or plan_of(sig, mask)
-    node: OpNode = _new(plan.node_class)
-    node.plan = plan
-    node.saved = tuple([values[i] if i >= 0 else outs[-1 - i] for i in plan.saves])
-    node.next = edges
-    node.seq = rec.sequence
-    rec.sequence += 1
-    node.hooks = None
-    return node

@@ -17,6 +17,7 @@ cdef class Recorder:
     cdef public Py_ssize_t turned, rare, sequence, new_in_a_row
     cdef public bint grad_enabled, inference, rolling
     cdef public tuple recent
+    cdef public list writes
     cdef object __weakref__
 
     @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch, aval=Aval)

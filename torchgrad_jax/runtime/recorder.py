@@ -72,11 +72,12 @@ class Recorder:
     new_in_a_row: how many programs `changing` has met one after the other.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     context: in which NumPy warns of nothing; None while it is in use, and until there is one. root: where programs begin on `device`.
+    writes: the operations that write, in order and each with its operands, while somebody asks for them; None while nobody does.
     """
 
     __slots__ = (
         "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing",
-        "new_in_a_row", "rolling", "context", "root", "__weakref__",
+        "new_in_a_row", "rolling", "context", "root", "writes", "__weakref__",
     )  # fmt: skip
     # Whether nobody is told of a backward pass that fails: it is only tried.
     quiet = False
@@ -97,6 +98,7 @@ class Recorder:
         self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
         self.new_in_a_row = 0
+        self.writes: list[tuple[Any, tuple[Any, ...]]] | None = None
         self.begin()
 
     def new_epoch(self) -> Epoch:
