@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import jax
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recording import epoch
+
+# Also where there is a GPU, on which plain JAX would compute what ours is held against: JAX_PLATFORMS=cuda,cpu runs them so.
+jax.config.update("jax_platforms", os.environ.setdefault("JAX_PLATFORMS", "cpu"))
 
 # How long something takes says nothing of it: other programs may be running.
 settings.register_profile("on any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,11 +1,14 @@
 """Bessel's and Airy's functions and orthogonal polynomials, against SciPy for exactness and PyTorch for everything else."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special as scipy
 from side_by_side import like_pytorch
 
 import torchgrad_jax as tj
+from torchgrad_jax.runtime import baseline_tier
 
 pytestmark = pytest.mark.operators
 
@@ -61,3 +64,14 @@ def test_long_recurrences_follow_the_angle():
     found = tj.special.chebyshev_polynomial_t(x, tj.tensor(n)).numpy()
     np.testing.assert_allclose(found, np.cos(n * np.arccos(x)), atol=1e-12)
     np.testing.assert_allclose(tj.special.legendre_polynomial_p(x, tj.tensor(n)).numpy(), scipy.eval_legendre(n, x), atol=1e-12)
+
+
+@pytest.mark.parametrize("interpreted", [True, False])
+@pytest.mark.parametrize("n", [2, 3, 4, 7])
+def test_polygamma_left_of_zero(n, interpreted):
+    """XLA's zeta, which it is made of, is not exact there: held against the recurrence from the right of it."""
+    x, steps = np.array([-0.5, -0.99, -1.01, -3.5, -8.4784, -11.75, -40.25]), 50
+    wanted = scipy.polygamma(n, x + steps) - sum((-1) ** n * math.factorial(n) / (x + k) ** (n + 1) for k in range(steps))
+    with baseline_tier(interpreted):
+        np.testing.assert_allclose(tj.special.polygamma(n, tj.tensor(x)).numpy(), wanted, rtol=1e-11, atol=1e-10)
+        assert tj.special.polygamma(n, tj.tensor([-1.0, -2.0])).isinf().all()

@@ -91,10 +91,15 @@ def test_every_typed_declaration_is_of_a_module_that_is_compiled():
     assert written <= {name.replace("/", os.sep) for name in (*_typed.MODULES, *_typed.DECLARATIONS)}
 
 
-def test_the_hook_says_why_nothing_is_compiled(monkeypatch):
+@pytest.fixture
+def build():
     spec = importlib.util.spec_from_file_location("build_of_the_typed_core", Path(_typed.__file__).parent / "build.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_hook_says_why_nothing_is_compiled(monkeypatch, build):
     monkeypatch.setenv(_typed.VARIABLE, "off")
     assert build.build() == "TORCHGRAD_JAX_TYPED=off"
     told, data = [], {"artifacts": [], "pure_python": True}
@@ -110,6 +115,13 @@ def test_the_hook_says_why_nothing_is_compiled(monkeypatch):
 
     monkeypatch.setattr(build, "_compile", absent)
     assert build.build() == "OSError: no compiler"
+
+
+def test_a_cython_that_miscompiles_is_refused(monkeypatch, tmp_path, build):
+    pytest.importorskip("Cython")
+    monkeypatch.setattr("Cython.__version__", "3.3.0")
+    with pytest.raises(RuntimeError, match="Cython 3.3.0 compiles"):
+        build._compile(tmp_path)
 
 
 def test_fields_are_those_of_the_class_and_no_others():

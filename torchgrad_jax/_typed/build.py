@@ -32,6 +32,8 @@ typed = _finder()
 DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
 # Debug information doubles the time that it takes.
 OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
+# This one makes a pointer of a number, where len() is assigned to a name that held an object.
+MISCOMPILING = {"3.3.0"}
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.
 _VECTORS = [] if sys.platform == "win32" else ["-O3", "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=off"]
 LOOPS = {"runtime/baseline/blocks": _VECTORS, "runtime/baseline/copying": _VECTORS, "operators/kernels/drawing": _VECTORS}
@@ -64,10 +66,13 @@ def build() -> str:
 
 def _compile(scratch: Path) -> None:
     """Make the extension modules and their digest in a folder "made". Raises what setuptools, Cython and the compiler raise."""
+    from Cython import __version__ as version  # type: ignore[import-not-found]
     from Cython.Build import cythonize  # type: ignore[import-not-found]
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
+    if version in MISCOMPILING:
+        raise RuntimeError(f"Cython {version} compiles some of it to what crashes: take another version")
     for name in typed.sources():
         target = scratch / "torchgrad_jax" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
-
-import jax
 
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import Tensor, created
-from torchgrad_jax.runtime._jax_compat import as_x64
-from torchgrad_jax.runtime.device import device, jax_device
+from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
+from torchgrad_jax.runtime.value import Aval, Value, moved
 
 
 class ToCopyBackward0(Node):
     """The grad_fn of a tensor that was moved to another device."""
 
-    def __init__(self, t: Tensor, moved: Aval) -> None:
+    def __init__(self, t: Tensor, there: Aval) -> None:
         rec = per_thread.recorder
-        self.source, self.moved = t.device, moved
+        self.source, self.there = t.device, there
         self.next = (t._edge(),)
         self.seq = rec.sequence
         self.hooks = None
@@ -32,19 +28,19 @@ class ToCopyBackward0(Node):
     @property
     def output_avals(self) -> tuple[Aval, ...]:
         """See Node."""
-        return (self.moved,)
+        return (self.there,)
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         grad: Any = grads[0]
         if isinstance(grad, Value):
-            return (moved_value(grad, self.source),)
+            return (moved(grad, self.source),)
         return (move(grad, self.source),)
 
 
 def move_with_history(t: Tensor, where: device) -> Tensor:
     """A differentiable copy on another device."""
-    made = created(moved_value(t._read(), where))
+    made = created(moved(t._read(), where))
     if per_thread.recorder.grad_enabled:
         made._rg, made._node = True, ToCopyBackward0(t, made._aval)
     return made
@@ -56,10 +52,4 @@ def move(self: Tensor, where: device) -> Tensor:
         return self
     if self.requires_grad:
         return move_with_history(self, where)
-    return created(moved_value(self._read(), where))
-
-
-def moved_value(value: Any, where: device) -> Any:
-    """A Value's content on another device."""
-    array = as_x64(partial(jax.device_put, device=jax_device(where)), [value.concrete()])
-    return constant(array, aval_of(value.aval.shape, value.aval.dtype, where))
+    return created(moved(self._read(), where))

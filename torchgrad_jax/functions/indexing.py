@@ -42,6 +42,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     """``self[key]``."""
     if type(key) is int and not self._aval.ndim:
         raise IndexError(ZERO_DIM)
+    if self._aval.device is not CPU:
+        key = _beside(self, key)
     if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
         return _rows(self, key)
     found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) in _ONE else None
@@ -50,6 +52,13 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
     return _by_any(self, key)
+
+
+def _beside(t: Tensor, key: Any) -> Any:
+    """An index of a tensor on an accelerator, where its own tensors may be on the CPU."""
+    if isinstance(key, Tensor):
+        return move(key, t.device) if key._aval.device is CPU else key
+    return tuple([_beside(t, k) for k in key]) if type(key) is tuple else key
 
 
 @partial(recalling, bounds=True)
@@ -68,6 +77,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     """``self[key] = value``."""
     if key is False:
         return
+    if self._aval.device is not CPU:
+        key = _beside(self, key)
     if type(key) is slice and not self._aval.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if type(key) is int and not self._aval.ndim:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -18,6 +17,7 @@ from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivati
 from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
+from torchgrad_jax.operators.special_functions.gamma import digamma, hurwitz_zeta, polygamma
 
 # ---------------------------------------------------------------------- division with remainder
 # `_checked`: integers whose divisors are not known when the operation is recorded.
@@ -218,44 +218,6 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
     op(schema, promote="float", **options)(of_array)
 
 
-@kernel("digamma", "c")
-@jax.custom_jvp
-def _digamma(x: Any) -> Any:
-    return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
-
-
-# JAX's own derivative is not exact for negative numbers.
-_digamma.__wrapped__.defjvps(lambda tangent, _, x: tangent * polygamma(x, 1))
-
-
-def polygamma(x: Any, n: int) -> Any:
-    """The `n`-th derivative of digamma."""
-    if n == 0:
-        return _digamma(x)
-    if n == 1:
-        return _trigamma(x)
-    sign = 1.0 if n % 2 else -1.0
-    return sign * math.factorial(n) * _zeta(jnp.full_like(x, n + 1), x)
-
-
-def _trigamma(x: Any) -> Any:
-    """The derivative of digamma: below 1/2 by its reflection at 1/2."""
-    below, infinite = x < 0.5, x == jnp.inf
-    right = jnp.where(infinite, 1, jnp.where(below, 1 - x, x))
-    right = jnp.where(infinite, 0, special.zeta(jnp.full_like(x, 2), right))
-    sine = jnp.sin(jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x)))
-    return jnp.where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
-
-
-def _zeta(x: Any, q: Any) -> Any:
-    """The Hurwitz zeta function, infinite at its poles; below 1 it has no value, nor, as in PyTorch, at an infinite q."""
-    pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)
-    found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
-    found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
-    none = (x < 1) | ((q == jnp.inf) & (x != 1))
-    return jnp.where(none, jnp.nan, jnp.where(pole | (x == 1), jnp.inf, found)).astype(x.dtype)
-
-
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
     low, high = (0, 1) if eps is None else (eps, 1 - eps)
     outside = (self < low) | (self > high)
@@ -285,9 +247,9 @@ _unary("deg2rad(Tensor self)", lambda x: x * jnp.asarray(math.pi / 180, x.dtype)
 _unary("rad2deg(Tensor self)", lambda x: x * jnp.asarray(180 / math.pi, x.dtype), "Radians as degrees.",
        lambda grad: grad * jnp.asarray(180 / math.pi, grad.dtype), inplace=True, node="Rad2DegBackward0",
        validate=lambda x: _refuse_complex("rad2deg", x))  # fmt: skip
-_unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad, self: grad * _digamma(self), inplace=True,
+_unary("lgamma(Tensor self)", lax.lgamma, "log(abs(gamma(self))).", lambda grad, self: grad * digamma(self), inplace=True,
        aliases=("special_gammaln",), validate=refusing("lgamma_vml_cpu", "c"))  # fmt: skip
-_unary("digamma(Tensor self)", _digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
+_unary("digamma(Tensor self)", digamma, "The derivative of lgamma.", lambda grad, self: grad * polygamma(self, 1), inplace=True,
        aliases=("special_psi", "special_digamma"))  # fmt: skip
 _POLYGAMMA = {0: "digamma", 1: "trigamma"}  # the kernels that PyTorch has for the first of them
 for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written", "PolygammaBackward1")):
@@ -335,11 +297,11 @@ _hidden("log_ndtr", log_ndtr, "log(ndtr(self)), exact for negative numbers.",
 
 @op("special_zeta(Tensor|Scalar self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, edges=("self", "other"),
     number_node="SpecialZetaBackward1",
-    grads={"self": not_implemented("zeta"), "other": lambda grad, self, other: -grad * self * _zeta(self + 1, other)})  # fmt: skip
+    grads={"self": not_implemented("zeta"), "other": lambda grad, self, other: -grad * self * hurwitz_zeta(self + 1, other)})  # fmt: skip
 @kernel("zeta_cpu", "ch")
 def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function."""
-    return _zeta(x, q)
+    return hurwitz_zeta(x, q)
 
 
 def _gamma_density(grad: Any, self: Any, other: Any) -> Any:
@@ -374,7 +336,7 @@ def igammac(x: Any, y: Any) -> Any:
 
 
 def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:
-    return grad * sum(_digamma(self - i / 2) for i in range(p))
+    return grad * sum(digamma(self - i / 2) for i in range(p))
 
 
 def _check_mvlgamma(x: Any, p: int) -> None:

@@ -193,7 +193,9 @@ def _several_cpus() -> bool:
 def device_of(array: Any) -> device:
     """The device of a concrete `jax.Array`; of one that is spread over a mesh, its first."""
     found = next(iter(array.devices()))
-    return device(_TYPES.get(found.platform, "xla"), None if found.platform == "cpu" else found.local_hardware_id or 0)
+    if found.platform == "cpu":  # ours, or the first of JAX's
+        return device("cpu", found.id) if found.id else CPU
+    return device(_TYPES.get(found.platform, "xla"), found.local_hardware_id or 0)
 
 
 @functools.cache

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from torchgrad_jax.runtime._jax_compat import has_x64
-from torchgrad_jax.runtime.device import for_user, put
+from torchgrad_jax.runtime.device import CPU, for_user
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.value import Lifted, Value, constant
+from torchgrad_jax.runtime.value import Lifted, Value, constant, moved
 
 ESCAPED = (
     "A Tensor has no value: it was made inside a function that JAX transforms (jit, grad, vmap ...), or written to in there, and is used outside. "
@@ -63,15 +63,11 @@ def _depth(level: Any) -> int:
 
 def _on_one_device(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
     """The operands on one device, and which. PyTorch lets a 0-dim host tensor meet tensors of another device; any other mix is an error."""
-    tensors = [v for v in values if type(v) is Value]
-    main = next((v.aval.device for v in tensors if v.aval.device.type != "cpu"), tensors[0].aval.device)
-    found: list[Any] = []
-    for v in values:
-        if type(v) is Value and v.aval.device is not main and v.aval.ndim == 0 and v.aval.device.type == "cpu":
-            v = constant(put(v.concrete(), main))
-        found.append(v)
+    devices = [v.aval.device for v in values if type(v) is Value]
+    main = next((d for d in devices if d is not CPU), CPU)
+    found = [moved(v, main) if type(v) is Value and v.aval.device is CPU and main is not CPU and not v.aval.ndim else v for v in values]
     signature_devices = {v.aval.device for v in found if type(v) is Value}
     if len(signature_devices) > 1:
         a, b = sorted(map(str, signature_devices), reverse=True)[:2]
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {a} and {b}!")
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {a} and {b}!") from None
     return tuple(found), main

@@ -211,7 +211,7 @@ class Signature(SignatureFields):
 
     @property
     def baseline(self) -> Plan | NumPyForm | None:
-        """Its plan for the interpreter; None where there is none: on another device than the CPU, or with something in it that has no rule."""
+        """Its plan for the interpreter; None where there is none: something in it has no rule."""
         found = self._baseline
         if found is None:
             with timed(TRACING):
@@ -219,12 +219,10 @@ class Signature(SignatureFields):
         return found or None
 
     def _plan(self) -> Plan | None:
-        if common_device(self.specs, self.bop.device) is not CPU:
-            return None
         return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
 
     def _by_numpy(self) -> bool:
-        """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan on the CPU."""
+        """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan."""
         find = getattr(self.bop, "numpy_form", None)
         found = find(self.specs) if find is not None else None
         if found is None:
@@ -241,8 +239,7 @@ class Signature(SignatureFields):
         outs = (outs,) if alone else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
-        if where is CPU:
-            self._baseline = NumPyForm(found, alone, _moved(found, given, outs))
+        self._baseline = NumPyForm(found, alone, _moved(found, given, outs))
         return True
 
     def _as_of_vectors(self) -> bool:
@@ -268,7 +265,7 @@ class Signature(SignatureFields):
     def _by_kinship(self) -> bool:
         """Whether signatures that differ from this one in sizes alone told all there is to know. Else this one is traced and compared with them."""
         find = getattr(self.bop, "kin", None)
-        if find is None or self.check is not None or common_device(self.specs, self.bop.device) is not CPU:
+        if find is None or self.check is not None:
             return False
         kindred, specs = find(self.specs)
         key, sizes = pattern(specs)

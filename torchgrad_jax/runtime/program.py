@@ -85,7 +85,7 @@ class Program(ProgramFields):
         key = modes.without_xla or modes.baseline
         found = self._estimates.get(key)
         if found is None:
-            found = self._estimates[key] = Estimate(self.calls, len(self.outputs))
+            found = self._estimates[key] = Estimate(self.calls, len(self.outputs), self.device)
         return found
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:

@@ -8,9 +8,10 @@ program would cost more than interpreting it, as with a few operations on small 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recording.fields import FormFields
 
 # Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
@@ -23,6 +24,10 @@ FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same p
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
 UNKNOWN_SIZE = 10
+# What is read of a device by the interpreter takes so long, and so long a byte.
+READ, READ_BYTE = 20_000.0, 0.1
+# An operation on an accelerator that reads or makes more bytes than this is XLA's: they need not be on the host as well.
+MOST_BYTES = 1 << 25
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 4.5
 # The same of programs that differ in how often a loop in them goes round: the next length is another program.
@@ -41,6 +46,27 @@ ROLLING, LONG_TURNS = 0.15, 20
 LENGTHS = 3
 
 INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
+
+
+class Prices(NamedTuple):
+    """What a device takes, as the constants above: `compiling`, and each `primitive` of it; `calling`; which share of the interpreter's time the
+    same primitives take when compiled (`fused`), and others (`alike`); and above which an operation is XLA's."""
+
+    compiling: float
+    primitive: float
+    calling: float
+    fused: float
+    alike: float
+    most: float
+
+
+# Measured on an NVIDIA H200: XLA tries several products of matrices, and a program runs while Python goes on.
+ON_ACCELERATORS = Prices(1.5e8, 8e6, 60_000.0, 0.0, 0.0, 1e8)
+
+
+def prices(where: device) -> Prices:
+    """Those of a device."""
+    return Prices(COMPILE, COMPILE_PRIMITIVE, CALL, FUSED, 1.0, MOST) if where is CPU else ON_ACCELERATORS
 
 
 class Form(FormFields):
@@ -65,32 +91,46 @@ class Form(FormFields):
 
 
 class Estimate:
-    """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it.
+    """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it, and `one`
+    operation by itself.
 
     plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one; whole: whether all have. small: whether all have
     plans, and calling what is compiled would even then cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling")
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one")
 
-    def __init__(self, calls: list[Any], outputs: int) -> None:
+    def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
+        price = prices(where)
         self.plans: list[Any] = []
         primitives = 0
-        self.interpreting, running = 0.0, 0.0
+        self.interpreting, running = 0.0 if where is CPU else _reading(calls), 0.0
         for call in calls:
             plan = call.signature.baseline if modes.interprets() else None
-            if plan is not None and plan.cost > MOST and not modes.without_xla:
+            if plan is not None and not modes.without_xla and (plan.cost > price.most or (where is not CPU and is_large(call.signature))):
                 plan = None
             self.plans.append(plan)
             primitives += UNKNOWN_SIZE if plan is None else plan.compiling
             cost = ALONE if plan is None else OPERATION + plan.cost
             self.interpreting += cost
             # Products, factorizations, running sums and the like are not the faster for being compiled.
-            running += 0.0 if plan is None else plan.alike + FUSED * max(plan.cost - plan.alike, 0.0)
-        self.calling = CALL + OUTPUT * outputs + running
-        self.compiling = COMPILE + COMPILE_PRIMITIVE * primitives
+            running += 0.0 if plan is None else price.alike * plan.alike + price.fused * max(plan.cost - plan.alike, 0.0)
+        self.one = price.compiling
+        self.calling = price.calling + OUTPUT * outputs + running
+        self.compiling = price.compiling + price.primitive * primitives
         self.planned, self.whole = any(self.plans), all(self.plans)
         self.small = self.whole and self.interpreting <= self.calling
+
+
+def _reading(calls: list[Any]) -> float:
+    """What it takes to read a program's inputs of a device."""
+    read = {a: spec for call in calls for a, spec in zip(call.args, call.signature.specs, strict=True) if type(a) is int and a < 0}
+    return sum([READ + READ_BYTE * spec.nbytes for spec in read.values()])
+
+
+def is_large(sig: Any) -> bool:
+    """Whether an operation reads or makes too many bytes for the interpreter of what is on an accelerator."""
+    return sum([a.nbytes for a in (*sig.specs, *sig.avals) if not isinstance(a, type)]) > MOST_BYTES
 
 
 def tier_of(program: Any) -> str:
@@ -119,14 +159,14 @@ def _chosen(program: Any) -> str:
     cold = {c.signature for c, plan in calls if plan is None and not c.signature.warm}
     if not estimate.planned:
         return _by_xla_alone(program, len(cold))
-    cost = max(estimate.interpreting - estimate.calling, 0.0) + COMPILE * len(cold)
+    cost = max(estimate.interpreting - estimate.calling, 0.0) + estimate.one * len(cold)
     form.spent += cost
     if common is not None and _is_rolled_now(program, cost):
         return ROLLED
     if common is not None and common.members >= LENGTHS:
         return INTERPRETED
     # Compiling one operation by itself costs what compiling a small program does: it is no reason to do the latter.
-    only_one = len(cold) == 1 and form.spent <= 2 * COMPILE
+    only_one = len(cold) == 1 and form.spent <= 2 * estimate.one
     return COMPILED if _share(program) > 1 and not only_one else INTERPRETED
 
 
@@ -177,9 +217,11 @@ def by_xla(program: Any) -> dict[str, str]:
 def _why_by_xla(program: Any, sig: Any) -> str:
     if not modes.baseline:
         return "the interpreter is switched off"
-    if program.device.type != "cpu":
-        return f"it is on {program.device}"
-    return "something in it has no form for NumPy" if sig.baseline is None else "interpreting it takes longer than compiling it, by estimate"
+    if sig.baseline is None:
+        return "something in it has no form for NumPy"
+    if program.device is not CPU and is_large(sig):
+        return "it is too large to be read of the device"
+    return "interpreting it takes longer than compiling it, by estimate"
 
 
 def _is_rolled_now(program: Any, cost: float) -> bool:
@@ -206,7 +248,7 @@ def _by_xla_alone(program: Any, cold: int) -> str:
     if program.seen:
         hot = program.repeats or len(program.calls) < 150 or program.seen >= 8
     else:
-        hot = cold > 1 and COMPILE * cold > program.estimate.compiling
+        hot = cold > 1 and program.estimate.one * cold > program.estimate.compiling
     if program.common is not None and program.common.members >= LENGTHS:
         return ROLLED
     return COMPILED if hot else INTERPRETED

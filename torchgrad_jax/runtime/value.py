@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from jax.core import Tracer
 
-from torchgrad_jax.runtime.device import CPU, at_home, device, device_of, put
+from torchgrad_jax.runtime._jax_compat import as_x64, call_x64
+from torchgrad_jax.runtime.device import CPU, at_home, device, device_of, jax_device, put
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.observing.observer import tell_waiting
 from torchgrad_jax.runtime.recording.epoch import Epoch
@@ -89,6 +92,8 @@ _STANDING = (Tracer, Lifted)
 # To read an array from the host takes XLA 2 us, and as long again for so many bytes where they are copied. To put it on the device takes so many
 # times as long: 75 us, which are Python's.
 BYTES_CARRIED, OFTEN_CARRIED = 50_000, 32
+# What is moved to a device stays on the host up to this many bytes, until XLA reads it: what is new is interpreted there. More is on its way at once.
+MOST_LEFT_BEHIND = 1 << 20
 
 
 class Watch:
@@ -234,6 +239,17 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
     for watch in watches:
         watch.made(value)
     return value
+
+
+def moved(value: Value, where: device) -> Value:
+    """The same content on another device."""
+    array, aval = value.concrete(), aval_of(value.aval.shape, value.aval.dtype, where)
+    if is_tracer(array):
+        return constant(as_x64(partial(jax.device_put, device=jax_device(where)), [array]), aval)
+    if where is CPU or value.aval.device.type == "cpu":
+        array = np.asarray(array)
+        return constant(array if where is CPU or array.nbytes <= MOST_LEFT_BEHIND else put(array, where), aval)
+    return constant(call_x64(jax.device_put, array, jax_device(where)), aval)
 
 
 def is_tracer(array: Any) -> bool:
