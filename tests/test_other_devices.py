@@ -96,7 +96,7 @@ def moves(where):
     large = torch.arange(300_000.0).to(where)
     data = torch.zeros(6)
     data.copy_(there.detach())
-    assert (there.device, back.device, x.grad.device, data.device) == (torch.device(where), *[torch.device("cpu")] * 3)
+    assert (there.device.type, back.device, x.grad.device, data.device) == (torch.device(where).type, *[torch.device("cpu")] * 3)
     return [x.grad.tolist(), data.tolist(), large[-1].item(), large.cpu().sum().item(), (large + 1).to("cpu")[:2].tolist()]
 
 

@@ -14,7 +14,7 @@ execution: str = os.environ.get("TORCHGRAD_JAX_EXECUTION", "fused")
 if execution not in MODES:
     raise ValueError(f"TORCHGRAD_JAX_EXECUTION must be one of {MODES}, not {execution!r}")
 
-# Whether new programs are interpreted before they are compiled (on the CPU); without, everything runs by XLA.
+# Whether new programs are interpreted before they are compiled; without, everything runs by XLA.
 _SWITCH = os.environ.get("TORCHGRAD_JAX_BASELINE", "on")
 if _SWITCH not in ("on", "off"):
     raise ValueError(f"TORCHGRAD_JAX_BASELINE must be on or off, not {_SWITCH!r}")
@@ -44,7 +44,7 @@ matmul_precision: str = "highest"
 
 
 class baseline_tier:
-    """Context manager (or plain call) that sets whether new programs are interpreted on the CPU before they are compiled (default), or all is
+    """Context manager (or plain call) that sets whether new programs are interpreted on the host before they are compiled (default), or all is
     run by XLA.
 
     It holds for all threads, for programs met from then on: one that is known keeps what was decided for it.
