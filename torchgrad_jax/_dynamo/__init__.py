@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax._dynamo import eval_frame, exc
+from torchgrad_jax._dynamo import eval_frame, exc, utils
 from torchgrad_jax._dynamo.eval_frame import OptimizedModule
 from torchgrad_jax.compiler import allow_in_graph, disable, is_compiling, list_backends, reset
 from torchgrad_jax.lifting.jitting import compile
@@ -14,7 +14,7 @@ from torchgrad_jax.runtime.passing_through import Options, refused
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "eval_frame", "exc", "explain", "export", "forbid_in_graph",
     "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize",
-    "optimize_assert", "reset", "run",
+    "optimize_assert", "reset", "run", "utils",
 ]  # fmt: skip
 
 config = Options(

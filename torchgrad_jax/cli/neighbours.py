@@ -1,5 +1,9 @@
-"""Packages that read a tensor's memory at `data_ptr()`, where there is none: arrays move when they are written to, and addresses only tell which
-memories are the same. What they read it by is replaced when they are loaded."""
+"""Packages that are adjusted when they are loaded, because they
+
+- read a tensor's memory at `data_ptr()`, where there is none: arrays move when they are written to, and addresses only tell which memories are
+  the same;
+- need libraries of PyTorch's C++ to be imported, though not to be of use.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,21 @@ def _reading_buffers(module: ModuleType) -> None:
     vars(module)["safe_open"] = safe_open
 
 
-_ADJUSTED: dict[str, Callable[[ModuleType], None]] = {"safetensors": _reading_buffers, "safetensors.torch": _safetensors}
+def _without_extension(_module: ModuleType) -> None:
+    """torchvision does without its library, and says so where an operator of it is called; but it registers shapes for these regardless."""
+    for name in ("nms", "qnms"):
+        sys.modules["torch"].library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def _without_onnx(module: ModuleType) -> None:
+    """How an export to ONNX is to write torchvision's operators needs no saying where there is no such export."""
+    vars(module)["_register_custom_op"] = lambda: None
+
+
+_ADJUSTED: dict[str, Callable[[ModuleType], None]] = {
+    "safetensors": _reading_buffers, "safetensors.torch": _safetensors, "torchvision.extension": _without_extension,
+    "torchvision.ops._register_onnx_ops": _without_onnx,
+}  # fmt: skip
 
 
 def find(fullname: str, path: Any) -> ModuleSpec | None:
