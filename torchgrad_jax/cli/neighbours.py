@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.cli import torchvision
+
 
 def _safetensors(module: ModuleType) -> None:
     if not hasattr(module, "_to_ndarray"):
@@ -47,20 +49,10 @@ def _reading_buffers(module: ModuleType) -> None:
     vars(module)["safe_open"] = safe_open
 
 
-def _without_extension(_module: ModuleType) -> None:
-    """torchvision does without its library, and says so where an operator of it is called; but it registers shapes for these regardless."""
-    for name in ("nms", "qnms"):
-        sys.modules["torch"].library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-
-def _without_onnx(module: ModuleType) -> None:
-    """How an export to ONNX is to write torchvision's operators needs no saying where there is no such export."""
-    vars(module)["_register_custom_op"] = lambda: None
-
-
 _ADJUSTED: dict[str, Callable[[ModuleType], None]] = {
-    "safetensors": _reading_buffers, "safetensors.torch": _safetensors, "torchvision.extension": _without_extension,
-    "torchvision.ops._register_onnx_ops": _without_onnx,
+    "safetensors": _reading_buffers, "safetensors.torch": _safetensors,
+    "torchvision.extension": torchvision.extension, "torchvision.ops._register_onnx_ops": torchvision.onnx,
+    "torchvision.ops.boxes": torchvision.boxes,
 }  # fmt: skip
 
 
