@@ -16,8 +16,8 @@ from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
-from torchgrad_jax.memory.filled import constant_op
-from torchgrad_jax.runtime.recorder import call_values, per_thread
+from torchgrad_jax.memory.filled import full_value
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Aval
 
@@ -244,7 +244,7 @@ def _one(aval: Aval) -> Tensor:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     if aval.dtype.kind == "c":
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtypes.of(aval.dtype)}")
-    return wrap(call_values(constant_op(aval.shape, 1, aval.dtype, aval.device), ()))
+    return wrap(full_value(aval.shape, 1, aval.dtype, aval.device))
 
 
 # ---------------------------------------------------------------------- Tensor's methods
@@ -359,6 +359,11 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
             f"'{self.dtype.title}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's "
             "grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor "
             "and its gradient may break downstream systems that assume they match."
+        )
+    if a.device.type != b.device.type:
+        raise RuntimeError(
+            f"attempting to assign a gradient with device type '{b.device.type}' to a tensor with device type '{a.device.type}'. Please ensure that "
+            "the gradient and the tensor are on the same device"
         )
     if a.device is not b.device:
         raise RuntimeError(f"assigned grad has data located on a different device: expected {a.device} but got {b.device}")

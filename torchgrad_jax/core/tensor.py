@@ -226,11 +226,16 @@ class Tensor(TensorFields, _Base):
         return self._aval.device.type == "cpu"
 
     @property
+    def is_meta(self) -> bool:
+        """Whether there is no content, on the device `meta`."""
+        return self._aval.device.type == "meta"
+
+    @property
     def is_xla(self) -> bool:
         """Whether the content is on a device of the type `xla`."""
         return self._aval.device.type == "xla"
 
-    is_sparse = is_sparse_csr = is_quantized = is_nested = is_meta = is_mkldnn = is_mps = is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = False
+    is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = is_mps = is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = False
     layout = strided
     __array_priority__ = 1000  # NumPy's scalars and arrays leave their operators to the tensor's
 
@@ -243,7 +248,7 @@ class Tensor(TensorFields, _Base):
         arrays. RuntimeError for what stands for a batch."""
         if stands_for_batch(self):
             raise RuntimeError(NO_STORAGE)
-        if not self._aval.size:
+        if not self._aval.size or self.is_meta:
             return 0
         return self._shared().address + self._offset() * self.element_size()
 

@@ -25,7 +25,8 @@ from torchgrad_jax.memory.formats import preserve_format
 from torchgrad_jax.operators.pointwise import cast_to
 from torchgrad_jax.runtime.device import CPU, device, settled
 from torchgrad_jax.runtime.device import device as device_type
-from torchgrad_jax.runtime.value import Lifted, is_tracer
+from torchgrad_jax.runtime.operation import stand_in
+from torchgrad_jax.runtime.value import Contentless, Lifted, is_tracer
 
 
 @public("torch.Tensor")
@@ -50,15 +51,15 @@ def __array_wrap__(self: Tensor, array: np.ndarray, context: Any = None, return_
 
 @public("torch.Tensor")
 def __format__(self: Tensor, spec: str) -> str:
-    return format(item(self), spec) if self._aval.ndim == 0 else object.__format__(self, spec)
+    return format(item(self), spec) if self._aval.ndim == 0 and not self.is_meta else object.__format__(self, spec)
 
 
 @public("torch.Tensor")
 def __repr__(self: Tensor) -> str:
     held = self._content().array
-    if isinstance(held, Lifted):
+    if isinstance(held, Lifted) and type(held) is not Contentless:
         return held.shown()
-    if is_tracer(held):
+    if is_tracer(held) and type(held) is not Contentless:
         return f"tensor(traced by JAX, size={tuple(self._aval.shape)}, dtype={self.dtype})"
     where = self.device
     try:
@@ -69,9 +70,10 @@ def __repr__(self: Tensor) -> str:
     tangent = None
     if self._extra is not None and self._extra.tangent is not None:
         tangent = seen_tangent(self)
-    plain = type(self) is Tensor or type(self) is Parameter
+    plain, shown = type(self) is Tensor or type(self) is Parameter, type(held) is not Contentless
     text = formatting.tensor_str(
-        np.asarray(content(self, "is_nonzero")),
+        np.asarray(content(self, "is_nonzero")) if shown else stand_in(self._aval.shape, self._aval.dtype),
+        elements=shown,
         prefix="tensor(" if plain else f"{type(self).__name__}(",
         requires_grad=self.requires_grad,
         grad_fn_name=made_by,
@@ -93,6 +95,7 @@ def cast(self: Tensor, dtype: dtypes.dtype) -> Tensor:
     return apply(cast_to(dtype.np), (self,))
 
 
+_TYPES = {"cuda": "cuda.", "meta": "meta."}  # of devices, in the names of types of tensors
 _convention = functools.cache(convention)
 
 
@@ -154,7 +157,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
     if kwargs:
         raise TypeError(f"type() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if dtype is None:
-        return f"torch.{'cuda.' if self.is_cuda else ''}{self.dtype.title}Tensor"
+        return f"torch.{_TYPES.get(self.device.type, '')}{self.dtype.title}Tensor"
     on_gpu = self.is_cuda
     if isinstance(dtype, str):
         dtype, on_gpu = type_named(dtype)

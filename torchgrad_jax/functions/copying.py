@@ -19,10 +19,11 @@ from torchgrad_jax.functions.storages import Memory, TypedStorage, old_classes, 
 from torchgrad_jax.functions.subclass import retyped
 from torchgrad_jax.memory.storage import Storage
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.device import META
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
-from torchgrad_jax.runtime.value import Lifted
+from torchgrad_jax.runtime.value import Lifted, aval_of, constant
 
 
 @public("torch.Tensor")
@@ -91,6 +92,8 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> Any:
 
 def _parts(t: Tensor) -> tuple[Any, tuple[Any, ...]]:
     """What a tensor without attributes is rebuilt by, and of what."""
+    if t.is_meta:
+        return rebuild_contentless, (t.dtype, tuple(t._aval.shape), tuple(t._strides()), t.requires_grad)
     own = OwnMemory._on(Memory(t._shared()), t.dtype)
     own.tensor = t
     described = (own, t._offset(), tuple(t._aval.shape), tuple(t._strides()), t.requires_grad, OrderedDict())
@@ -157,6 +160,14 @@ def rebuild_tensor_of(
     """A leaf of any dtype that is a part of a storage: see `rebuild_tensor`."""
     typed = storage if isinstance(storage, OwnMemory) else TypedStorage._on(storage._memory, dtype)
     return rebuild_tensor(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)
+
+
+@in_pickles("_rebuild_meta_tensor_no_storage")
+def rebuild_contentless(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """A leaf of the device "meta"."""
+    needed = 1 + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)]) if all(size) else 0
+    made = created(constant(None, aval_of((needed,), dtype.np, META)))
+    return viewed("as_strided", made, tuple(size), tuple(stride), 0).detach().requires_grad_(requires_grad)
 
 
 @in_pickles("_rebuild_tensor")

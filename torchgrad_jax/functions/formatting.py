@@ -112,6 +112,7 @@ def tensor_str(
     tangent: str | None = None,
     prefix: str = "tensor(",
     default_dtype: str = "float32",
+    elements: bool = True,
 ) -> str:
     """Return the text that ``repr`` gives for a tensor with the values of ``array``.
 
@@ -125,14 +126,15 @@ def tensor_str(
         tangent: the text of its tangent; None prints none.
         prefix: opening text; the width of its last line is the indentation of the lines that follow.
         default_dtype: name of the default floating type; used only to decide on the data type suffix.
+        elements: whether there are any to show; else dots and the shape stand for them.
     """
     options = _options
     array = np.asarray(array)
     indent = len(prefix.rpartition("\n")[2])
-    contents, size_shown = _contents(array, indent, options)
+    contents, size_shown = _contents(array, indent, options) if elements else ("...", True)
     if dtype_suffix == AUTO:
         name = array.dtype.name
-        dtype_suffix = f"dtype=torch.{name}" if needs_dtype_suffix(name, default_dtype, array.size) else None
+        dtype_suffix = f"dtype=torch.{name}" if needs_dtype_suffix(name, default_dtype, array.size if elements else 0) else None
 
     suffixes = [device_suffix, f"size={array.shape}" if size_shown else None, dtype_suffix]
     if grad_fn_name is not None:

@@ -21,6 +21,8 @@ from torchgrad_jax.memory.formats import memory_order
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.distributions import ordered
+from torchgrad_jax.runtime import device as devices
+from torchgrad_jax.runtime.device import CPU, META
 from torchgrad_jax.runtime.device import device as device_type
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
@@ -125,6 +127,8 @@ def drawn(make: np.ndarray | Callable[[], np.ndarray], device: Any = None, requi
     """A tensor of numbers that `make` draws on the host, or that were drawn."""
     level = per_thread.recorder.level
     array: Any = make
+    if (device is not None or devices.default() is not CPU) and as_device(device) is META:
+        return _undrawn(make, requires_grad)
     if callable(make):
         array = make() if level is None else level.draws(make)
     array = np.ascontiguousarray(array) if array.ndim else array
@@ -134,11 +138,22 @@ def drawn(make: np.ndarray | Callable[[], np.ndarray], device: Any = None, requi
     return requiring(created(value), requires_grad)
 
 
+def _undrawn(make: np.ndarray | Callable[[], np.ndarray], requires_grad: bool) -> Tensor:
+    """A tensor of the device "meta", for which no numbers are drawn: the generator is as before."""
+    before = state_of_random()
+    array = make() if callable(make) else make
+    set_state_of_random(before)
+    return requiring(created(constant(None, aval_of(array.shape, array.dtype, META))), requires_grad)
+
+
 def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray], device: Any = None, into: Tensor | None = None) -> Tensor:
     """A tensor of numbers that `sample` draws for a shape: inside of a transform perhaps for a batch of it. into: what they will be written to."""
     rec = per_thread.recorder
     if rec.rare and rec.level is not None:
         return rec.level.random(shape, lambda s: drawn(lambda: sample(s), device), into)
+    if shape and (device is not None or devices.default() is not CPU) and as_device(device) is META:
+        found = _undrawn(lambda: sample((0, *shape[1:])), False)  # it may be too large to be drawn
+        return created(constant(None, aval_of(shape, found._aval.dtype, META)))
     return drawn(lambda: sample(shape), device)
 
 
@@ -200,6 +215,9 @@ def followed(*tensors: Tensor) -> bool:
 
 def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
     """Fill `t` with numbers; `name`: which node a graph gets."""
+    if t._aval.device is META:
+        made = created(constant(None, t._aval))
+        return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))
     if in_transform():
         made = draw(t._aval.shape, lambda shape: sample(shape, t._aval.dtype, True), t.device, t)
         return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))

@@ -13,7 +13,7 @@ from torchgrad_jax.calling.out import check_out, resize
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.order import keep_order, lay_out, plain
-from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
@@ -27,7 +27,9 @@ from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.counts import check_multinomial
 from torchgrad_jax.operators.kernels.distributions import normal_around
+from torchgrad_jax.runtime.device import META
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import aval_of, constant
 
 # ---------------------------------------------------------------------- arguments
 
@@ -286,6 +288,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Ones with the probabilities `input` holds (or with probability `p`), else zeros."""
     expect_tensor("bernoulli", input)
+    if input.is_meta and out is None:
+        return created(constant(None, input._aval))
     source = source_of("bernoulli", generator)
     if p is not None:
         if out is not None:
@@ -316,6 +320,8 @@ def _chosen(input: Tensor, dims: int, count: int, replacement: bool, source: hos
     shape = input._aval.shape
     rows = input if dims > 2 or len(shape) <= 2 else reshape(input, (-1, shape[-1]))
     check_multinomial(rows._aval, count, replacement)
+    if input.is_meta and out is None:
+        return created(constant(None, aval_of((*shape[:-1], count), np.dtype(np.int64), META)))
     order = memory_order(rows._aval.shape, rows._strides())
     made = source.multinomial(_looked_at(rows), count, replacement, order).reshape(*shape[:-1], count)
     return drawn(made, input.device) if out is None else put(_resized(out, made.shape), made)

@@ -14,11 +14,11 @@ from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.storage import Storage
-from torchgrad_jax.runtime.device import CPU, device, settled
+from torchgrad_jax.runtime.device import CPU, META, device, settled
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once
-from torchgrad_jax.runtime.value import aval_of, constant
+from torchgrad_jax.runtime.value import aval_of, constant, moved
 
 _DEPRECATED = (
     "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. This should only matter to you "
@@ -123,7 +123,7 @@ class _StorageBase:
 
     def data_ptr(self) -> int:
         """The `data_ptr()` of a tensor that begins with the memory."""
-        return self._shared.address
+        return 0 if self.device is META else self._shared.address
 
     def _elements(self) -> np.ndarray:
         return self._memory.bytes().view(self.dtype.np)
@@ -234,6 +234,8 @@ def as_device(where: Any) -> device:
 
 
 def _copied(memory: Memory, where: device) -> Memory:
+    if where is META and memory.taken:
+        return Memory(created(moved(memory.storage.value, where))._shared())
     if not memory.taken:
         return Memory(None, memory.array, where)  # nobody writes into arrays
     content = memory.storage.value.concrete()

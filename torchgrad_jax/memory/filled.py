@@ -11,7 +11,7 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Value, aval_of, constant
 
 
 @lru_cache(maxsize=4096)
@@ -22,6 +22,8 @@ def constant_op(size: tuple[int, ...], fill_value: int, dtype: np.dtype, where: 
 
 def full_value(size: tuple[int, ...], number: Any, dtype: np.dtype, where: devices.device) -> Value:
     """A Value of that shape filled with a number."""
+    if where is devices.META:
+        return constant(None, aval_of(tuple(size), dtype, where))
     rec = per_thread.recorder
     if rec.device is not where:
         rec.switch_device(where)

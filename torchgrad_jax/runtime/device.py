@@ -96,6 +96,8 @@ def _named(type: str, index: int | None = None) -> device:
 
 
 CPU = device("cpu")
+# Of tensors without content.
+META = device("meta")
 # The device of tensors made without `device=`, those of the blocks around, and the GPU that "cuda" means.
 _default: device = CPU
 _outside: list[device] = []
@@ -144,6 +146,8 @@ def settled(where: device) -> device:
     """The device that a tensor made on `where` says it is on: "cuda" is one of the GPUs, "cpu:0" is "cpu". An error where JAX has none such."""
     if where is CPU:
         return where
+    if where.type == "meta":
+        return META
     if where.index is None:
         where = device(where.type, _selected_gpu if where.type == "cuda" else 0)
     elif where.index == 0 and where.type == "cpu":

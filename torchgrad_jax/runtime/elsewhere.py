@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from torchgrad_jax.runtime._jax_compat import has_x64
-from torchgrad_jax.runtime.device import CPU, for_user
+from torchgrad_jax.runtime.device import CPU, META, for_user
 from torchgrad_jax.runtime.operation import Signature, signature
-from torchgrad_jax.runtime.value import Lifted, Value, constant, moved
+from torchgrad_jax.runtime.value import Contentless, Lifted, Value, constant, moved
 
 ESCAPED = (
     "A Tensor has no value: it was made inside a function that JAX transforms (jit, grad, vmap ...), or written to in there, and is used outside. "
@@ -55,6 +55,28 @@ class DeviceChange(Elsewhere):
         if main is not rec.device:
             rec.switch_device(main)
         return rec.call(bound, values)
+
+
+class Shapes:
+    """The level of tensors of the device "meta", below all others: results have the shapes and dtypes that an operation would give."""
+
+    depth = -1
+
+    def call(self, bound: Any, values: tuple[Any, ...]) -> tuple[Any, Signature]:
+        """The Values of the results, and the Signature. RuntimeError for a tensor of another device, unless it is a number on the CPU."""
+        specs = []
+        for v in values:
+            if type(v) is Value and v.aval.device is not META:
+                if v.aval.ndim or v.aval.device is not CPU:
+                    raise RuntimeError(f"Tensor on device {v.aval.device} is not on the expected device meta!") from None
+                v = moved(v, META)
+            specs.append(v.aval if type(v) is Value else type(v))
+        sig = signature(bound, tuple(specs))
+        made = tuple([constant(None, aval) for aval in sig.avals])
+        return (made[0] if sig.single else made), sig
+
+
+Contentless.level = Shapes()
 
 
 def _depth(level: Any) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from torchgrad_jax.runtime._jax_compat import as_x64, call_x64
-from torchgrad_jax.runtime.device import CPU, at_home, device, device_of, jax_device, put
+from torchgrad_jax.runtime.device import CPU, META, at_home, device, device_of, jax_device, put
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.observing.observer import tell_waiting
 from torchgrad_jax.runtime.recording.epoch import Epoch
@@ -88,6 +88,34 @@ class Lifted:
         raise NotImplementedError
 
 
+class Contentless(Lifted):
+    """What a Value on the device "meta" holds: it has a shape and a dtype alone. Its level finds those of results."""
+
+    __slots__ = ()
+    level: Any = None  # `elsewhere` has it
+
+    def concrete(self, asked: str = "") -> Any:
+        """See Lifted. RuntimeError or NotImplementedError, as in PyTorch."""
+        if asked in ("item", "is_nonzero"):
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if asked and asked not in ("tolist", "numpy"):
+            raise NotImplementedError(f"aten::{asked}: it has to look at its tensors, and a tensor of the device 'meta' has no content")
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    @property
+    def readable(self) -> bool:
+        """See Lifted."""
+        return False
+
+    def everything(self) -> None:
+        """See Lifted."""
+
+    def followed(self) -> bool:
+        """See Lifted."""
+        return False
+
+
+NOTHING = Contentless()
 _STANDING = (Tracer, Lifted)
 # To read an array from the host takes XLA 2 us, and as long again for so many bytes where they are copied. To put it on the device takes so many
 # times as long: 75 us, which are Python's.
@@ -222,7 +250,7 @@ class Value:
 
 
 def constant(array: Any, aval: Aval | None = None) -> Value:
-    """A concrete Value that holds `array`: a `jax.Array`, a tracer, or a NumPy array that nobody writes to any more."""
+    """A concrete Value that holds `array`: a `jax.Array`, a tracer, or a NumPy array that nobody writes to any more; nothing on the device "meta"."""
     value = Value()
     if aval is None:
         where = CPU
@@ -231,7 +259,7 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
             array = at_home(array, where)
         aval = aval_of(tuple(array.shape), np.dtype(array.dtype), where)
     value.aval = aval
-    value.array = array
+    value.array = array if aval.device is not META or isinstance(array, Lifted) else NOTHING
     value.slot = 0
     value.epoch = None
     value.counter = None
@@ -242,7 +270,9 @@ def constant(array: Any, aval: Aval | None = None) -> Value:
 
 
 def moved(value: Value, where: device) -> Value:
-    """The same content on another device."""
+    """The same content on another device. NotImplementedError where there is none."""
+    if where is META:
+        return constant(None, aval_of(value.aval.shape, value.aval.dtype, where))
     array, aval = value.concrete(), aval_of(value.aval.shape, value.aval.dtype, where)
     if is_tracer(array):
         return constant(as_x64(partial(jax.device_put, device=jax_device(where)), [array]), aval)

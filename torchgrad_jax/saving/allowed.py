@@ -190,6 +190,13 @@ def _check_parameter(data: Any, requires_grad: Any, backward_hooks: Any, state: 
         raise TypeError("a Parameter is made of a tensor")
 
 
+def _check_contentless(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> None:
+    _check_numbers(size)
+    _check_numbers(stride)
+    if not isinstance(dtype, dtypes.dtype) or not isinstance(requires_grad, bool) or len(size) != len(stride):
+        raise TypeError("a tensor without content has a dtype, sizes and strides")
+
+
 def _ours(name: str) -> Any:
     return names.find("torch._utils", name)
 
@@ -200,6 +207,7 @@ CALLS = {
     "torch._utils._rebuild_tensor": Call(_ours("_rebuild_tensor"), 4, 4, _STORED),
     "torch._utils._rebuild_tensor_v2": Call(_ours("_rebuild_tensor_v2"), 6, 7, _check_part),
     "torch._utils._rebuild_tensor_v3": Call(_ours("_rebuild_tensor_v3"), 7, 8, _check_part),
+    "torch._utils._rebuild_meta_tensor_no_storage": Call(_ours("_rebuild_meta_tensor_no_storage"), 4, 4, _check_contentless),
     "torch._utils._rebuild_parameter": Call(_ours("_rebuild_parameter"), 3, 3, _check_parameter),
     "torch._utils._rebuild_parameter_with_state": Call(_ours("_rebuild_parameter_with_state"), 4, 4, _check_parameter),
     "torch._tensor._rebuild_from_type_v2": Call(_REBUILD_FROM_TYPE, 4, 4, None, _from_type),
@@ -215,7 +223,7 @@ CALLS = {
 }
 for _name, _what in (
     ("_rebuild_sparse_tensor", "sparse tensors"), ("_rebuild_qtensor", "quantized tensors"), ("_rebuild_nested_tensor", "nested tensors"),
-    ("_rebuild_meta_tensor_no_storage", "tensors without content (device 'meta')"), ("_rebuild_wrapper_subclass", "tensors that wrap others"),
+    ("_rebuild_wrapper_subclass", "tensors that wrap others"),
     ("_rebuild_device_tensor_from_numpy", "tensors of other back ends"), ("_rebuild_device_tensor_from_cpu_tensor", "tensors of other back ends"),
 ):  # fmt: skip
     CALLS[f"torch._utils.{_name}"] = _refusal(f"torch._utils.{_name}", _what)

@@ -81,11 +81,9 @@ def _to_device(storage: Any, location: str) -> Any:
     kind = location.partition(":")[0]
     if kind == "hpu":
         validate_hpu_device(location)
-    if kind == "meta":
-        raise RuntimeError("torchgrad_jax has no tensors without content (device 'meta'): load on the host, with mmap=True where the file is large")
     if kind == "cuda":
         return storage.to(device=f"cuda:{validate_cuda_device(location)}")
-    return storage.to(device=location) if kind == "xla" else None
+    return storage.to(device=location) if kind in ("xla", "meta") else None
 
 
 register_package(10, _host_tag, _to_host)

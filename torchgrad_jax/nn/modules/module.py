@@ -33,6 +33,7 @@ from torchgrad_jax.nn.modules.registry import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from torchgrad_jax.nn.modules.state import _EXTRA as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401 - by this name of PyTorch's, in programs
 from torchgrad_jax.nn.modules.state import IncompatibleKeys as _IncompatibleKeys
 from torchgrad_jax.nn.modules.state import Stateful
 from torchgrad_jax.runtime.device import device
@@ -54,6 +55,10 @@ _COMPLEX = (
     "Complex modules are a new feature under active development whose design may change, and some modules might not work as expected when using "
     "complex tensors as parameters or buffers. Please file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
     "complex module does not work as expected."
+)
+NO_DATA = (
+    "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module from meta to "
+    "a different device."
 )
 
 T_destination = TypeVar("T_destination", bound=dict[str, Any])
@@ -141,7 +146,7 @@ class Module(Registry, Called, Stateful):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Give parameters, their gradients and buffers the content `fn` makes of them. Parameters stay the same objects, unless
-        `torch.__future__.set_overwrite_module_params_on_conversion` says otherwise."""
+        `torch.__future__.set_overwrite_module_params_on_conversion` says otherwise, or they come to or from the device "meta"."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -157,7 +162,8 @@ class Module(Registry, Called, Stateful):
         grad: Any = p.grad
         with no_grad():
             made, made_grad = fn(p), None if grad is None else fn(grad)
-        if get_swap_module_params_on_conversion() or not get_overwrite_module_params_on_conversion():
+        alike = made.is_meta == p.is_meta  # what has content has another memory than what has none
+        if alike and (get_swap_module_params_on_conversion() or not get_overwrite_module_params_on_conversion()):
             set_data(p, made)
             if grad is not None:
                 set_data(grad, made_grad)
@@ -186,6 +192,8 @@ class Module(Registry, Called, Stateful):
                 warn_user(_COMPLEX, UserWarning)
 
         def convert(t: Tensor) -> Tensor:
+            if t.is_meta and where is not None and where.type != "meta":
+                raise NotImplementedError(NO_DATA)
             to_dtype = dtype if t.is_floating_point() or t.is_complex() else None
             layout_of = layout if layout is not None and t.dim() in (4, 5) else None
             return t.to(device=where, dtype=to_dtype, memory_format=layout_of)

@@ -230,6 +230,12 @@ class Stateful:
                 f"size mismatch for {key}: copying a param with shape {new.shape} from checkpoint, the shape in current model is {t.shape}."
             )
             return
+        if t.is_meta and not new.is_meta and not assign:
+            warn_user(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. "
+                "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of "
+                "copying them in place?)"
+            )
         try:
             if not assign:
                 with no_grad():
