@@ -106,7 +106,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """A tensor with a copy of what another library's array, or a capsule, holds, on the device where that is. Tensors of our own share their memory,
     and JAX's arrays are not copied on the CPU. BufferError for ``copy=False`` elsewhere, RuntimeError for what is none of these."""
     if isinstance(ext_tensor, Tensor):
-        ext_tensor.__dlpack_device__()
+        __dlpack_device__(ext_tensor)
         if ext_tensor.is_conj():
             raise BufferError("Can't export tensors with the conjugate bit set")
         made = ext_tensor.detach()

@@ -43,9 +43,9 @@ def _cotangent(x: Any, n: int) -> Any:
         of_c = -of_c.deriv() * np.polynomial.Polynomial([1.0, 0.0, 1.0])
     angle = jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x))
     c, found = jnp.cos(angle) / jnp.sin(angle), jnp.zeros_like(x)
-    for factor in reversed(of_c.coef * math.pi ** (n + 1)):
+    for factor in reversed(of_c.coef):
         found = found * c + float(factor)
-    return found
+    return math.pi ** (n + 1) * found
 
 
 def _trigamma(x: Any) -> Any:
