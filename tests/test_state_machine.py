@@ -25,7 +25,7 @@ from compat_suite.fuzz.observation import Seen  # noqa: E402
 from compat_suite.fuzz.programs import Run  # noqa: E402
 from compat_suite.fuzz.statements import LEAVES, STATEMENTS  # noqa: E402 - needs torch
 
-SEQUENCES = int(os.environ.get("TORCHGRAD_JAX_SEQUENCES", "100"))
+SEQUENCES = int(os.environ.get("TORCHGRAD_JAX_SEQUENCES", "60"))
 
 
 class SideBySide(RuleBasedStateMachine):

@@ -87,6 +87,7 @@ from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
 from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
+from torchgrad_jax.runtime.observing.streams import Event, Stream  # noqa: E402, F401
 from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,
@@ -108,6 +109,7 @@ globals().update({_name: _lazy.subpackage(__name__, _name) for _name in ("distri
 _lazy.further_names(f"{__name__}.distributions", {name: ours for name, (ours, _) in _modules_of_distributions.items()})
 for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profiler_legacy", "legacy")):
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
+_lazy.module_elsewhere(f"{__name__}.utils", "flop_counter", "profiler/flop_counter.py")
 _lazy.module_elsewhere(f"{__name__}.jit", "annotations", "namespace/jit_annotations.py")
 
 

@@ -70,9 +70,11 @@ from torchgrad_jax import utils as utils
 from torchgrad_jax import version as version
 from torchgrad_jax import viz as viz
 from torchgrad_jax import xpu as xpu
+from torchgrad_jax.runtime.observing.streams import Event as Event
 from torchgrad_jax.amp.grad_scaler import GradScaler as GradScaler
 from torchgrad_jax.core.tensor import Size as Size
 from torchgrad_jax.functions.storages import StorageBase as StorageBase
+from torchgrad_jax.runtime.observing.streams import Stream as Stream
 from torchgrad_jax.storage import TypedStorage as TypedStorage
 from torchgrad_jax.storage import UntypedStorage as UntypedStorage
 from torchgrad_jax.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled

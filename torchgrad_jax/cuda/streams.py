@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, NoReturn
 
 from torchgrad_jax.runtime import accelerators
 from torchgrad_jax.runtime import device as devices
+from torchgrad_jax.runtime.observing import streams
 
 __all__ = [
     "CUDAGraph", "Event", "Stream", "StreamContext", "current_stream", "default_stream", "graph", "graph_pool_handle", "is_current_stream_capturing",
@@ -14,70 +14,27 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Stream:
+class Stream(streams.Stream):
     """Stands for a queue of work on a GPU. RuntimeError where there is none."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         if not devices.gpus():
             raise RuntimeError("torch.cuda.Stream requires CUDA support")
-        self.device, self.priority, self.cuda_stream = devices.device("cuda", accelerators.index_of(device)), priority, 0
-
-    def synchronize(self) -> None:
-        """Wait until the GPU is done with all that was recorded."""
-        accelerators.wait(self.device)
-
-    def wait_stream(self, stream: Any) -> None:
-        """Does nothing: results are waited for by what reads them."""
-
-    def wait_event(self, event: Any) -> None:
-        """Does nothing: results are waited for by what reads them."""
+        super().__init__(devices.device("cuda", accelerators.index_of(device)), priority=priority)
+        self.cuda_stream = 0
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event that has been recorded."""
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        """True, after waiting until the work is done."""
-        self.synchronize()
-        return True
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        pass
+        return super().record_event(Event() if event is None else event)
 
 
-class Event:
+class Event(streams.Event):
     """A point in time on a GPU, which `record` waits for: what has been recorded by then is done. RuntimeError where there is no GPU."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False) -> None:
         if not devices.gpus():
             raise RuntimeError("Tried to instantiate dummy base class Event")
-        self._at: float | None = None
-
-    def record(self, stream: Any = None) -> None:
-        """Run what was recorded, wait until it is done, and note the time."""
-        accelerators.wait(None if stream is None else stream.device)
-        self._at = time.perf_counter()
-
-    def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another. RuntimeError where one of them was not recorded."""
-        if self._at is None or end_event._at is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return 1000 * (end_event._at - self._at)
-
-    def synchronize(self) -> None:
-        """Does nothing: `record` has waited."""
-
-    def wait(self, stream: Any = None) -> None:
-        """Does nothing: `record` has waited."""
-
-    def query(self) -> bool:
-        """True: `record` has waited."""
-        return True
+        super().__init__(devices.device("cuda", accelerators.index_of(None)), enable_timing=enable_timing)
 
 
 def _refuse_graph(name: str, missing: str) -> NoReturn:

@@ -31,30 +31,39 @@ def flops_of_derivative(sig: Any) -> int:
     """How many an operation takes that no formula is for, counted in what it gives to XLA."""
     found = _counted.get(sig)
     if found is None:
-        found = _counted[sig] = _flops_of_jaxpr(jax.make_jaxpr(sig.function)(*[_argument(spec) for spec in sig.specs]).jaxpr)
+        found = _counted[sig] = _flops_of_jaxpr(jax.make_jaxpr(sig.function)(*[argument_of(spec) for spec in sig.specs]).jaxpr)
     return found
 
 
-def _argument(spec: Any) -> Any:
+def argument_of(spec: Any) -> Any:
+    """What an operation is traced with in place of an operand."""
     return spec() if isinstance(spec, type) else jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
 def _flops_of_jaxpr(jaxpr: Any) -> int:
     total = 0
     for eqn in jaxpr.eqns:
-        name, sizes = eqn.primitive.name, math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
-        if name in ("mul", "add", "add_any"):
-            total += sizes
-        elif name == "dot_general":
-            (over, _), _ = eqn.params["dimension_numbers"]
-            total += 2 * sizes * math.prod([eqn.invars[0].aval.shape[d] for d in over])
-        elif name == "conv_general_dilated":
-            weight, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
-            total += 2 * sizes * math.prod(weight) // weight[spec[0]]
-        for inner in eqn.params.values():
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                total += _flops_of_jaxpr(getattr(inner, "jaxpr", inner))
+        if eqn.primitive.name in ("mul", "add", "add_any"):
+            total += math.prod(eqn.outvars[0].aval.shape)
+        total += flops_of_product(eqn) + sum(map(_flops_of_jaxpr, inner_jaxprs(eqn)))
     return total
+
+
+def flops_of_product(eqn: Any) -> int:
+    """How many a product of matrices or a convolution takes; 0 for other equations of a jaxpr."""
+    name, sizes = eqn.primitive.name, math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+    if name == "dot_general":
+        (over, _), _ = eqn.params["dimension_numbers"]
+        return 2 * sizes * math.prod([eqn.invars[0].aval.shape[d] for d in over])
+    if name == "conv_general_dilated":
+        weight, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+        return 2 * sizes * math.prod(weight) // weight[spec[0]]
+    return 0
+
+
+def inner_jaxprs(eqn: Any) -> list[Any]:
+    """The jaxprs that are called, or are loops and branches."""
+    return [getattr(inner, "jaxpr", inner) for inner in eqn.params.values() if hasattr(inner, "eqns") or hasattr(inner, "jaxpr")]
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> int:
