@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchgrad_jax.nn.dot_product import kernels
+from torchgrad_jax.runtime.lazy import module_elsewhere
 from torchgrad_jax.runtime.user_code import warn_user
+
+module_elsewhere(__name__, "flex_attention", "func/flex_attention.py")
 
 __all__ = [
     "SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "activate_flash_attention_impl", "current_flash_attention_impl", "list_flash_attention_impls",
