@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import copy
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -168,3 +170,10 @@ def test_a_write_by_way_of_data_reaches_what_was_saved(name, times, late):
 def test_asarray_reads_the_bytes_of_a_storage(m):
     memory = m.tensor([1.0, 2.0, 3.0]).untyped_storage()
     return m.asarray(memory, dtype=m.uint8), m.asarray(memory[4:8], dtype=m.uint8)
+
+
+def test_a_storage_is_as_large_as_its_memory():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # typed storages are deprecated
+        sizes = [sys.getsizeof(kind) for n in (0, 1000) for x in (tj.ones(n),) for kind in (x.untyped_storage(), x.storage())]
+    assert sizes[2] - sizes[0] == sizes[3] - sizes[1] == 4000

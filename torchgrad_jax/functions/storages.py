@@ -111,6 +111,9 @@ class _StorageBase:
         """Its size in bytes."""
         return self._memory.aval()[0]
 
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
+
     def element_size(self) -> int:
         """The size of an element in bytes."""
         return self.dtype.itemsize
