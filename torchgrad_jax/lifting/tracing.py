@@ -430,6 +430,9 @@ def traced(function: Callable[[], Any], strict: bool, tensors: Sequence[Tensor],
     TracingError where it is to be one program (`strict`) and cannot.
     """
     outer = per_thread.recorder
+    for t in tensors:
+        if t._storage is not None:  # what is laid out in another order when it is asked for is laid out outside
+            t._storage.peek()
     outer.flush("jit")
     rec = TraceRecorder(outer, strict)
     rec.renewed = []
