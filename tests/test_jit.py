@@ -427,10 +427,10 @@ def test_arguments_that_lie_in_another_order():
     """Such a tensor is laid out when it is first asked for: not within the trace."""
 
     def turned():
-        q = tj.arange(24.0).reshape(2, 3, 4).transpose(1, 2)
-        return q * tj.ones(2, 4, 3) + tj.cat((-q[..., 2:], q[..., :2]), -1)
+        q = torch.arange(24.0).reshape(2, 3, 4).transpose(1, 2)
+        return q * torch.ones(2, 4, 3) + torch.cat((-q[..., 2:], q[..., :2]), -1)
 
-    compiled = tj.jit(lambda q: q * 2)
+    compiled = torch.jit(lambda q: q * 2)
     for _ in range(3):
         x = turned()
         assert (compiled(x) == 2 * turned()).all() and x.stride() == turned().stride()
