@@ -55,6 +55,58 @@ def test_linear_of_other_layouts() -> None:
     compare(lambda t, f, x: f.linear(x, x), np.arange(12).reshape(3, 4))
 
 
+@pytest.mark.parametrize("through", ["input", "weight", "both"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_nodes_of_linear_are_counted_as_in_pytorch(through: str, bias: bool) -> None:
+    found = []
+    for m in (torch, ours):
+        x, w, b = m.ones(2, 3, 4), m.ones(5, 4), m.ones(5) if bias else None
+        for name, t in (("input", x), ("weight", w)):
+            t.requires_grad_(through in (name, "both"))
+        nodes, left = [], [m.nn.functional.linear(x, w, b).grad_fn]
+        while left:
+            node = left.pop()
+            if "AccumulateGrad" not in node.name():
+                nodes.append((node._sequence_nr(), node.name()))
+            left += [inner for inner, _ in node.next_functions if inner is not None]
+        first = min(nodes)[0]
+        found.append([(number - first, name) for number, name in nodes])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("written", ["x", "w"])
+def test_linear_of_batches_without_a_bias_notices_writes(written: str) -> None:
+    for t, f in ((torch, THEIRS), (ours, OURS)):
+        x, w = (t.tensor(a, requires_grad=True) for a in (normal(2, 3, 4), normal(5, 4)))
+        x, w = x * 1, w * 1
+        y = f.linear(x, w)
+        with t.no_grad():
+            (x if written == "x" else w).mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            t.autograd.grad(y, w if written == "x" else x, t.ones_like(y))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    "shapes", [((2, 3, 4, 5), (2, 3, 5, 6)), ((1, 3, 4, 5), (2, 3, 5, 6)), ((2, 0, 4, 5), (2, 0, 5, 6)), ((2, 3, 4, 5), (2, 3, 6, 6))]
+)
+def test_products_of_batches_that_nobody_follows(shapes: Any, turned: bool) -> None:
+    def program(m: Any) -> Any:
+        a, b = (m.arange(float(np.prod(shape))).reshape(shape) for shape in shapes)
+        b = b.mT.contiguous().mT if turned else b
+        found = []
+        for mode in (m.no_grad, m.enable_grad, m.inference_mode):
+            try:
+                with mode():
+                    made = a @ b
+                found.append((made.tolist(), made.stride(), made._is_view(), made.is_inference(), made.requires_grad))
+            except RuntimeError as error:
+                found.append(str(error))
+        return found
+
+    assert program(ours) == program(torch)
+
+
 def test_the_graph_of_linear() -> None:
     for shape in ((3, 4), (2, 3, 4)):
         found = []

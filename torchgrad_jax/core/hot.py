@@ -366,20 +366,21 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
 
 # ---------------------------------------------------------------------- the affine map
 
+_BMM = registry["bmm"].bind((ARRAY, ARRAY))
 _ADDMM, _MM, _T = registry["linear_addmm"].bind((ARRAY, ARRAY, ARRAY)), registry["mm"].bind((ARRAY, ARRAY)), registry["t"].bind((ARRAY,))
-_views = Memo()
+_views, _unsafe_views = Memo(), Memo()
 
 
 def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """input @ weight.T + bias for matrices, and for batches of rows with a bias: the same operations and nodes as one by one, without the tensors
-    in between. None for anything else."""
+    """input @ weight.T + bias for matrices, and for batches of rows: the same operations and nodes as one by one, without the tensors in between.
+    None for anything else."""
     a = input._value if input._storage is None else input._read()
     w = weight._value if weight._storage is None else weight._read()
     shape = a.aval.shape
     if w.aval.ndim != 2 or not shape:
         return None
     flat = len(shape) == 2
-    if not flat and (bias is None or bias._aval.ndim != 1 or (input._view is not None and not input.is_contiguous())):
+    if not flat and ((len(shape) == 1 if bias is None else bias._aval.ndim != 1) or (input._view is not None and not input.is_contiguous())):
         return None
     tracked = rec.grad_enabled
     through_input, through_weight = tracked and input._rg, tracked and weight._rg
@@ -389,9 +390,14 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
         return None
     try:
         left, source = a, input._edge() if through_input else None
+        right: Any = None
+        target: Any = None
+        if bias is None:  # the nodes are counted in this order
+            right, target = _same_memory(rec, weight, _T, w, weight._edge() if through_weight else None, saving)
         if not flat:
             left, source = _same_memory(rec, input, _viewed(math.prod(shape[:-1]), shape[-1]), a, source, saving)
-        right, target = _same_memory(rec, weight, _T, w, weight._edge() if through_weight else None, saving)
+        if bias is not None:
+            right, target = _same_memory(rec, weight, _T, w, weight._edge() if through_weight else None, saving)
         if bias is None:
             values: tuple[Any, ...] = (left, right)
             edges = (source, target)
@@ -402,17 +408,42 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
             value = record(rec, _ADDMM, values)
         node = node_of(rec, value.signature, edges, values)
         if not flat:
-            value = record1(rec, _viewed(*shape[:-1], w.aval.shape[0]), value)
+            size = (*shape[:-1], w.aval.shape[0])
+            value = record1(rec, _viewed(*size) if bias is not None else _unsafely_viewed(*size), value)
             node = None if node is None else node_of(rec, value.signature, ((node, 0),), ())
     except Elsewhere:
         return None
     return wrap(value) if node is None else result(value, node)
 
 
+def batches(rec: Recorder, x: Tensor, y: Tensor) -> Tensor | None:
+    """x @ y of batches of matrices, (*, m, k) and (*, k, n) with the same leading dimensions, where nobody follows: without the views that PyTorch's
+    graph has around it. None for anything else."""
+    a = x._value if x._storage is None else x._read()
+    b = y._value if y._storage is None else y._read()
+    left, right = a.aval.shape, b.aval.shape
+    if len(left) < 4 or left[:-2] != right[:-2] or left[-1] != right[-2] or rec.inference or (rec.grad_enabled and (x._rg or y._rg)):
+        return None
+    size = math.prod(left[:-2])
+    try:
+        values = record1(rec, _viewed(size, *left[-2:]), a), record1(rec, _viewed(size, *right[-2:]), b)
+        value = record1(rec, _viewed(*left[:-1], right[-1]), record(rec, _BMM, values))
+    except Elsewhere:
+        return None
+    return wrap(value)
+
+
 def _viewed(*size: int) -> Any:
     found = _views.get(size)
     if found is None:
         found = _views.keep(size, registry["view"].bind((ARRAY, Static(size))))
+    return found
+
+
+def _unsafely_viewed(*size: int) -> Any:
+    found = _unsafe_views.get(size)
+    if found is None:
+        found = _unsafe_views.keep(size, registry["_unsafe_view"].bind((ARRAY, Static(size))))
     return found
 
 

@@ -15,7 +15,7 @@ from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.called import MISSING, binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import Called, Products, product_of, write_plainly
+from torchgrad_jax.core.hot import Called, Products, batches, product_of, write_plainly
 from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
@@ -455,6 +455,9 @@ def _batched(input: Tensor, other: Tensor) -> Tensor:
     a, b = input._aval, other._aval
     if a.ndim == 3 and a.shape[0] == b.shape[0] and b.ndim == 3 and not _is_followed(input, other):
         return _bmm(input, other)  # PyTorch's views around it are seen in its graph alone
+    rec = per_thread.recorder
+    if a.ndim > 3 and not rec.rare and (made := batches(rec, input, other)) is not None:
+        return made
     left_vector, right_vector = input._aval.ndim == 1, other._aval.ndim == 1
     x = unsqueeze(input, 0) if left_vector else input
     y = unsqueeze(other, 1) if right_vector else other
