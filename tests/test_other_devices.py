@@ -28,7 +28,7 @@ OTHER = os.environ.get("TORCHGRAD_JAX_OTHER_DEVICE", "cpu:1")
 def trained(make, shape, where, optimizer="Adam", steps=6):
     """The losses of some steps, in double precision: Adam makes whole steps of what is rounding in gradients that are 0."""
     torch.manual_seed(0)
-    net = make().double().to(where)
+    net = make().to(where).double()
     x, y = torch.randn(*shape, dtype=torch.float64).to(where), torch.randint(0, 5, (shape[0],)).to(where)
     step = getattr(torch.optim, optimizer)(net.parameters(), lr=1e-2)
     losses = []
