@@ -24,7 +24,7 @@ FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same p
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
 UNKNOWN_SIZE = 10
-# What is read of a device by the interpreter takes so long, and so long a byte.
+# What is read of a device by the interpreter takes so long, and so long a byte: taken for what PCIe gives, not measured.
 READ, READ_BYTE = 20_000.0, 0.1
 # An operation on an accelerator that reads or makes more bytes than this is XLA's: they need not be on the host as well.
 MOST_BYTES = 1 << 25
@@ -60,7 +60,8 @@ class Prices(NamedTuple):
     most: float
 
 
-# Measured on an NVIDIA H200: XLA tries several products of matrices, and a program runs while Python goes on.
+# From first calls of compiled programs on an NVIDIA H200: 0.2 s for 40 element-wise operations, 0.6 to 1.5 for small networks, 3.8 for two layers of
+# attention, as XLA tries several products of matrices. A compiled program runs while Python goes on.
 ON_ACCELERATORS = Prices(1.5e8, 8e6, 60_000.0, 0.0, 0.0, 1e8)
 
 
