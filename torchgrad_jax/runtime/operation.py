@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 from warnings import catch_warnings, filterwarnings
@@ -64,6 +65,7 @@ class Expansion(NamedTuple):
 
 
 _YNN = "xla_cpu_experimental_ynn_fusion_type"
+_TRITON = "xla_gpu_enable_triton_gemm"
 
 
 def rounding_options(where: device) -> dict[str, Any]:
@@ -73,11 +75,14 @@ def rounding_options(where: device) -> dict[str, Any]:
 
 
 def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str, Any] | None:
-    """XLA's options for a program of these signatures. Convolutions by YNNPACK's kernels, its choice on a CPU, take 1.2 to 3.7 times as long."""
+    """XLA's options for a program of these signatures. Convolutions by YNNPACK's kernels, its choice on a CPU, take 1.2 to 3.7 times as long.
+    Products on a GPU are cuBLAS's: XLA would compile and time dozens of kernels of its own for each, 7 s for one product of float32."""
     half = convolves = False
     for sig in signatures:
         half, convolves = half or sig.half, convolves or sig.convolves
     found = rounding_options(where) if half else {}
+    if where.type == "cuda" and _TRITON not in os.environ.get("XLA_FLAGS", ""):
+        found = found | {_TRITON: False}
     return (found | {_YNN: ""} if convolves and where.type == "cpu" else found) or None
 
 
