@@ -19,6 +19,9 @@ COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for e
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
+# XLA's CPU client wakes another thread where more than eight kernels could begin at once, which programs of more outputs mostly come to, and waits for
+# it: 70 to 130 us of programs that took 100 to 200 with one processor, on 2 cores of a Xeon.
+BRANCHES, WAKING = 8, 50_000.0
 FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
@@ -117,7 +120,7 @@ class Estimate:
             # Products, factorizations, running sums and the like are not the faster for being compiled.
             running += 0.0 if plan is None else price.alike * plan.alike + price.fused * max(plan.cost - plan.alike, 0.0)
         self.one = price.compiling
-        self.calling = price.calling + OUTPUT * outputs + running
+        self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and outputs > BRANCHES else 0.0)
         self.compiling = price.compiling + price.primitive * primitives
         self.planned, self.whole = any(self.plans), all(self.plans)
         self.small = self.whole and self.interpreting <= self.calling
