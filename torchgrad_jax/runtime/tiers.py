@@ -19,8 +19,8 @@ COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for e
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
-# XLA's CPU client wakes another thread where more than eight kernels could begin at once, which programs of more outputs mostly come to, and waits for
-# it: 70 to 130 us of programs that took 100 to 200 with one processor, on 2 cores of a Xeon.
+# XLA's CPU client wakes another thread where more than eight kernels could begin at once, to which programs of more outputs mostly come, and waits
+# for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
 BRANCHES, WAKING = 8, 50_000.0
 FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
