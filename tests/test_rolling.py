@@ -317,6 +317,35 @@ def test_inputs_of_single_iterations_are_stacked():
     assert compiled.traced == 1
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_iterations_that_read_one_result_each_of_an_operation_with_many(reverse):
+    """As a tensor that is walked along has."""
+
+    def program(length):
+        w, xs = leaf(3, 3, scale=0.3), leaf(length, 2, 3, seed=1)
+        h = torch.tensor(normal(2, 3, seed=9))
+        for x in reversed(list(xs * 2)) if reverse else xs * 2:
+            h = torch.tanh(x + h @ w)
+        (h**2).sum().backward()
+        return [h, w.grad, xs.grad]
+
+    for length in (6, 17):
+        assert trips(assert_rolls(program, length)) == [length, length - 2]
+
+
+def test_an_operation_that_makes_as_many_results_in_an_earlier_loop():
+    def program():
+        w, x, parts = leaf(2, 4, 4, scale=0.3), torch.tensor(normal(4, seed=1)), ()
+        for _ in range(6):
+            parts = torch.sin(x).unbind()
+            x = torch.stack(parts) * 0.5
+        for part in parts:
+            x = torch.tanh(w[0] @ x + part)
+        return [x]
+
+    assert_rolls(program)
+
+
 def test_large_inputs_of_single_iterations_are_not_stacked():
     data = [torch.tensor(normal(100, 100, seed=s)) for s in range(10)]
 

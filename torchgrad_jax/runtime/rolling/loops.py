@@ -33,6 +33,13 @@ class Stacked(NamedTuple):
     step: int
 
 
+class Spread(NamedTuple):
+    """A result of its own for each iteration, all of one earlier operation, such as `unbind`."""
+
+    value: int
+    step: int
+
+
 class Own(NamedTuple):
     """A result of the body, `lag` iterations before; `initial`: what it is in the first `lag` iterations."""
 
@@ -107,6 +114,7 @@ class _Reading:
         self.count = stretch.count
         self.base = int(program.first[stretch.begin])
         self.width = int(program.first[stretch.begin + stretch.period]) - self.base
+        self.owner = program.owner
         self.arguments: list[list[Any]] = []
         starts, p = program.starts, stretch.period
         for i in range(stretch.begin, stretch.begin + p):
@@ -127,6 +135,8 @@ class _Reading:
             return Outside(first)
         if step == self.width and last >= self.base:
             return self._own(zeroth, first, step)
+        if 0 <= zeroth < self.base and 0 <= last < self.base and self.owner[zeroth] == self.owner[first] == self.owner[last]:
+            return Spread(zeroth, step)
         return self._across(first, step)
 
     def _stacked(self, zeroth: int, step: int, last: int, spec: Any) -> Any:

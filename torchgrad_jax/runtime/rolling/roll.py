@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.rolling.loops import Across, Counted, Loop, Own, Stacked, loop_of
+from torchgrad_jax.runtime.rolling.loops import Across, Counted, Loop, Own, Spread, Stacked, loop_of
 from torchgrad_jax.runtime.rolling.repeats import FIRST_NUMBER, NUMBERS, Flat, flat, stretches
 from torchgrad_jax.runtime.rolling.rolled import Operation, Plan, Reference, RolledLoop, function
 
@@ -210,6 +210,8 @@ class _Roller:
         if type(argument) is Stacked:
             stack = tuple([argument.value + argument.step * t for t in range(loop.count)])
             return "stack", self.stacks.setdefault(stack, len(self.stacks))
+        if type(argument) is Spread:
+            return "spread", tuple([self._reference(argument.value + argument.step * t) for t in range(loop.count)])
         if type(argument) is Across:
             across = self.loops[argument.loop]
             if argument.result in across.fixed:

@@ -10,6 +10,7 @@ and in a body besides
 - ("outer", reference): a reference of the program;
 - ("carry", i): the i-th carried value;
 - ("column", kind, i), ("stack", i): this iteration's of the i-th series of numbers, of the i-th stack of inputs;
+- ("spread", references): this iteration's of as many references of the program as there are iterations;
 - ("buffer", loop, result, size, step): the result of an earlier loop, of its iteration ``sizes[size] + step * t``.
 """
 
@@ -137,6 +138,7 @@ class _Run:
     def _loop(self, loop: RolledLoop) -> None:
         capacity, trip = self.plan.capacity, self.sizes[loop.trip]
         outer = {ref: self.read(ref) for ref in _outer(loop)}
+        spread = {ref: jnp.stack([outer[one] for one in ref[1]]) for ref in _spread(loop)}
         carried = {source: i for i, (_, source) in enumerate(loop.carries) if type(source) is int}
         known = {*carried, *[result for result, _ in loop.kept]}
         apart = [(result, aval) for result, aval in loop.last if result not in known]
@@ -149,6 +151,8 @@ class _Run:
             def read(ref: Reference) -> Any:
                 if type(ref) is int:
                     return env[ref]
+                if ref[0] == "spread":
+                    return _at(spread[ref], t)
                 return carries[ref[1]] if ref[0] == "carry" else outer[ref[1]] if ref[0] == "outer" else self._iteration(ref, t)
 
             for op in loop.body:
@@ -208,7 +212,12 @@ def _reshaped(plan: Plan, stacks: Sequence[Any]) -> frozenset[int]:
 def _outer(loop: RolledLoop) -> set[Reference]:
     """What a loop reads of the program."""
     read = [ref for op in loop.body for ref in op.args] + [source for _, source in loop.carries]
-    return {ref[1] for ref in read if type(ref) is tuple and ref[0] == "outer"}.union([initial for initial, _ in loop.carries])
+    single = {ref[1] for ref in read if type(ref) is tuple and ref[0] == "outer"}
+    return single.union([initial for initial, _ in loop.carries], *[ref[1] for ref in _spread(loop)])
+
+
+def _spread(loop: RolledLoop) -> set[Reference]:
+    return {ref for op in loop.body for ref in op.args if type(ref) is tuple and ref[0] == "spread"}
 
 
 def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], memory: _Memory, checks: Any, code: Any) -> tuple[Any, Any]:
