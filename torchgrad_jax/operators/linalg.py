@@ -18,7 +18,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import BY_SIDE, COLUMNS, Order, by_columns
-from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.kernels.linalg_errors import (
     NOT_POSITIVE,
@@ -304,17 +304,11 @@ def _solve_forward(a: Any, lu: Any, pivots: Any, b: Any) -> Any:
     )
 
 
-def _solve_grad_b(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
+def _solve_grads(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: bool) -> dict[str, Any]:
     vector = result.ndim == 1 or (A.ndim - 1 == result.ndim)
-    made = _solve_other(grad0, A, LU, pivots, left, vector)
-    return made[..., 0] if vector else made
-
-
-def _solve_grad_a(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any, left: bool) -> Any:
-    vector = result.ndim == 1 or (A.ndim - 1 == result.ndim)
-    gb = _solve_other(grad0, A, LU, pivots, left, vector)
+    of_b = _solve_other(grad0, A, LU, pivots, left, vector)
     x = result[..., None] if vector else result
-    return -mul(gb, adjoint(x)) if left else -mul(adjoint(x), gb)
+    return {"A": -mul(of_b, adjoint(x)) if left else -mul(adjoint(x), of_b), "other": of_b[..., 0] if vector else of_b}
 
 
 def _solve_shapes(a: Aval, b: Aval, left: bool) -> None:
@@ -340,7 +334,7 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
     broadcast_shapes(b.shape[:-2], a.shape[:-2])
 
 
-_SOLVE_GRADS = {"A": _solve_grad_a, "other": _solve_grad_b}
+_SOLVE_GRADS = {name: Together(_solve_grads, name) for name in ("A", "other")}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",

@@ -49,7 +49,12 @@ KERNEL = 6
 
 def compiling_weight(jaxpr: Any) -> int:
     """What compiling costs as a number of primitives of the cheapest kind, those within loops and branches included."""
-    return sum([_weight(eqn) + sum([compiling_weight(inner) for inner in jaxprs_in(eqn)]) for eqn in jaxpr.eqns])
+    return sum([_weight(eqn) + sum([compiling_weight(inner) for inner in _compiled_in(eqn)]) for eqn in jaxpr.eqns])
+
+
+def _compiled_in(eqn: Any) -> list[Any]:
+    """The jaxprs that are compiled where an equation is: not those by which a system's derivatives are found."""
+    return [eqn.params["jaxprs"].solve.jaxpr] if eqn.primitive.name == "custom_linear_solve" else list(jaxprs_in(eqn))
 
 
 def _weight(eqn: Any) -> int:
