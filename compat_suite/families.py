@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "matrices": ("Matrices and linear algebra", {
         "Products": ("operators.matrix", "functions.matrices.products"),
         "Solutions, inverses, determinants": ("operators.linalg", "operators.kernels.linalg_errors", "functions.matrices.decompositions"),
-        "Eigenvalues, singular values, QR": ("operators.spectral",),
+        "Eigenvalues, singular values, QR": ("operators.spectral", "functions.matrices.low_rank"),
         "Norms and distances": ("operators.norm", "functions.matrices.norms", "nn.distance"),
     }),
     "fourier": ("Fourier transforms", {
