@@ -84,6 +84,7 @@ from torchgrad_jax.autograd.autocast_mode import autocast_increment_nesting as a
 from torchgrad_jax.autograd.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from torchgrad_jax.lifting.jitting import compile as compile
 from torchgrad_jax.namespace.checks import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from torchgrad_jax.func.branching import cond as cond
 from torchgrad_jax.runtime.device import device as device
 from torchgrad_jax.autograd.grad_mode import enable_grad as enable_grad
 from torchgrad_jax.functions.limits import finfo as finfo

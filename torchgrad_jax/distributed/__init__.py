@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from typing import Any, NoReturn
 
@@ -11,8 +12,12 @@ from torchgrad_jax.runtime.passing_through import never_made, no, refused
 globals().update(lazy.submodules(__name__, ("autograd", "device_mesh", "fsdp", "rpc", "tensor")))
 
 __all__ = [
-    "ProcessGroup", "Work", "barrier", "destroy_process_group", "get_rank", "get_world_size", "init_process_group", "is_available",
-    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
+    "Backend", "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
+    "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast",
+    "broadcast_object_list", "destroy_process_group", "gather", "gather_object", "get_backend", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_process_group", "irecv", "is_available", "is_gloo_available", "is_initialized", "is_mpi_available",
+    "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "isend", "monitored_barrier", "new_group", "recv", "reduce",
+    "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
 
 _INSTEAD = (
@@ -34,4 +39,39 @@ def _no_group(*args: Any, **kwargs: Any) -> NoReturn:
     raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
-get_rank = get_world_size = barrier = destroy_process_group = _no_group
+get_rank = get_world_size = get_backend = get_process_group_ranks = new_group = destroy_process_group = _no_group
+all_gather = all_gather_coalesced = all_gather_into_tensor = all_gather_object = all_reduce = all_reduce_coalesced = _no_group
+all_to_all = all_to_all_single = broadcast = broadcast_object_list = gather = gather_object = _no_group
+reduce = reduce_scatter = reduce_scatter_tensor = scatter = scatter_object_list = _no_group
+barrier = monitored_barrier = isend = irecv = send = recv = _no_group
+
+
+class _Operation(enum.Enum):
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+
+
+class ReduceOp:
+    """By which operation processes would combine what they have."""
+
+    RedOpType = _Operation
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = _Operation
+
+
+class GroupMember:
+    """WORLD: the group of all processes, None as long as there is none."""
+
+    WORLD = None
+
+
+group = GroupMember
+
+
+class Backend(str):
+    """The name of what carries messages between processes, in small letters. ValueError for what is no string."""
+
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
+
+    def __new__(cls, name: str) -> Any:
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        return name.lower()

@@ -6,6 +6,7 @@ from torchgrad_jax.calling.for_users import has_torch_function_unary as has_torc
 from torchgrad_jax.calling.for_users import has_torch_function_variadic as has_torch_function_variadic
 from torchgrad_jax.calling.overrides import guarded as _guarded
 from torchgrad_jax.core.tensor import Tensor as Tensor
+from torchgrad_jax.nn import _reduction as _Reduction  # noqa: F401 - by this name in losses of programs
 from torchgrad_jax.nn import grad as grad
 from torchgrad_jax.nn.activation import *
 from torchgrad_jax.nn.convolution import *

@@ -275,7 +275,7 @@ class Module(Registry, Called, Stateful):
 
     def __repr__(self) -> str:
         own = self.extra_repr()
-        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        below = [f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()]
         lines = own.split("\n") if own else []
         if len(lines) == 1 and not below:
             return f"{self._get_name()}({own})"
@@ -287,8 +287,9 @@ def framed(name: str, lines: list[str]) -> str:
     return f"{name}(" + "".join(f"\n  {line}" for line in lines) + ("\n)" if lines else ")")
 
 
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def _addindent(s_: str, numSpaces: int) -> str:
+    """A text each of whose lines but the first begins with so many spaces more: by this name in modules of programs."""
+    return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 # What an OptimizedModule has of its own when it is set, beside what `Module.__init__` makes.
