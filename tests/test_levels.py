@@ -23,7 +23,7 @@ def few_in_eager_mode(*seeds):
     return [seed if i < 2 else pytest.param(seed, marks=pytest.mark.operators) for i, seed in enumerate(seeds)]
 
 
-@pytest.mark.parametrize("seed", few_in_eager_mode(*range(100, 112), 20262, 120199))
+@pytest.mark.parametrize("seed", few_in_eager_mode(*range(100, 112), 20262, 77063, 77066, 77090, 120199))
 def test_compositions_of_transforms_are_as_jax_has_them(seed):
     case = Case(seed)
     with jax.enable_x64():
@@ -38,6 +38,25 @@ def test_compositions_of_transforms_are_as_pytorch_has_them(seed):
     import torch as pytorch
 
     assert compare(Case(seed), OURS, Torch(pytorch), BY_HAND, False)[0] == ""
+
+
+def test_a_derivative_that_is_the_same_for_all_of_a_batch_has_the_batch():
+    """Where nothing that it is computed from is mapped."""
+
+    def pulled(f):
+        def g(x):
+            y, pull = vjp(f, x)
+            return pull(torch.ones_like(y))[0]
+
+        return g
+
+    def outer(x):
+        return x.abs()[:, None] * x
+
+    x = vector(0.3, -0.7, 1.1)
+    assert pulled(pulled(torch.func.jacfwd(outer)))(x).tolist() == [0, 0, 0]
+    for inner in (torch.func.jacfwd, torch.func.hessian):
+        assert torch.func.jacrev(pulled(inner(outer)))(x).tolist() == [[0, 0, 0]] * 3
 
 
 # ---------------------------------------------------------------------- graphs and modes

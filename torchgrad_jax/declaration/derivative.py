@@ -21,7 +21,7 @@ from torchgrad_jax.declaration.pulling import gradients
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, Traced, operands_read, signature
+from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, operands_read, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 
@@ -240,7 +240,7 @@ class Plan(PlanFields):
             backward = whole if defined == all_defined else self._made(defined)(specs)
             filled = _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
             if backward is whole:
-                filled.closed = whole.of([*range(count), *[count + place for place in kept]])
+                filled = Known(filled, whole.of([*range(count), *[count + place for place in kept]]))
             return lambda specs: filled
 
         found = copy.copy(self)

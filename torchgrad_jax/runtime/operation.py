@@ -290,7 +290,7 @@ class Signature(SignatureFields):
     def _trace(self) -> None:
         """Find the output avals, and keep the jaxpr, which is what finding them takes."""
         bop, where = self.bop, common_device(self.specs, self.bop.device)
-        known, kinds = getattr(self._raw, "closed", None), []
+        known, kinds = self._raw.closed if type(self._raw) is Known else None, []
         if known is not None and _inputs(self.specs) == [(a.shape, a.dtype) for a in known.in_avals]:
             self._jaxpr, several = known, len(known.out_avals) > 1
         else:
@@ -342,6 +342,18 @@ def _inputs(specs: Sequence[ArgSpec]) -> list[tuple[tuple[int, ...], np.dtype]]:
 def operands_read(function: Callable[..., Any], specs: Sequence[ArgSpec]) -> set[int]:
     """Which of its operands the results of a function are computed from. It takes a trace."""
     return Traced(function, specs).read
+
+
+class Known:
+    """A function whose jaxpr is known for arrays like its `in_avals`. (No attribute of a function: `jax.vmap` copies those to what it makes.)"""
+
+    __slots__ = ("_function", "closed")
+
+    def __init__(self, function: Callable[..., Any], closed: Any) -> None:
+        self._function, self.closed = function, closed
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self._function(*arrays)
 
 
 class Traced:
