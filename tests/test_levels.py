@@ -33,7 +33,7 @@ def test_compositions_of_transforms_are_as_jax_has_them(seed):
 
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", few_in_eager_mode(*range(200, 208)))
+@pytest.mark.parametrize("seed", few_in_eager_mode(*range(200, 250)))
 def test_compositions_of_transforms_are_as_pytorch_has_them(seed):
     import torch as pytorch
 
