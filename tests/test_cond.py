@@ -1,4 +1,4 @@
-"""`torch.cond`."""
+"""`torch.cond` and `torch.while_loop`."""
 
 from __future__ import annotations
 
@@ -71,3 +71,16 @@ def test_a_compiled_function_holds_both():
 def test_what_is_refused(arguments, error):
     with pytest.raises(RuntimeError, match=error):
         tj.cond(*arguments)
+
+
+def test_a_body_goes_round_while_the_condition_holds():
+    w = tj.full((2,), 3.0, requires_grad=True)
+    count, x = tj.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * w), (tj.tensor(0), tj.ones(2)))
+    x.sum().backward()
+    assert count.item() == 3 and x.tolist() == [27.0, 27.0] and w.grad.tolist() == [27.0, 27.0]
+    assert tj.while_loop(lambda i, d: i < 0, lambda i, d: (i, d), (1, {"a": 2})) == (1, {"a": 2})
+    assert tj.while_loop(lambda n: n > 1, lambda n: [n // 2], [40]) == [1]
+    with pytest.raises(RuntimeError, match="Expect cond_fn and body_fn to be callable"):
+        tj.while_loop(3, lambda i: (i,), (1,))
+    with pytest.raises(RuntimeError, match="Expect carried_inputs to be a tuple"):
+        tj.while_loop(lambda i: False, lambda i: (i,), tj.tensor(1))

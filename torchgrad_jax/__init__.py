@@ -80,7 +80,7 @@ from torchgrad_jax.determinism import (  # noqa: E402, F401
     use_deterministic_algorithms,
 )
 from torchgrad_jax.distributions.names import MODULES as _modules_of_distributions  # noqa: E402
-from torchgrad_jax.func.branching import cond  # noqa: E402, F401
+from torchgrad_jax.func.branching import cond, while_loop  # noqa: E402, F401
 from torchgrad_jax.func.vmapping import vmap  # noqa: E402, F401
 from torchgrad_jax.futures import PlainFuture as Future  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them

@@ -157,6 +157,7 @@ from torchgrad_jax.declaration.symbolic import sym_sum as sym_sum
 from torchgrad_jax.lifting.to_jax import to_jax as to_jax
 from torchgrad_jax.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from torchgrad_jax.func.vmapping import vmap as vmap
+from torchgrad_jax.func.branching import while_loop as while_loop
 
 __version__: str
 

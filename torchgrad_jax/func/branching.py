@@ -1,4 +1,4 @@
-"""`torch.cond`: one of two functions, chosen by a value."""
+"""`torch.cond` and `torch.while_loop`: which functions are called, and how often, by values."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def cond(pred: bool | int | float | Tensor, true_fn: Callable[..., Any], false_f
     if isinstance(pred, Tensor) and _is_open(pred._content()):
         return _elementwise(pred.reshape(()) != 0, true_fn(*operands), false_fn(*operands))
     return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
+    """`carried_inputs`, or what ``body_fn(*carried)`` makes of them over and over, while ``cond_fn(*carried)`` is true.
+
+    Each turn looks at the condition, so what is compiled is what is between two looks, and inside of `vmap` the condition must be the same for all.
+    Gradients pass through every turn, which PyTorch's has no gradients of. RuntimeError for what are no functions, and for inputs that are no tuple.
+    """
+    if not (callable(cond_fn) and callable(body_fn)):
+        raise RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise RuntimeError(f"Expect carried_inputs to be a tuple of possibly nested dict/list/tuple of tensors or ints, but got {carried_inputs}.")
+    carried: Any = carried_inputs
+    while cond_fn(*carried):
+        carried = body_fn(*carried)
+    return carried
 
 
 def _is_open(pred: Value) -> bool:
