@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from typing import Any, NoReturn
 
 from torchgrad_jax.runtime import lazy
@@ -11,8 +12,11 @@ from torchgrad_jax.runtime.passing_through import never_made, no, refused
 globals().update(lazy.submodules(__name__, ("autograd", "device_mesh", "fsdp", "rpc", "tensor")))
 
 __all__ = [
-    "ProcessGroup", "Work", "barrier", "destroy_process_group", "get_rank", "get_world_size", "init_process_group", "is_available",
-    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
+    "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "destroy_process_group", "gather", "gather_object", "get_backend",
+    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv", "is_available", "is_gloo_available",
+    "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "isend", "monitored_barrier",
+    "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
 
 _INSTEAD = (
@@ -34,4 +38,21 @@ def _no_group(*args: Any, **kwargs: Any) -> NoReturn:
     raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
-get_rank = get_world_size = barrier = destroy_process_group = _no_group
+get_rank = get_world_size = get_backend = get_process_group_ranks = new_group = barrier = monitored_barrier = destroy_process_group = _no_group
+all_reduce = reduce = broadcast = scatter = gather = all_gather = all_gather_into_tensor = all_to_all = all_to_all_single = _no_group
+reduce_scatter = reduce_scatter_tensor = send = recv = isend = irecv = _no_group
+all_gather_object = broadcast_object_list = gather_object = scatter_object_list = _no_group
+
+# How results of processes are put together: a name, such as functions have for a default.
+ReduceOp = Enum(
+    "RedOpType", ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"], module=__name__, qualname="ReduceOp", start=0
+)
+
+
+class GroupMember:
+    """Groups that have a name: None, since there are no processes to be in one."""
+
+    WORLD = None
+
+
+group = GroupMember
