@@ -387,6 +387,8 @@ def test_options_of_compilers_are_kept():
     with pytest.raises(tj._dynamo.exc.InvalidBackend):
         tj.compile(lambda x: x, backend="no such")
     tj._dynamo.mark_dynamic(tj.ones(2, 3), 0)
+    with tj._dynamo.utils.disable_cache_limit():
+        assert tj.compile(lambda x: x + 1)(tj.ones(2)).tolist() == [2, 2]
     assert tj._dynamo.disable(lambda x: x)(3) == 3 and not tj.compiler.is_compiling() and "inductor" in tj._dynamo.list_backends()
     assert tj._inductor.config.triton.cudagraphs and not tj._inductor.config.max_autotune and tj._inductor.config.no_such_option is None
     with pytest.warns(UserWarning, match="change nothing here: shape_padding"):
