@@ -510,8 +510,13 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))
     n = shape[dim]
-    if isinstance(split_size_or_sections, NUMBERS):
-        size = int(split_size_or_sections.real)
+    by = split_size_or_sections
+    if isinstance(by, Tensor):
+        if by._aval.size != 1:
+            raise TypeError("split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not Tensor")
+        by = int(by)
+    if isinstance(by, NUMBERS):
+        size = int(by.real)
         if size < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
         if size == 0 and n:
@@ -519,7 +524,7 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
         name = "split"
     else:
-        sizes = [int(s) for s in split_size_or_sections]
+        sizes = [int(s) for s in by]
         name = "split_with_sizes"
         if sum(sizes) != n:
             raise RuntimeError(
