@@ -240,6 +240,8 @@ def _is_returned(entry: Entry, epoch: Epoch, step: Step, made: Any) -> bool:
 def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Any) -> bool:
     """Whether a view is the one that was made last, of the first operand."""
     known, view = latest.known, made._view
+    if not step.bop.operator.by_strides:  # where it begins, whether it is conjugated and has a history are asked too
+        return False
     if entry.places[0] < 0 or known is None or known.bound is not step.bop or latest.link is not view.links[-1]:
         return False
     parent = tensors[entry.places[0]]._view

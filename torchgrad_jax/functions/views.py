@@ -201,12 +201,12 @@ _inferred = lru_cache(4096)(infer_size)
 
 @public("torch.Tensor")
 def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
-    """The same memory in another shape, or as another dtype of the same width. RuntimeError where strides do not allow it."""
+    """The same memory in another shape, or as another dtype. RuntimeError where strides do not allow it."""
     kind = dtype if dtype is not None else shape[0] if len(shape) == 1 and isinstance(shape[0], dtypes.dtype) else None
     if kind is not None:
         if kind is input.dtype:
             return viewed("alias", input)
-        raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
+        return strided.reinterpreted(input, kind)
     dims = as_dims(shape, size)
     return _shaped(input, dims, _inferred(dims, input._aval.size))
 
