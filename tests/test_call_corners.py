@@ -166,3 +166,14 @@ def test_set_of_another_dtype_is_told_before_what_may_not_be_written_to(made):
         {"leaf": lambda: x, "view of a leaf": lambda: x[:1], "result": lambda: x * 1}[made]().set_(m.ones(2, dtype=m.float64))
 
     program()
+
+
+def test_a_tensor_of_one_element_is_the_size_of_splits():
+    def program(m):
+        x, found = m.arange(6).view(3, 2), []
+        for by in (m.tensor(2), m.tensor([1]), m.tensor(2.0), [m.tensor(2), 1], m.tensor(-1), m.tensor([1, 2])):
+            for split in (x.split, lambda by: m.split(x, by, dim=m.tensor(1))):
+                found.append(first_line(lambda by=by, split=split: found.append(split(by))))
+        return found
+
+    like_pytorch(program)()

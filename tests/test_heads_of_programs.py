@@ -9,7 +9,7 @@ import threading
 import warnings
 
 import pytest
-from side_by_side import programs
+from side_by_side import like_pytorch, programs
 
 import torchgrad_jax as tj
 
@@ -309,6 +309,37 @@ def test_switches_of_mkldnn_hold_for_a_block():
     assert tj.backends.cuda.flash_sdp_enabled()
 
 
+def test_the_order_of_products_is_as_opt_einsum_is_told():
+    def told(m):
+        o, seen = m.backends.opt_einsum, []
+        steps = [(o.set_flags, False), (o.set_flags, True), (o.set_flags, None, "greedy"), (o.set_flags, None, "fast"), (o.set_flags, False, "auto")]
+        for set_flags, *values in [*steps, (o.set_flags, True, "auto")]:
+            try:
+                seen.append(set_flags(*values))
+            except ValueError as error:
+                seen.append(str(error))
+            seen.append((o.enabled, o.strategy))
+        with o.flags(enabled=False):
+            seen.append((o.enabled, o.strategy))
+        return seen, o.enabled, o.strategy, o.get_opt_einsum().__name__
+
+    like_pytorch(told)()
+
+
+@pytest.mark.parametrize("strategy", [None, "auto", "greedy", "optimal"])
+def test_products_in_another_order_are_the_same(strategy):
+    a, b, c, d = (tj.arange(float(n * k)).view(n, k).requires_grad_() for n, k in ((2, 3), (3, 4), (4, 5), (5, 1)))
+    with tj.backends.opt_einsum.flags(strategy is not None, strategy):
+        found = tj.einsum("ij,jk,kl,lm->im", a, b, c, d)
+        plain = tj.einsum("ij,jk,kl,lm->im", a.detach(), b.detach(), c.detach(), d.detach())
+    last = found.grad_fn
+    while "Bmm" not in last.name():
+        last = last.next_functions[0][0]
+    shapes = {(*sorted(t.shape),) for t in (last._saved_self, last._saved_mat2)}
+    assert found.tolist() == plain.tolist() == (a @ b @ c @ d).tolist()
+    assert ((1, 2, 5) in shapes) is (strategy is None)
+
+
 def test_there_are_no_process_groups():
     dist = tj.distributed
     assert not dist.is_available() and not dist.is_initialized()
@@ -356,6 +387,8 @@ def test_options_of_compilers_are_kept():
     with pytest.raises(tj._dynamo.exc.InvalidBackend):
         tj.compile(lambda x: x, backend="no such")
     tj._dynamo.mark_dynamic(tj.ones(2, 3), 0)
+    with tj._dynamo.utils.disable_cache_limit():
+        assert tj.compile(lambda x: x + 1)(tj.ones(2)).tolist() == [2, 2]
     assert tj._dynamo.disable(lambda x: x)(3) == 3 and not tj.compiler.is_compiling() and "inductor" in tj._dynamo.list_backends()
     assert tj._inductor.config.triton.cudagraphs and not tj._inductor.config.max_autotune and tj._inductor.config.no_such_option is None
     with pytest.warns(UserWarning, match="change nothing here: shape_padding"):

@@ -381,10 +381,33 @@ def test_a_factor_that_failed_by_rounding_alone_says_so():
     noise = 3e-8 * numbers.standard_normal((400, 24, 24))
     jitter = np.logspace(-6.9, -6.3, 400)[:, None, None] * np.eye(24)
     near = np.exp(-8 * (x[:, :, None] - x[:, None]) ** 2) + noise + noise.mT + jitter
-    factors, info = torchgrad_jax.linalg.cholesky_ex(torchgrad_jax.tensor(near, dtype=torchgrad_jax.float32))
-    failed = np.isnan(to_numpy(factors)).any((1, 2))
-    assert failed.any() and not failed.all()
-    np.testing.assert_array_equal(to_numpy(info) > 0, failed)
+    near = near.astype(np.float32)
+    factors, info = map(to_numpy, torchgrad_jax.linalg.cholesky_ex(torchgrad_jax.tensor(near)))
+    assert (info > 0).any() and not (info > 0).all()
+    for factor, order, matrix in zip(factors, info, near, strict=True):
+        done = order - 1 if order else 24
+        np.testing.assert_allclose(factor[:, :done] @ factor[:done, :done].T, matrix[:, :done], atol=1e-6)
+        np.testing.assert_array_equal(factor[order:, order:], np.tril(matrix[order:, order:]) if order else factor)
+        assert not order or factor[done, done] < 1e-6
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_a_factorization_that_failed_leaves_what_was_done(order):
+    """The factor's columns before the minor that is not positive, the pivot that is not, and what was given."""
+
+    def left(m, upper, numbers):
+        matrix = m.tensor(numbers)
+        matrix[..., order - 1, order - 1] = -1
+        batch = m.stack([matrix, m.eye(4, dtype=matrix.dtype)])
+        return m.linalg.cholesky_ex(matrix, upper=upper), m.linalg.cholesky_ex(batch, upper=upper)
+
+    spread = np.diag(np.arange(4.0)) + np.eye(4) + 0.1
+    twisted = spread + 0.2j * (np.triu(np.ones((4, 4)), 1) - np.tril(np.ones((4, 4)), -1))
+    for numbers in (spread, twisted):
+        for upper in (False, True):
+            for ours, theirs in zip(left(torchgrad_jax, upper, numbers), left(torch, upper, numbers), strict=True):
+                assert ours.info.tolist() == theirs.info.tolist()
+                np.testing.assert_allclose(to_numpy(ours.L), to_numpy(theirs.L), atol=1e-12)
 
 
 def test_second_gradients_of_what_is_special():

@@ -63,6 +63,13 @@ def test_keys_that_would_take_for_ever_to_hash(depth):
                 load(wrapped)
 
 
+def test_an_ordered_dictionary_that_python_2_wrote_has_lists_of_two():
+    pairs = b"](]X\x01\x00\x00\x00aaK\x01a](X\x01\x00\x00\x00bK\x02ee"
+    assert load(b"ccollections\nOrderedDict\n" + pairs + b"\x85R.") == {"a": 1, "b": 2}
+    with pytest.raises(pickle.UnpicklingError, match="unhashable type: 'list'"):
+        load(b"ccollections\nOrderedDict\n](](]K\x01ee\x85R.")
+
+
 def test_what_is_nested_deeply_is_no_recursion():
     found = load(b"]" * 200_000 + b"a" * 199_999 + b".")
     depth = 0

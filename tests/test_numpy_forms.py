@@ -128,6 +128,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "t": [(S(3, 4),), (S(3),), (S(),)], "_reshape_alias": _VIEW, "_unsafe_view": _VIEW, "unsqueeze": _UNSQUEEZE, "_unsqueeze_written": _UNSQUEEZE,
     "squeeze": _SQUEEZE, "squeeze_dim": _SQUEEZE[1:2], "squeeze_dims": _SQUEEZE, "_squeeze_written": [(S(3, 1), 1), (S(3, 4), 1), (S(), 0)],
     "expand": _EXPAND, "diagonal": _DIAGONAL, "unfold": _UNFOLD, "view_as_real": _ANY, "view_as_complex": _PAIRS, "_conj": _ANY, "alias": _ANY,
+    "view_dtype": [(S(3, 4), torch.int32, 1, 1), (S(3, 4), torch.uint8, 4, 1), (S(0, 4), torch.float64, 1, 2), (S(), torch.int32, 1, 1)],
     "as_strided": _STRIDED, "clone": _ANY, "detach_copy": _ANY, "_zeros_of": _ANY, "zero": _ANY,
     "unbind": _UNBIND, "unbind_copy": _UNBIND[:1], "split": _PARTS, "split_with_sizes": _PARTS[:1], "split_copy": _PARTS[:1],
     "unsafe_split": _PARTS[:1], "unsafe_split_with_sizes": _PARTS[:1], "split_with_sizes_copy": _PARTS[:1],
@@ -208,6 +209,8 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(np.dtype(d),) for d in ("float32", "float64")]
     if name == "_bincount":
         return [(np.dtype(np.float64),)]
+    if name in ("view_dtype", "view_dtype_copy"):
+        return [(np.dtype(np.float32),)]
     if name == "view_as_real_scatter":
         return [(np.dtype(np.complex64), np.dtype(np.float32))]
     if name == "view_as_complex_scatter":

@@ -75,3 +75,11 @@ def test_questions_of_sparse_tensors_are_answered_for_dense_ones(m):
     names = ("coalesce", "is_coalesced", "indices", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices")
     told = [caught(getattr(x, name)) for name in names]
     return x.to_dense() is x, x.to_dense(masked_grad=True) is x, wide.sum(), wide.grad_fn.name(), x.sparse_dim(), x.dense_dim(), told
+
+
+@like_pytorch
+def test_helpers_of_multivariate_normals(m):
+    helpers = import_module("torchgrad_jax" if m is tj else "torch").distributions.multivariate_normal
+    precision = m.tensor([[2.0, 0.5], [0.5, 1]], dtype=m.float64)
+    factor, x = helpers._precision_to_scale_tril(precision), m.arange(12.0, dtype=m.float64).view(2, 3, 2)
+    return factor, helpers._batch_mv(factor, x), helpers._batch_mahalanobis(factor, x), helpers._batch_mahalanobis(factor.expand(3, 2, 2), x)

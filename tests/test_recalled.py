@@ -173,6 +173,16 @@ def test_a_number_is_asked_of_a_tensor_each_time():
         assert tj.add(x, x, alpha=tj.tensor(high)).tolist() == [1 + high, 5 + 5 * high]
 
 
+def test_what_makes_tensors_asks_those_among_its_limits_sizes_and_fillings_each_time():
+    x = tj.zeros(1)
+    for n in (2, 3, 4):
+        size, number = tj.tensor(n), tj.tensor(float(n))
+        assert tj.linspace(0, number, 2).tolist() == tj.linspace(start=number * 0, end=number, steps=2).tolist() == [0, n]
+        assert tj.arange(size).tolist() == tj.arange(0, number).tolist() == list(range(n))
+        assert [*tj.zeros(size).shape] == [*tj.ones((size,)).shape] == [*x.new_empty([size]).shape] == [*tj.eye(size)[0].shape] == [n]
+        assert tj.full((1,), number).tolist() == tj.full_like(x, number).tolist() == x.new_full((1,), number).tolist() == [n]
+
+
 def test_tangents_and_transforms_are_seen():
     x = tj.ones(3)
     for _ in range(3):

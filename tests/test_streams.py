@@ -1,4 +1,4 @@
-"""`torch.Stream` and `torch.Event` where there is no GPU, and classes of `torch.distributed` that programs only name."""
+"""`torch.Stream` and `torch.Event` where there is no GPU, and what programs only name of `torch.distributed`."""
 
 import pytest
 from side_by_side import like_pytorch
@@ -40,3 +40,27 @@ def test_classes_of_process_groups_are_there_to_be_named():
     for make in (tj.distributed.ProcessGroup, DeviceMesh, lambda: init_device_mesh("cpu", (2,))):
         with pytest.raises(NotImplementedError, match="one process"):
             make()
+
+
+def test_functions_name_process_groups_and_reductions_in_their_heads():
+    def named(m):
+        dist = m.distributed
+
+        def reduced(x, op=dist.ReduceOp.SUM, group=dist.group.WORLD):
+            return dist.all_reduce(x, op=op, group=group) if dist.is_initialized() else x
+
+        kinds = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT, dist.ReduceOp.BXOR]
+        return reduced(m.ones(2)), [str(kind) for kind in kinds], [repr(kind) for kind in kinds], isinstance(kinds[0], dist.ReduceOp)
+
+    like_pytorch(named)()
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast", "all_gather", "gather", "recv", "get_backend", "new_group", "monitored_barrier"])
+def test_what_processes_say_to_each_other_asks_for_a_group(name):
+    arguments = {"all_reduce": 1, "broadcast": 1, "all_gather": 2, "gather": 1, "recv": 1}
+
+    def call(m):
+        values = [[m.ones(2)], m.ones(2)] if name == "all_gather" else [m.ones(2)] * arguments.get(name, 0)
+        return getattr(m.distributed, name)(*values, *([0] if name == "broadcast" else []))
+
+    like_pytorch(call)()

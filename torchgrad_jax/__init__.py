@@ -103,7 +103,7 @@ from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_alw
 
 globals().update(_lazy.submodules(__name__, (
     "__config__", "_dynamo", "_inductor", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda",
-    "export", "functional", "hub", "library", "mps", "multiprocessing", "quasirandom", "return_types", "signal", "testing",
+    "export", "functional", "hub", "library", "masked", "mps", "multiprocessing", "quasirandom", "return_types", "signal", "testing",
     "torch_version", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 globals().update({_name: _lazy.subpackage(__name__, _name) for _name in ("distributed", "fx", "onnx")})

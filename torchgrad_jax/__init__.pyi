@@ -45,6 +45,7 @@ from torchgrad_jax import jit as jit
 from torchgrad_jax import library as library
 from torchgrad_jax import lifting as lifting
 from torchgrad_jax import linalg as linalg
+from torchgrad_jax import masked as masked
 from torchgrad_jax import memory as memory
 from torchgrad_jax import mps as mps
 from torchgrad_jax import multiprocessing as multiprocessing

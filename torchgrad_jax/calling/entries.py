@@ -70,13 +70,13 @@ class Entry:
 
 class Calls:
     """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
-    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content. writes: whether it
-    writes to its first argument."""
+    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content; alike: like a first
+    one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument."""
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "writes", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "__weakref__")
 
-    def __init__(self, bounds: bool = False, makes: bool = False, writes: bool = False) -> None:
-        self.bounds, self.makes, self.writes = bounds, makes, writes
+    def __init__(self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False) -> None:
+        self.bounds, self.makes, self.alike, self.writes = bounds, makes, alike, writes
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE

@@ -83,7 +83,7 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
     except _Unlike:
         return
     entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
-    if not _read_off(entry, epoch, before, tensors, made, calls.makes):
+    if not _read_off(entry, epoch, before, tensors, made, calls):
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return
@@ -136,10 +136,11 @@ def _is_number(t: Any) -> bool:
     return type(t) is Tensor and t._storage is None and not t._aval.ndim and type(t._value.array) is np.ndarray
 
 
-def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made: Any, makes: bool) -> bool:
-    """Complete an Entry by the operation that was recorded. False where it was not one, of these tensors, whose results were returned. makes: whether
-    it is a function that makes tensors, of no more than the shapes of others."""
-    step = epoch.step
+def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made: Any, calls: Calls) -> bool:
+    """Complete an Entry by the operation that was recorded. False where it was not one, of these tensors, whose results were returned."""
+    step, makes = epoch.step, calls.makes
+    if makes and len(tensors) > calls.alike:  # those are asked for numbers
+        return False
     if step is before:
         return _is_content(entry, made)
     sig = step.signature
@@ -239,6 +240,8 @@ def _is_returned(entry: Entry, epoch: Epoch, step: Step, made: Any) -> bool:
 def _is_view(entry: Entry, step: Step, tensors: list[Any], made: Any) -> bool:
     """Whether a view is the one that was made last, of the first operand."""
     known, view = latest.known, made._view
+    if not step.bop.operator.by_strides:  # where it begins, whether it is conjugated and has a history are asked too
+        return False
     if entry.places[0] < 0 or known is None or known.bound is not step.bop or latest.link is not view.links[-1]:
         return False
     parent = tensors[entry.places[0]]._view

@@ -1,16 +1,20 @@
-"""`as_strided`: a view of memory by strides, which may reach beyond the tensor that it is asked of."""
+"""`as_strided`: a view of memory by strides, which may reach beyond the tensor that it is asked of; and memory seen as another dtype."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
 from torchgrad_jax.core.history import beyond_memory, by_strides, end_of, writer
 from torchgrad_jax.core.tensor import Tensor, result
 from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase
+from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, mode_without_history, refuse_lost, viewed
 from torchgrad_jax.core.writing import place_view
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.memory.storage import Link, Relayout, Storage, View, in_memory, links_between, read_through
 from torchgrad_jax.operators import registry
@@ -81,7 +85,9 @@ def _as_shown(input: Tensor, storage: Storage) -> Links:
     if is_neg(input):
         raise RuntimeError("torchgrad_jax has no as_strided of the imaginary part of a conjugated tensor; use resolve_neg() first")
     memory, steps = storage.value.aval, list[tuple[Any, ...]]()
-    if memory.dtype.kind != "c" and input.is_complex():
+    if _parts_of(memory.dtype) != _parts_of(input._aval.dtype):
+        steps += _seen_as(memory, input._aval.dtype)
+    elif memory.dtype.kind != "c" and input.is_complex():
         pairs = memory.size // 2
         steps += [("view", (memory.size,)), ("view", (pairs, 2)), ("view_as_complex",)]
         if memory.size % 2:
@@ -97,6 +103,21 @@ def _as_shown(input: Tensor, storage: Storage) -> Links:
     return tuple(found)
 
 
+def _parts_of(dtype: np.dtype) -> np.dtype:
+    """The dtype of the parts of complex numbers, of others their own."""
+    return np.zeros((), dtype).real.dtype
+
+
+def _seen_as(memory: Any, dtype: np.dtype) -> list[tuple[Any, ...]]:
+    """The operations from memory to as many elements of another dtype as are in it."""
+    old, new = memory.dtype.itemsize, dtype.itemsize
+    whole = memory.nbytes // max(old, new) * max(old, new) // old
+    steps: list[tuple[Any, ...]] = [("view", (memory.size,))]
+    if whole != memory.size:
+        steps.append(("slice", 0, ARRAY, whole, 1))
+    return [*steps, ("view_dtype", dtype, max(old // new, 1), max(new // old, 1))]
+
+
 def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: int) -> tuple[Links, Links, int]:
     """The operations from a storage's content to a base; those from there to an array in memory's order that has what lies between `begin` and
     `end`; where in memory this array begins."""
@@ -106,3 +127,42 @@ def _to_memory(prefix: Links, base: Tensor, storage: Storage, begin: int, end: i
     if base._storage is storage and base.is_contiguous() and start <= begin and end <= start + base._aval.size:
         return prefix, (), start
     return (), (), 0  # from outside of the base
+
+
+# ---------------------------------------------------------------------- as another dtype
+
+
+def reinterpreted(input: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """The same memory as elements of another dtype, without history. RuntimeError where sizes, strides or the offset do not allow it."""
+    for name, is_so in (("conjugate view tensors", is_conj), ("tensors with negative bit set", is_neg)):
+        if is_so(input):
+            raise RuntimeError(f"torch.Tensor.view is not supported for {name} when converting to a different dtype.")
+    old, new = input._aval.dtype.itemsize, dtype.np.itemsize
+    if dtype.np == np.bool_ and old != 1:
+        raise RuntimeError(
+            f"torchgrad_jax cannot view {input.dtype.title} as Bool: other bytes than 0 and 1 would be lost where the view is written to. "
+            "View it as uint8 and compare that with 0."
+        )
+    if old != new:
+        _check_sizes(input, old, new, f"to view {input.dtype.title} as {dtype.title} (different element sizes)")
+    made = viewed("view_dtype", detached(input), dtype.np, max(old // new, 1), max(new // old, 1))
+    assert made._view is not None
+    made._view.offset = input._offset() * old // new  # counted in its own elements
+    return made
+
+
+def _check_sizes(input: Tensor, old: int, new: int, doing: str) -> None:
+    shape, strides, times = input._aval.shape, input._strides(), new // old
+    if not shape:
+        raise RuntimeError(f"self.dim() cannot be 0 {doing}")
+    if strides[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {doing}, but got {strides[-1]}")
+    if times < 2:
+        return
+    if shape[-1] % times:
+        raise RuntimeError(f"self.size(-1) must be divisible by {times} {doing}, but got {shape[-1]}")
+    if input._offset() % times:
+        raise RuntimeError(f"self.storage_offset() must be divisible by {times} {doing}, but got {input._offset()}")
+    for dim, stride in enumerate(strides[:-1]):
+        if stride % times:
+            raise RuntimeError(f"self.stride({dim}) must be divisible by {times} {doing}, but got {stride}")

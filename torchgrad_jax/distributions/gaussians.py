@@ -16,10 +16,9 @@ from torchgrad_jax.functions.shaping import broadcast_tensors
 
 def squared_distances(factor: Tensor, x: Tensor) -> Tensor:
     """x' (L L')^-1 x, for factors L and vectors x that broadcast."""
-    factor, columns = factor, x.unsqueeze(-1)
     if factor.dim() == 2 and x.dim() > 1:  # one factor for all: one solution
         return solve_triangular(factor, x.reshape(-1, x.shape[-1]).mT, upper=False).square().sum(0).reshape(x.shape[:-1])
-    return solve_triangular(factor, columns, upper=False).square().sum((-2, -1))
+    return solve_triangular(factor, x.unsqueeze(-1), upper=False).square().sum((-2, -1))
 
 
 def log_det_of_factor(factor: Tensor) -> Tensor:
@@ -42,6 +41,15 @@ def inverse_of_factor(factor: Tensor) -> Tensor:
 def product_of_factor(factor: Tensor) -> Tensor:
     """L L'."""
     return factor @ factor.mT
+
+
+def _batch_mv(bmat: Tensor, bvec: Tensor) -> Tensor:
+    """Products of matrices and vectors of which the batches broadcast."""
+    return (bmat @ bvec.unsqueeze(-1)).squeeze(-1)
+
+
+# Names of PyTorch's that packages use.
+_batch_mahalanobis, _precision_to_scale_tril = squared_distances, factor_of_inverse
 
 
 class Covariances(Distribution):
@@ -101,7 +109,7 @@ class MultivariateNormal(Covariances):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         z = self.loc.new_empty(self._extended_shape(sample_shape)).normal_()
-        return self.loc + (self._unbroadcasted_scale_tril @ z.unsqueeze(-1)).squeeze(-1)
+        return self.loc + _batch_mv(self._unbroadcasted_scale_tril, z)
 
     def log_prob(self, value: Tensor) -> Tensor:
         distance = squared_distances(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
@@ -173,7 +181,7 @@ class LowRankMultivariateNormal(Distribution):
         w = self._unbroadcasted_cov_factor
         along = self.loc.new_empty((*shape[:-1], w.shape[-1])).normal_()
         beside = self.loc.new_empty(shape).normal_()
-        return self.loc + (w @ along.unsqueeze(-1)).squeeze(-1) + self._unbroadcasted_cov_diag.sqrt() * beside
+        return self.loc + _batch_mv(w, along) + self._unbroadcasted_cov_diag.sqrt() * beside
 
     def log_prob(self, value: Tensor) -> Tensor:
         x = self._checked(value) - self.loc
@@ -194,7 +202,7 @@ def capacitance_factor(w: Tensor, d: Tensor) -> Tensor:
 def low_rank_distance(p: LowRankMultivariateNormal, x: Tensor) -> Tensor:
     """x' (W W' + D)^-1 x."""
     scaled = x / p._unbroadcasted_cov_diag
-    along = (p._unbroadcasted_cov_factor.mT @ scaled.unsqueeze(-1)).squeeze(-1)
+    along = _batch_mv(p._unbroadcasted_cov_factor.mT, scaled)
     factor, along = _of_one_batch(p._capacitance_tril, along)
     return (x * scaled).sum(-1) - squared_distances(factor, along)
 

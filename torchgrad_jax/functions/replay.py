@@ -10,6 +10,7 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core import strided
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import view_by_name
+from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import Static
 from torchgrad_jax.functions import views
 from torchgrad_jax.memory.storage import Asked, Link, links_between
@@ -93,6 +94,8 @@ def _again(t: Tensor, link: Link, visitor: Visitor) -> Tensor:
     names = [p.name for p in operator.schema.parameters[1:]]
     given = {n: item.value if type(item) is Static else next(numbers) for n, item in zip(names, link.read.layout[1:], strict=True)}
     visited = _VISITED.get(operator.name, ()) if visitor is not None else ()
+    if operator.name == "view_dtype":
+        return strided.reinterpreted(t, dtypes.of(given["dtype"]))
     if visitor is None or not visited:
         return _IN_OTHER_UNITS[operator.name](t) if operator.name in _IN_OTHER_UNITS else view_by_name(operator.name, t, *given.values())
     if operator.name == "select":

@@ -201,12 +201,12 @@ _inferred = lru_cache(4096)(infer_size)
 
 @public("torch.Tensor")
 def view(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
-    """The same memory in another shape, or as another dtype of the same width. RuntimeError where strides do not allow it."""
+    """The same memory in another shape, or as another dtype. RuntimeError where strides do not allow it."""
     kind = dtype if dtype is not None else shape[0] if len(shape) == 1 and isinstance(shape[0], dtypes.dtype) else None
     if kind is not None:
         if kind is input.dtype:
             return viewed("alias", input)
-        raise RuntimeError("torchgrad_jax cannot view memory as another dtype: arrays are typed. Use .to(dtype) to convert.")
+        return strided.reinterpreted(input, kind)
     dims = as_dims(shape, size)
     return _shaped(input, dims, _inferred(dims, input._aval.size))
 
@@ -510,8 +510,13 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))
     n = shape[dim]
-    if isinstance(split_size_or_sections, NUMBERS):
-        size = int(split_size_or_sections.real)
+    by = split_size_or_sections
+    if isinstance(by, Tensor):
+        if by._aval.size != 1:
+            raise TypeError("split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not Tensor")
+        by = int(by)
+    if isinstance(by, NUMBERS):
+        size = int(by.real)
         if size < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
         if size == 0 and n:
@@ -519,7 +524,7 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
         name = "split"
     else:
-        sizes = [int(s) for s in split_size_or_sections]
+        sizes = [int(s) for s in by]
         name = "split_with_sizes"
         if sum(sizes) != n:
             raise RuntimeError(

@@ -97,25 +97,28 @@ def _hermitian(a: Any, upper: bool) -> Any:
     return one
 
 
-def _failed_minor(a: Any) -> Any:
-    """The order of the first leading minor that is not positive, by elimination without square roots.
+def _failed(a: Any) -> tuple[Any, Any]:
+    """What LAPACK leaves of a matrix that has no factor, and the order of the first leading minor that is not positive, by elimination.
 
-    Of a matrix that failed by rounding alone, which this elimination may get through, it is the one with the least pivot."""
+    That are the factor's columns before that order, the pivot that is not positive, and what was given. Of a matrix that failed by rounding alone,
+    which this elimination may get through, the order is that of the least pivot."""
     n = a.shape[-1]
+    full = jnp.tril(a) + adjoint(jnp.tril(a, -1))
+    at = jnp.arange(n)
 
     def step(k: Any, state: Any) -> Any:
-        rest, found, least, place = state
+        rest, columns, pivots = state
         pivot = rest[k, k].real
-        bad = ~(pivot > 0)
-        column = jnp.where(jnp.arange(n) > k, rest[:, k], 0)
-        rest = rest - jnp.outer(column, column.conj()) / jnp.where(bad, 1, pivot).astype(rest.dtype)
-        place = jnp.where(pivot < least, jnp.int32(k + 1), place)
-        return rest, jnp.where(bad & (found == 0), jnp.int32(k + 1), found), jnp.minimum(least, pivot), place
+        root = jnp.where(pivot > 0, jnp.sqrt(pivot), 1).astype(rest.dtype)
+        column = jnp.where(at > k, rest[:, k], 0) / root
+        columns = jnp.where(at == k, jnp.where(at == k, root, column)[:, None], columns)
+        return rest - jnp.outer(column, column.conj()), columns, jnp.where(at == k, pivot, pivots)
 
-    full = jnp.tril(a) + adjoint(jnp.tril(a, -1))
-    start = full, jnp.int32(0), jnp.asarray(jnp.inf, full.real.dtype), jnp.int32(1)
-    _, found, _, place = loops.fori_loop(0, n, step, start)
-    return jnp.where(found > 0, found, place)
+    _, columns, pivots = loops.fori_loop(0, n, step, (full, jnp.zeros_like(full), jnp.zeros(n, full.real.dtype)))
+    bad = ~(pivots > 0)
+    order = jnp.where(bad.any(), jnp.argmax(bad), jnp.argmin(pivots)).astype(jnp.int32)
+    left = with_diagonal(full, jnp.where(at == order, pivots, diagonal(full).real))
+    return jnp.tril(jnp.where(at < order, columns, left)), order + 1
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
@@ -124,12 +127,15 @@ def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     lower = _hermitian(a, upper)
     factor = jnp.tril(lax.linalg.cholesky(lower, symmetrize_input=False))
     failed = jnp.isnan(diagonal(factor).real).any(-1)
-    minors = _failed_minor
+    eliminated = _failed
     for _ in range(a.ndim - 2):
-        minors = jax.vmap(minors)
-    count = lambda: minors(lax.stop_gradient(lower))  # noqa: E731
-    info = lax.cond(failed.any(), count, lambda: jnp.zeros(failed.shape, jnp.int32))
-    info = jnp.where(failed, info, 0) if a.ndim > 2 else info
+        eliminated = jax.vmap(eliminated)
+
+    def settle() -> tuple[Any, Any]:
+        left, order = eliminated(lax.stop_gradient(lower))
+        return jnp.where(failed[..., None, None], left, factor), jnp.where(failed, order, 0)
+
+    factor, info = lax.cond(failed.any(), settle, lambda: (factor, jnp.zeros(failed.shape, jnp.int32)))
     return (adjoint(factor) if upper else factor), info
 
 

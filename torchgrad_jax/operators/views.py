@@ -356,6 +356,29 @@ def view_as_complex(x: Any) -> Any:
     return _as_complex(x)
 
 
+def _view_dtype_strides(shape: Any, strides: Any, offset: int, dtype: Any, smaller: int, larger: int) -> tuple[tuple[int, ...], int]:
+    if smaller == larger:
+        return strides, offset
+    return (*(s * smaller // larger for s in strides[:-1]), 1), offset * smaller // larger
+
+
+def _view_dtype_write(x: Any, src: Any, dtype: Any, smaller: int, larger: int) -> Any:
+    # Of bytes that are taken for booleans, those stay what they are that are not written to.
+    return jnp.where(src == (x != 0), x, src.astype(x.dtype)) if dtype == np.bool_ else src.view(x.dtype)
+
+
+def _view_dtype_form(x: Any, dtype: Any, smaller: int, larger: int) -> Any:
+    return x != 0 if dtype == np.bool_ else np.asarray(x, order="C").view(dtype)
+
+
+# Of a last dimension there are `smaller` times as many elements where they are smaller, and a `larger`-th where they are larger.
+@viewed("view_dtype(Tensor self, dtype dtype, int smaller, int larger)", _view_dtype_write, _view_dtype_strides, numpy=_view_dtype_form,
+    by_strides=False)  # fmt: skip
+def view_dtype(x: Any, dtype: Any, smaller: int, larger: int) -> Any:
+    """The bytes of all elements as elements of another dtype."""
+    return x != 0 if dtype == np.bool_ else x.view(dtype)
+
+
 # ---------------------------------------------------------------------- all of it, and any of it
 
 

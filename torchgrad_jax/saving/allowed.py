@@ -122,14 +122,19 @@ def _want(*kinds: Any) -> Callable[..., None]:
 
 
 def _check_items(*args: Any) -> None:
+    """Of a dictionary: another one, or pairs of keys and values; Python 2 wrote lists of two."""
     for given in args:
-        if isinstance(given, dict):
-            check_keys(given)
-        elif isinstance(given, (list, tuple)):
+        if isinstance(given, (list, tuple)):
             check_keys(x[0] if type(x) in (list, tuple) and x else x for x in given)
-            check_keys(given)
         else:
+            _check_counted(given)
+
+
+def _check_counted(*args: Any) -> None:
+    for given in args:
+        if not isinstance(given, (dict, list, tuple)):
             raise TypeError(f"cannot be made of a {type(given).__name__}")
+        check_keys(given)
 
 
 def _check_set(elements: Any) -> None:
@@ -215,7 +220,7 @@ CALLS = {
     "torch.Size": Call(Size, 0, 1, _check_numbers),
     "torch.device": Call(device, 1, 2, _want(str, int)),
     "collections.OrderedDict": Call(OrderedDict, 0, 1, _check_items),
-    "collections.Counter": Call(Counter, 0, 1, _check_items),
+    "collections.Counter": Call(Counter, 0, 1, _check_counted),
     "set": Call(set, 1, 1, _check_set),
     "complex": Call(complex, 1, 2, _want((float, int), (float, int))),
     "bytearray": Call(bytearray, 0, 2, _check_bytes),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from torchgrad_jax.calling.entries import forget_all
 from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
@@ -19,6 +20,24 @@ from torchgrad_jax.runtime.recorder import per_thread
 
 _equations = Memo()
 _bmm = function_of(registry["bmm"])
+
+
+class _Ordering:
+    """How the order of products is found, as `torch.backends.opt_einsum` is told: whether opt_einsum is asked, and by which strategy it looks."""
+
+    enabled: bool = True
+    strategy: Any = "auto"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        forget_all()
+
+    def said(self) -> str | None:
+        """The strategy; None for products from left to right."""
+        return (self.strategy or "auto") if self.enabled else None
+
+
+ordering = _Ordering()
 
 
 @public("torch")
@@ -48,7 +67,8 @@ def einsum(*args: Any) -> Tensor:
     steps = operands[0]._aval.dtype.kind in "biu" and operands[0]._aval.dtype != np.int64  # they can be seen: sums are of int64
     rec = per_thread.recorder
     products = rec.flags.casting is not None or (rec.grad_enabled and any(t.requires_grad for t in operands))
-    if apart or steps or len(operands) == 1 or products:
+    told = len(operands) > 2 and ordering.said() != "auto"
+    if apart or steps or len(operands) == 1 or products or told:
         return _composed(operands, found[0], found[1])
     return call("einsum", operands, *found)
 
@@ -63,7 +83,7 @@ def _composed(operands: list[Tensor], subscripts: tuple[tuple[int, ...], ...], o
     summed = range(len(output), len(labels))
     if len(made) == 1:
         return made[0].sum(tuple(summed)) if summed else made[0]
-    for i, j in _path(subscripts, output, tuple(t._aval.shape for t in operands)):
+    for i, j in _path(subscripts, output, tuple(t._aval.shape for t in operands), ordering.said()):
         a, b = made[i], made[j]
         rest = [t for k, t in enumerate(made) if k not in (i, j)]
         done = [d for d in summed if all(t._aval.shape[d] == 1 for t in rest)]
@@ -101,14 +121,18 @@ def _with_all(t: Tensor, own: tuple[int, ...], labels: tuple[int, ...]) -> Tenso
 
 
 @lru_cache(maxsize=1024)
-def _path(subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
-    """Which operands to multiply next; a product is appended to those that are left. As PyTorch, we ask opt_einsum for the cheapest order."""
-    if len(subscripts) == 2:
-        return ((0, 1),)
+def _path(
+    subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], strategy: str | None
+) -> tuple[tuple[int, int], ...]:
+    """Which operands to multiply next; a product is appended to those that are left. As PyTorch, we ask opt_einsum for the cheapest order, or go from
+    left to right."""
+    many = len(subscripts)
+    if many == 2 or strategy is None:
+        return tuple([(0, left) for left in (1, *range(many - 2, 0, -1))])
     import opt_einsum  # JAX needs it too
 
     texts = ["".join(map(opt_einsum.get_symbol, own)) for own in (*subscripts, output)]
-    path = opt_einsum.contract_path(",".join(texts[:-1]) + "->" + texts[-1], *shapes, shapes=True)[0]
+    path = opt_einsum.contract_path(",".join(texts[:-1]) + "->" + texts[-1], *shapes, shapes=True, optimize=strategy)[0]
     return tuple([(min(pair), max(pair)) for pair in path])
 
 
