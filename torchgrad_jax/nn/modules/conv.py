@@ -8,7 +8,7 @@ from typing import Any
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import empty
+from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.lazy import LazyModuleMixin
 from torchgrad_jax.nn.modules.linear import spread_like_linear
 from torchgrad_jax.nn.modules.module import Module
