@@ -27,7 +27,7 @@ cdef class Calls:
     cdef public list entries
     cdef public Entry last
     cdef public Py_ssize_t left
-    cdef public bint bounds, makes, writes
+    cdef public bint bounds, makes, like, writes
     cdef object __weakref__
 
 

@@ -70,13 +70,14 @@ class Entry:
 
 class Calls:
     """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
-    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content. writes: whether it
-    writes to its first argument."""
+    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content. like: whether that is
+    told by the shape of one of its arguments; all other tensors stand for numbers then, as in a size. writes: whether it writes to its first
+    argument."""
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "writes", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "like", "writes", "__weakref__")
 
-    def __init__(self, bounds: bool = False, makes: bool = False, writes: bool = False) -> None:
-        self.bounds, self.makes, self.writes = bounds, makes, writes
+    def __init__(self, bounds: bool = False, makes: bool = False, writes: bool = False, like: bool = False) -> None:
+        self.bounds, self.makes, self.writes, self.like = bounds, makes, writes, like
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE

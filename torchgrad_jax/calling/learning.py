@@ -83,6 +83,9 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
     except _Unlike:
         return
     entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
+    if calls.makes and len(tensors) > calls.like:  # one of them is asked for its number
+        _keep(calls, entry)
+        return
     if not _read_off(entry, epoch, before, tensors, made, calls.makes):
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date

@@ -29,8 +29,9 @@ _TOLD = _names("""
 """)
 # Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
 _TOLD_WITH_BOUNDS = _names("gather index_select take embedding one_hot nll_loss")
-# Functions that make tensors of numbers alone.
-_MAKING = _names("zeros ones empty full arange eye linspace zeros_like ones_like empty_like full_like new_zeros new_ones new_full")
+# Functions that make tensors of numbers alone, and those that make them like another one.
+_MAKING = _names("zeros ones empty full arange eye linspace")
+_MAKING_LIKE = _names("zeros_like ones_like empty_like full_like new_zeros new_ones new_full")
 # Functions that write, of which it is told by shapes what is written; of those with indices as above.
 _WRITING = _names("""
     copy_ zero_ fill_ masked_fill_ addcmul_ addcdiv_ lerp_ addmm_ addmv_ addr_ baddbmm_ addbmm_ clamp_ clip_ clamp_min_ clamp_max_ pow_
@@ -44,6 +45,6 @@ def recalls(name: str, declared: bool) -> Calls | None:
     space, _, own = name.rpartition(".")
     if space == "torch.Tensor" and own in _WRITING | _WRITING_BY_INDEX:
         return Calls(own in _WRITING_BY_INDEX, writes=True)
-    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _MAKING)):
+    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _MAKING | _MAKING_LIKE)):
         return None
-    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING)
+    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING | _MAKING_LIKE, like=own in _MAKING_LIKE)
