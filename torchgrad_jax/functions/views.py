@@ -510,6 +510,8 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))
     n = shape[dim]
+    if isinstance(split_size_or_sections, Tensor) and not split_size_or_sections._aval.shape:
+        split_size_or_sections = split_size_or_sections.__index__()
     if isinstance(split_size_or_sections, NUMBERS):
         size = int(split_size_or_sections.real)
         if size < 0:
