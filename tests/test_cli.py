@@ -94,6 +94,27 @@ class TestNamesThatExist:
             assert Variable is torchgrad_jax.autograd.Variable
             """)
 
+    def test_of_what_fills_parameters_are_told_by_their_module(self, run_source):
+        run_source("""
+            import pickle
+            import torch
+            from torch.overrides import TorchFunctionMode
+
+            class EmptyInit(TorchFunctionMode):
+                def __torch_function__(self, func, types, args=(), kwargs=None):
+                    if getattr(func, "__module__", None) == "torch.nn.init":
+                        return kwargs["tensor"]
+                    return func(*args, **(kwargs or {}))
+
+            torch.manual_seed(0)
+            drawn = torch.rand(2)
+            torch.manual_seed(0)
+            with EmptyInit():
+                torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Embedding(2, 3), torch.nn.LSTM(2, 3))
+            assert torch.equal(torch.rand(2), drawn)
+            assert pickle.loads(pickle.dumps(torch.nn.init.normal_)) is torch.nn.init.normal_
+            """)
+
     def test_resolve_in_modules_that_the_script_imports(self, tmp_path, run_source):
         (tmp_path / "helper.py").write_text("import torch.nn.functional as F\nfrom torch import ones\n")
         run_source("""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import types
 
 import pytest
 from side_by_side import caught, like_pytorch, plain, programs, torch
@@ -399,3 +400,47 @@ def test_full_backward_hooks_where_an_input_or_output_has_no_gradient(needed, ou
         return seen, found
 
     program()
+
+
+# ---------------------------------------------------------------------- what forward calls
+
+
+_CALLS = {
+    "conv1d": ("Conv1d", (1, 2, 3), (1, 1, 4)), "conv2d": ("Conv2d", (1, 2, 3), (1, 1, 4, 4)), "conv3d": ("Conv3d", (1, 2, 3), (1, 1, 4, 4, 4)),
+    "conv_transpose1d": ("ConvTranspose1d", (1, 2, 3), (1, 1, 4)), "conv_transpose2d": ("ConvTranspose2d", (1, 2, 3), (1, 1, 4, 4)),
+    "conv_transpose3d": ("ConvTranspose3d", (1, 2, 3), (1, 1, 4, 4, 4)), "linear": ("Linear", (4, 2), (3, 4)),
+    "dropout": ("Dropout", (0.3,), (3, 4)), "dropout1d": ("Dropout1d", (0.3,), (3, 4, 2)), "dropout2d": ("Dropout2d", (0.3,), (3, 4, 2, 2)),
+    "dropout3d": ("Dropout3d", (0.3,), (3, 4, 2, 2, 2)), "alpha_dropout": ("AlphaDropout", (0.3,), (3, 4)),
+    "feature_alpha_dropout": ("FeatureAlphaDropout", (0.3,), (3, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_a_function_put_in_the_place_of_one_of_nn_functional_is_what_layers_call(name, monkeypatch):
+    def outcome(m):
+        layer, arguments, shape = _CALLS[name]
+        module, calls = getattr(m.nn, layer)(*arguments), []
+        monkeypatch.setattr(m.nn.functional, name, lambda *args, **kwargs: calls.append([len(args), sorted(kwargs), args[3:]]))
+        assert module(m.ones(shape)) is None
+        return calls
+
+    assert outcome(tj) == outcome(torch)
+
+
+@program
+def what_layers_do_for_objects_that_are_no_modules(m):
+    def duck(module):
+        """What has the attributes of a module, and no class of layers: the way of those that make functions of modules by hand."""
+        made = types.SimpleNamespace(**vars(module), **dict(module.named_parameters()))
+        for method in ("_conv_forward", "_output_padding"):
+            if hasattr(module, method):
+                setattr(made, method, types.MethodType(getattr(type(module), method), made))
+        return made
+
+    m.manual_seed(0)
+    x = m.rand(1, 2, 5, 5)
+    layers = [
+        m.nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), m.nn.Conv2d(2, 2, 2, padding="same", groups=2),
+        m.nn.ConvTranspose2d(2, 3, 3, stride=2, output_padding=1), m.nn.Dropout(0.5), m.nn.Linear(5, 2),
+    ]  # fmt: skip
+    return [type(layer).forward(duck(layer), x) for layer in layers]

@@ -183,6 +183,24 @@ def test_what_makes_tensors_asks_those_among_its_limits_sizes_and_fillings_each_
         assert tj.full((1,), number).tolist() == tj.full_like(x, number).tolist() == x.new_full((1,), number).tolist() == [n]
 
 
+MADE_OF_A_NUMBER = (
+    "tj.zeros(n)", "tj.zeros(n, 2)", "tj.ones((2, n))", "tj.empty(n)", "tj.full((n,), 1.5)", "tj.full((2,), n)", "tj.arange(n)", "tj.arange(0, n)",
+    "tj.arange(0, 12, n)", "tj.eye(n)", "tj.eye(2, m=n)", "tj.linspace(0, n, 3)", "tj.linspace(0, 1, steps=n)", "x.new_zeros(n)", "x.new_ones(n, 2)",
+    "x.new_full((2,), n)", "x.new_full((n,), 0.5)", "tj.full_like(x, n)", "tj.zeros(size=(n, 1))", "F.one_hot(tj.tensor([0, 1]), n)",
+    "x.narrow(0, 0, n)", "x.repeat(n)", "x.expand(n, 6)", "x.roll(n)", "x.topk(n).values", "tj.nn.Linear(n, n).weight.detach() * 0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", MADE_OF_A_NUMBER)
+@pytest.mark.parametrize("number", ["tj.tensor(k)", "tj.tensor([k, 1]).max()", "tj.tensor(k, dtype=tj.int32)"])
+def test_what_is_made_of_a_number_in_a_tensor_is_made_of_this_one(call, number):
+    forget()
+    x = tj.arange(6.0)
+    for k in (2, 3, 4, 2):
+        made, expected = (eval(call, {"tj": tj, "F": F, "x": x, "n": n}) for n in (eval(number, {"tj": tj, "k": k}), k))
+        assert described(made) == described(expected)
+
+
 def test_tangents_and_transforms_are_seen():
     x = tj.ones(3)
     for _ in range(3):

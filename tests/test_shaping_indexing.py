@@ -136,6 +136,7 @@ OPERATORS = {
     "atleast_1d": (lambda t, a: t.atleast_1d(a), Z),
     "atleast_2d": (lambda t, a, b: t.atleast_2d(a, b), Z, V),
     "atleast_3d": (lambda t, a, b, c: t.atleast_3d((a, b, c)), Z, V, M),
+    "split by a tensor": (lambda t, a: a.split(t.tensor(2), 1), M),
     "tensor_split": (lambda t, a: a.tensor_split(3), V),
     "tensor_split places": (lambda t, a: t.tensor_split(a, (1, 3), dim=1), M),
     "hsplit": (lambda t, a: a.hsplit(2), M),

@@ -527,6 +527,59 @@ def test_every_overridable_function_asks_its_first_argument():
                 assert function(Duck(), 1) is function, function
 
 
+def made_while_asked(m, log):
+    """Modules of several kinds; the mode leaves out what fills their parameters."""
+
+    class Unfilled(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            name = m.overrides.resolve_name(func) or ""
+            if name.endswith("_") and not name.endswith("__") or name.count(".") == 1:  # neither attributes nor looks at the shape
+                log.append([name, len(args), sorted(kwargs or {})])
+            if name.startswith("torch.nn.init."):
+                return kwargs["tensor"]
+            return func(*args, **(kwargs or {}))
+
+    with Unfilled():
+        return [
+            m.nn.Linear(2, 3), m.nn.LSTM(2, 3), m.nn.Bilinear(1, 2, 3), m.nn.PReLU(), m.nn.LayerNorm(3), m.nn.BatchNorm1d(2),
+            m.nn.EmbeddingBag(3, 2), m.nn.MultiheadAttention(4, 2),
+        ]  # fmt: skip
+
+
+@like_pytorch
+def test_modes_are_asked_about_what_a_module_is_made_of_and_filled_by(m):
+    log = []
+    m.manual_seed(0)
+    modules = made_while_asked(m, log)
+    return log, [[list(p.shape) for p in module.parameters()] for module in modules], m.rand(2)
+
+
+@like_pytorch
+def test_a_mode_chooses_the_dtype_of_what_modules_are_made_of(m):
+    class Double(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            kwargs = dict(kwargs or {})
+            if func is m.empty:
+                kwargs["dtype"] = m.float64
+            return func(*args, **kwargs)
+
+    with Double():
+        made = m.nn.Sequential(m.nn.Conv2d(1, 2, 3), m.nn.Embedding(3, 2), m.nn.GRUCell(1, 2))
+    return [str(p.dtype).rpartition(".")[2] for p in made.parameters()]
+
+
+@like_pytorch
+def test_a_subclass_is_asked_about_what_fills_it(m):
+    log = []
+    t = m.zeros(3, 3).as_subclass(logging_subclass(m, log))
+    init = m.nn.init
+    kept = [
+        init.ones_(t) is t, init.zeros_(t) is t, init.normal_(t, std=0.1) is t, init.constant_(t, 2) is t, init.uniform_(t, -1, 1) is t,
+        init.kaiming_uniform_(t, nonlinearity="relu") is t,
+    ]  # fmt: skip
+    return kept, log, type(t).__name__, m.Tensor.tolist(t)
+
+
 @pytest.mark.parametrize("call", [
     "torch.add(x, x)", "torch.nn.functional.relu(x)", "torch.ones(2) + x", "x + torch.ones(2)", "torch.stack([x, x])", "torch.nn.Linear(2, 2)(x)",
     "tj.add(x, torch.ones(2))", "x.mul(torch.ones(2))", "x * torch.tensor(2.0)", "x % torch.tensor(2.0)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torchgrad_jax.calling.overrides import ask, overloaded, state
+from torchgrad_jax.calling.overrides import Public, ask, overloaded, publics, state
 from torchgrad_jax.calling.overrides import overrides as _overrides
 
 __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"]
@@ -33,3 +33,10 @@ def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterabl
     """Have the call of `public_api` answered by a mode or by the classes of `relevant_args`. TypeError where all of them decline."""
     asked = [] if state.everything else overloaded((list(relevant_args),), tensors_too=True)
     return ask(public_api, asked, args, kwargs)
+
+
+def make_known(func: Callable[..., Any], name: str) -> None:
+    """Let those who are asked know `func`, which asks them itself, as the public function of this dotted name."""
+    public = Public(name, in_python=True)
+    public.func = func
+    publics[func] = public

@@ -54,22 +54,26 @@ def install() -> None:
         return
     if ALIAS in sys.modules:
         raise RuntimeError(f"{ALIAS} has been imported already; {PACKAGE} cannot take its name in this process")
-    _rename_classes()
+    _rename()
     sys.meta_path.insert(0, AliasFinder())
 
 
 # Classes that programs print; what is pickled of their instances names functions of torchgrad_jax instead.
 _SHOWN = {"Tensor": ALIAS, "Size": ALIAS, "device": ALIAS, "Parameter": f"{ALIAS}.nn.parameter"}
+# Functions that modes are asked about, which tell them by their module: to leave out what fills parameters.
+_TOLD_BY_MODULE = "uniform_", "normal_", "constant_", "kaiming_uniform_"
 
 
-def _rename_classes() -> None:
-    """Let `torch.__version__` be the one that is followed, and `type(x)` read ``<class 'torch.Tensor'>``."""
+def _rename() -> None:
+    """Let `torch.__version__` be the one that is followed, `type(x)` read ``<class 'torch.Tensor'>``, and modes find functions in their module."""
     package = importlib.import_module(PACKAGE)
     # What programs ask is which of PyTorch's versions they have.
     package.__dict__["__version__"] = torch_version.TorchVersion(f"{torch_version.PYTORCH}+{PACKAGE}{package.__version__}")
     for name, home in _SHOWN.items():
         kind = package.nn.Parameter if name == "Parameter" else getattr(package, name)
         kind.__module__ = home
+    for name in _TOLD_BY_MODULE:
+        getattr(package.nn.init, name).__module__ = f"{ALIAS}.nn.init"
 
 
 class AliasFinder(MetaPathFinder, Loader):

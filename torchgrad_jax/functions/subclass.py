@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import not_a_tensor
-from torchgrad_jax.calling.overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl, is_pytorchs, nowrap
+from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl, is_pytorchs, nowrap
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.fields import TensorFields
 from torchgrad_jax.core.parameter import Parameter
@@ -56,7 +56,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     made = retyped(detached(data), cls)
     if require_grad:
-        with DisableTorchFunctionSubclass():
+        with DisableTorchFunction():
             made.requires_grad = True
     return made
 

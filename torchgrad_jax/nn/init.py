@@ -1,5 +1,9 @@
 """`torch.nn.init`: initial contents of parameters. The same seed gives PyTorch's numbers. All write in place, without a graph, and return the
-tensor."""
+tensor.
+
+As in PyTorch modes and subclasses are asked about four of them, by which modules fill most of their parameters: a mode that leaves these out is how
+a module is made without being filled. Of the others they are asked about what these call.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import math
 from typing import Any
 
 from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function_unary, make_known
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import eye
 from torchgrad_jax.functions.matrices.decompositions import linalg_qr
@@ -54,43 +59,59 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers of [a, b)."""
+    if has_torch_function_unary(tensor):
+        return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
+    return _uniform(tensor, a, b, generator)
+
+
+def _uniform(tensor: Tensor, a: float, b: float, generator: Any) -> Tensor:
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal numbers."""
+    if has_torch_function_unary(tensor):
+        return handle_torch_function(normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator)
+    return _normal(tensor, mean, std, generator)
+
+
+def _normal(tensor: Tensor, mean: float, std: float, generator: Any) -> Tensor:
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
+    if has_torch_function_unary(tensor):
+        return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
-    return constant_(tensor, 1.0)
+    with no_grad():
+        return tensor.fill_(1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
-    return constant_(tensor, 0.0)
+    with no_grad():
+        return tensor.zero_()
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Glorot's uniform numbers: of the variance gain² · 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
-    return uniform_(tensor, -bound, bound, generator)
+    return _uniform(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Glorot's normal numbers: of the variance gain² · 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    return _normal(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
@@ -102,17 +123,21 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He's uniform numbers: of the variance gain² / fan."""
+    if has_torch_function_unary(tensor):
+        return handle_torch_function(
+            kaiming_uniform_, (tensor,), tensor=tensor, a=a, mode=mode, nonlinearity=nonlinearity, generator=generator
+        )  # fmt: skip
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
     bound = math.sqrt(3.0) * std
-    return uniform_(tensor, -bound, bound, generator)
+    return _uniform(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He's normal numbers: of the variance gain² / fan."""
     std = _kaiming_std(tensor, a, mode, nonlinearity)
-    return tensor if std is None else normal_(tensor, 0.0, std, generator)
+    return tensor if std is None else _normal(tensor, 0.0, std, generator)
 
 
 def _normal_distribution(x: float) -> float:
@@ -200,6 +225,10 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
             for channel in range(min(out // groups, channels)):
                 tensor[(group * (out // groups) + channel, channel, *center)] = 1
     return tensor
+
+
+for _asking in (uniform_, normal_, constant_, kaiming_uniform_):
+    make_known(_asking, f"torch.nn.init.{_asking.__name__}")
 
 
 def _former(function: Any) -> Any:

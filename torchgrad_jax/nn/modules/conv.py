@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import empty
+from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.lazy import LazyModuleMixin
 from torchgrad_jax.nn.modules.linear import spread_like_linear
 from torchgrad_jax.nn.modules.module import Module
@@ -31,7 +30,6 @@ class _ConvNd(Module):
     __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size"]
 
     _dims: int
-    _convolve: Callable[..., Tensor]
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: tuple[int, ...], stride: tuple[int, ...], padding: Any, dilation: tuple[int, ...],
@@ -104,32 +102,52 @@ class _Conv(_ConvNd):
         )  # fmt: skip
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        padding: Any = self.padding
-        if self.padding_mode != "zeros":
-            input, padding = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
-        return type(self)._convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        raise NotImplementedError
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, in_channels, *) or (in_channels, *) to the same with out_channels."""
         return self._conv_forward(input, self.weight, self.bias)
 
 
+# What is called is written out for each class, as in PyTorch: programs put functions of their own in the place of those of nn.functional, and call
+# what is written here with objects of their own, which have a module's attributes but not its class.
+
+
+def _padded(module: Any, input: Tensor) -> tuple[Tensor, Any]:
+    """The input as the convolution reads it, and what is left to pad with zeros."""
+    if module.padding_mode == "zeros":
+        return input, module.padding
+    return F.pad(input, module._reversed_padding_repeated_twice, mode=module.padding_mode), 0
+
+
 class Conv1d(_Conv):
     """Convolution of (N, C, L) or (C, L)."""
 
-    _dims, _convolve = 1, F.conv1d
+    _dims = 1
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        input, padding = _padded(self, input)
+        return F.conv1d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv2d(_Conv):
     """Convolution of (N, C, H, W) or (C, H, W)."""
 
-    _dims, _convolve = 2, F.conv2d
+    _dims = 2
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        input, padding = _padded(self, input)
+        return F.conv2d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv3d(_Conv):
     """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
 
-    _dims, _convolve = 3, F.conv3d
+    _dims = 3
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        input, padding = _padded(self, input)
+        return F.conv3d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 # ---------------------------------------------------------------------- transposed convolutions
@@ -183,31 +201,47 @@ class _ConvTranspose(_ConvTransposeNd):
             padding_mode, device, dtype,
         )  # fmt: skip
 
+
+class ConvTranspose1d(_ConvTranspose):
+    """The transpose of Conv1d in its input."""
+
+    _dims = 1
+
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
 
         ValueError where none of them is that.
         """
-        padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, self._dims, self.dilation)
-        return type(self)._convolve(input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation)
-
-
-class ConvTranspose1d(_ConvTranspose):
-    """The transpose of Conv1d in its input."""
-
-    _dims, _convolve = 1, F.conv_transpose1d
+        padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation)
+        return F.conv_transpose1d(input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation)
 
 
 class ConvTranspose2d(_ConvTranspose):
     """The transpose of Conv2d in its input."""
 
-    _dims, _convolve = 2, F.conv_transpose2d
+    _dims = 2
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
+
+        ValueError where none of them is that.
+        """
+        padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, 2, self.dilation)
+        return F.conv_transpose2d(input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation)
 
 
 class ConvTranspose3d(_ConvTranspose):
     """The transpose of Conv3d in its input."""
 
-    _dims, _convolve = 3, F.conv_transpose3d
+    _dims = 3
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
+
+        ValueError where none of them is that.
+        """
+        padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation)
+        return F.conv_transpose3d(input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation)
 
 
 # ---------------------------------------------------------------------- whose number of channels the first input tells

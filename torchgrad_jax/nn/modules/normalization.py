@@ -9,8 +9,8 @@ import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import empty
 from torchgrad_jax.functions.shaping import cat
+from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.module import Module
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]

@@ -11,8 +11,8 @@ import torchgrad_jax.nn.init as init
 from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import empty, zeros
 from torchgrad_jax.nn import recurrent
+from torchgrad_jax.nn.factories import empty, zeros
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.packing import batch_of
 from torchgrad_jax.nn.utils.rnn import PackedSequence
