@@ -1,16 +1,22 @@
-"""`torch.nn.parameter`: Parameter and Buffer, and those whose shape is not known yet."""
+"""`torch.nn.parameter`: Parameter and Buffer, those whose shape is not known yet, and the factories by which modules make what they hold."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import empty
+from torchgrad_jax.functions import creation
 from torchgrad_jax.nn.modules.registry import Buffer
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy"]
+
+# The factories that users call, not implementations: modes are asked about what a module consists of, as in PyTorch, which is how one is made on
+# another device or with another dtype.
+_factories: Any = guarded("torch", {name: getattr(creation, name) for name in ("empty", "ones", "tensor", "zeros")})
+empty, ones, tensor, zeros = (_factories[name] for name in ("empty", "ones", "tensor", "zeros"))
 
 _NO_SHAPE = (
     "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying to load an "

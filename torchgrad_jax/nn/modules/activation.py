@@ -8,9 +8,9 @@ import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.modules.multihead import MultiheadAttention
+from torchgrad_jax.nn.parameter import empty
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [

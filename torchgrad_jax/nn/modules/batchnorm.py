@@ -9,10 +9,9 @@ import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.nn.factories import empty, ones, tensor, zeros
 from torchgrad_jax.nn.modules.lazy import LazyModuleMixin
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torchgrad_jax.nn.parameter import UninitializedBuffer, UninitializedParameter, empty, ones, tensor, zeros
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "SyncBatchNorm"]
 

@@ -7,12 +7,11 @@ from typing import Any
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.lazy import LazyModuleMixin
 from torchgrad_jax.nn.modules.linear import spread_like_linear
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.modules.utils import _ntuple, _reverse_repeat_tuple
-from torchgrad_jax.nn.parameter import UninitializedParameter
+from torchgrad_jax.nn.parameter import UninitializedParameter, empty
 
 __all__ = [
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",

@@ -9,10 +9,9 @@ import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.lazy import LazyModuleMixin
 from torchgrad_jax.nn.modules.module import Module
-from torchgrad_jax.nn.parameter import UninitializedParameter
+from torchgrad_jax.nn.parameter import UninitializedParameter, empty
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 

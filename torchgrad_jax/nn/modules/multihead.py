@@ -10,9 +10,9 @@ from torchgrad_jax.autograd.autocast_mode import is_autocast_enabled
 from torchgrad_jax.autograd.grad_mode import is_grad_enabled
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torchgrad_jax.nn.modules.module import Module
+from torchgrad_jax.nn.parameter import empty
 
 __all__ = ["MultiheadAttention"]
 

@@ -10,8 +10,8 @@ import torchgrad_jax.nn.init as init
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.shaping import cat
-from torchgrad_jax.nn.factories import empty
 from torchgrad_jax.nn.modules.module import Module
+from torchgrad_jax.nn.parameter import empty
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 

@@ -12,9 +12,9 @@ from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.nn import recurrent
-from torchgrad_jax.nn.factories import empty, zeros
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.packing import batch_of
+from torchgrad_jax.nn.parameter import empty, zeros
 from torchgrad_jax.nn.utils.rnn import PackedSequence
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
