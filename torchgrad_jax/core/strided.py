@@ -105,7 +105,7 @@ def _as_shown(input: Tensor, storage: Storage) -> Links:
 
 def _parts_of(dtype: np.dtype) -> np.dtype:
     """The dtype of the parts of complex numbers, of others their own."""
-    return np.zeros((), dtype).real.dtype
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 def _seen_as(memory: Any, dtype: np.dtype) -> list[tuple[Any, ...]]:

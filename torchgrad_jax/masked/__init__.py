@@ -17,6 +17,7 @@ from torchgrad_jax.functions.creation import ones_like
 from torchgrad_jax.functions.limits import iinfo
 from torchgrad_jax.functions.matrices.norms import vector_norm
 from torchgrad_jax.functions.overloads import where
+from torchgrad_jax.functions.reductions import nanmedian
 from torchgrad_jax.runtime.passing_through import never_made, refused
 
 __all__ = [
@@ -175,8 +176,8 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: dtypes
     if not input.is_floating_point():
         if mask is not None and not bool(_mask_of(input, mask).any(dim).all()):
             raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
-        return _filled("median", input.double(), mask, math.nan, None).nanmedian(dim, keepdim).values.to(input.dtype)
-    return _filled("median", input, mask, math.nan, None).nanmedian(dim, keepdim).values
+        return nanmedian(_filled("median", input.double(), mask, math.nan, None), dim, keepdim).values.to(input.dtype)
+    return nanmedian(_filled("median", input, mask, math.nan, None), dim, keepdim).values
 
 
 # ---------------------------------------------------------------------- all elements

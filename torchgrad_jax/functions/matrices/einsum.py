@@ -32,7 +32,7 @@ class _Ordering:
         super().__setattr__(name, value)
         forget_all()
 
-    def said(self) -> str | None:
+    def said(self) -> Any:
         """The strategy; None for products from left to right."""
         return (self.strategy or "auto") if self.enabled else None
 
@@ -122,7 +122,7 @@ def _with_all(t: Tensor, own: tuple[int, ...], labels: tuple[int, ...]) -> Tenso
 
 @lru_cache(maxsize=1024)
 def _path(
-    subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], strategy: str | None
+    subscripts: tuple[tuple[int, ...], ...], output: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], strategy: Any
 ) -> tuple[tuple[int, int], ...]:
     """Which operands to multiply next; a product is appended to those that are left. As PyTorch, we ask opt_einsum for the cheapest order, or go from
     left to right."""
