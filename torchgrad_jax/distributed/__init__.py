@@ -46,15 +46,11 @@ reduce = reduce_scatter = reduce_scatter_tensor = scatter = scatter_object_list 
 barrier = monitored_barrier = isend = irecv = send = recv = _no_group
 
 
-class _Operation(enum.Enum):
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
-
-
-class ReduceOp:
-    """By which operation processes would combine what they have."""
-
-    RedOpType = _Operation
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = _Operation
+# By which operation processes would combine what they have: a name, such as functions have for a default.
+ReduceOp: Any = enum.Enum(
+    "RedOpType", ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"], module=__name__, qualname="ReduceOp", start=0
+)
+ReduceOp.RedOpType = ReduceOp
 
 
 class GroupMember:
