@@ -19,9 +19,9 @@ COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for e
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
-# XLA's CPU client wakes another thread where more than eight kernels could begin at once, to which programs of more outputs mostly come, and waits
+# XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
-BRANCHES, WAKING = 8, 50_000.0
+AT_ONCE, WAKING = 8, 50_000.0
 FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
@@ -120,10 +120,15 @@ class Estimate:
             # Products, factorizations, running sums and the like are not the faster for being compiled.
             running += 0.0 if plan is None else price.alike * plan.alike + price.fused * max(plan.cost - plan.alike, 0.0)
         self.one = price.compiling
-        self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and outputs > BRANCHES else 0.0)
+        self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
         self.compiling = price.compiling + price.primitive * primitives
         self.planned, self.whole = any(self.plans), all(self.plans)
         self.small = self.whole and self.interpreting <= self.calling
+
+
+def _beginnings(calls: list[Any]) -> int:
+    """How many operations read nothing that the program computes."""
+    return sum([not any([type(a) is int and a >= 0 for a in call.args]) for call in calls])
 
 
 def _reading(calls: list[Any]) -> float:
