@@ -201,6 +201,20 @@ def test_what_is_made_of_a_number_in_a_tensor_is_made_of_this_one(call, number):
         assert described(made) == described(expected)
 
 
+@pytest.mark.parametrize("view", ["x.movedim(0, -1)", "x.t()", "x.transpose(0, 1)", "x.permute(1, 0)", "x[1]", "x.narrow(0, 1, 1)", "x.unsqueeze(0)"])
+def test_a_view_of_a_result_that_is_laid_out_in_another_order_is_a_view_each_time(view):
+    forget()
+    for _ in range(4):
+        x = tj.ones(2, 3).t() + 1
+        assert x.stride() == (1, 3)
+        y = eval(view, {"x": x})
+        y.add_(5)
+        assert y._version == x._version == 1 and (x == 7).sum() == y.numel()
+        x = tj.ones(2, 3).t_()
+        eval(view, {"x": x}).add_(5)
+        assert x._version == 2 and (x == 6).sum() == y.numel()
+
+
 def test_tangents_and_transforms_are_seen():
     x = tj.ones(3)
     for _ in range(3):

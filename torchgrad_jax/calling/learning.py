@@ -192,8 +192,10 @@ def _is_arranged(step: Step, operands: list[Any], made: Any) -> bool:
 
 def _is_laid_out(entry: Entry, step: Step, operands: list[Any], made: Any) -> bool:
     """Complete an Entry by the order that the function has laid its only result out in. False where it has not, or the operator has a rule of its
-    own."""
+    own, and for a view of what was laid out before."""
     if type(made) is not Tensor or type(made._storage) is not LaidOut or step.bop.order is not None or step.bop.keeps_order:
+        return False
+    if any([made._storage is o._storage for o in operands]):
         return False
     entry.order = dense_order(made._aval.shape, made._strides())
     return entry.order is not None
