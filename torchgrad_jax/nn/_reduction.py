@@ -1,6 +1,6 @@
 """Words for how losses are reduced, as code of losses asks for them by PyTorch's private names."""
 
-from torchgrad_jax.nn.loss import REDUCTIONS, reduction_of
+from torchgrad_jax.nn.loss import REDUCTIONS, former_reduction, reduction_of
 from torchgrad_jax.runtime.user_code import warn_user
 
 
@@ -16,7 +16,7 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
     """The word for what these two, each True if None, said before there was one."""
     if emit_warning:
         return reduction_of("", size_average is not False, reduce is not False)
-    return "none" if reduce is False else "sum" if size_average is False else "mean"
+    return former_reduction(size_average, reduce)
 
 
 def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:

@@ -39,11 +39,16 @@ REDUCTIONS = ("none", "mean", "sum")
 def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
     """The reduction asked for, also by the arguments that came before it. ValueError for another word."""
     if size_average is not None or reduce is not None:
-        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        reduction = former_reduction(size_average, reduce)
         warn_user(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", UserWarning)
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
+
+
+def former_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """What these arguments, each True if None, said before there were words for it."""
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
 
 
 def reduce_loss(x: Tensor, reduction: str) -> Tensor:
