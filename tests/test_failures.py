@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -208,6 +209,50 @@ def test_signal_handlers_that_record_disturb_nothing():
         assert a.tolist() == [4.0 * n] * 3 and b.tolist() == [n - 1.0] * 2
     for t, n in found:
         assert t.tolist() == [2.0 * k - n for k in range(4)]
+
+
+@pytest.mark.parametrize("words, again", [("Recursively calling ()", True), ("maximum recursion depth exceeded", False)])
+def test_traces_within_those_of_jax(words, again):
+    """JAX refuses what is asked for by code that runs while it computes the same, as a signal handler does."""
+    from torchgrad_jax.runtime._jax_compat import trace
+
+    calls = []
+
+    def function(x):
+        calls.append(x)
+        if len(calls) == 1:
+            raise RecursionError(words)
+        return (x + 1,)
+
+    with nullcontext() if again else pytest.raises(RecursionError, match=words):
+        closed = trace(function, "f", [((2, 3), np.dtype(np.float32))])
+        assert [a.shape for a in closed.out_avals] == [(2, 3)]
+    assert len(calls) == 1 + again
+
+
+def test_signal_handlers_that_look_while_a_call_is_learnt_disturb_nothing():
+    from torchgrad_jax.calling.recalled import recalling
+
+    looked, shared = [], tj.arange(4.0)
+
+    def handle(*_):
+        looked.append((shared * 2.0 - 1).sum().item())
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4)
+    made = []
+    try:
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            times = recalling(lambda x, n: x * n)  # nothing is known of it
+            made.append((len(made), times(shared, float(len(made)))))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert looked and set(looked) == {8.0}
+    for n, y in made:
+        assert y.tolist() == [0.0, n, 2.0 * n, 3.0 * n]
 
 
 # ---------------------------------------------------------------------- want of memory, errors of programs

@@ -138,7 +138,9 @@ def _is_number(t: Any) -> bool:
 
 def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made: Any, calls: Calls) -> bool:
     """Complete an Entry by the operation that was recorded. False where it was not one, of these tensors, whose results were returned."""
-    step, makes = epoch.step, calls.makes
+    step, makes, numbers = epoch.step, calls.makes, epoch.numbers
+    if epoch.recorder.epoch is not epoch:  # a signal handler has looked at something, and an epoch that is over has no numbers
+        return False
     if makes and len(tensors) > calls.alike:  # those are asked for numbers
         return False
     if step is before:
@@ -162,7 +164,7 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     if -1 in places or not (makes or (places and set(places).issuperset(range(len(tensors))))):  # a tensor may be asked for a number
         return False
     entry.bound, entry.places = step.bop, tuple([max(place, -1) for place in places])
-    entry.numbers = tuple([epoch.numbers[place] for place in step.numbers])
+    entry.numbers = tuple([numbers[place] for place in step.numbers])
     operands = [tensors[place] for place in places if place >= 0]
     arranged = _is_arranged(step, operands, made) or _is_laid_out(entry, step, operands, made)
     if type(made) is Tensor and made._view is not None and not arranged:

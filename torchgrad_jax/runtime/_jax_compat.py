@@ -113,7 +113,14 @@ def trace(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[
     Functions of JAX's that it calls are traced in place: by themselves under `jit`, as most of jax.numpy is, they take two to four times as long.
     """
     with jax.disable_jit():
-        return trace_x64(_traced, function, name, inputs)
+        try:
+            return trace_x64(_traced, function, name, inputs)
+        except RecursionError as error:
+            # A signal handler or a finalizer that records while JAX is filling one of its caches: they cannot be asked for what they are filling.
+            if not str(error).startswith("Recursively calling"):
+                raise
+            jax.clear_caches()
+            return trace_x64(_traced, function, name, inputs)
 
 
 def _traced(function: Callable[..., Any], name: str, inputs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Any:
@@ -173,7 +180,7 @@ def _tracing() -> Any:
 
             _names = core, linear_util, partial_eval
             _try_tracing()
-        except Exception:  # whatever another version of JAX raises: make_jaxpr serves
+        except (ImportError, AttributeError, TypeError, ValueError, AssertionError):  # another version of JAX: make_jaxpr serves
             _names = None
     return _names
 
