@@ -300,6 +300,34 @@ def dispatch_once_more(m):
     return [type(m.add(m.ones(1).as_subclass(Logged), 1)) is m.Tensor]
 
 
+@program
+def what_a_function_calls_that_is_dispatched_once_more_is_asked_for(m):
+    told = []
+
+    def scaled(a, b):
+        if m.overrides.has_torch_function((a, b)):
+            return m.overrides.handle_torch_function(scaled, (a, b), a, b)
+        return a * b + m.sin(a)
+
+    class Logged(m.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append(func.__name__)
+            return m.overrides.redispatch_function(func, types, args, kwargs or {})
+
+    class Mode(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            told.append(func.__name__)
+            with self:
+                return m.overrides.redispatch_function(func, types, args, kwargs or {})
+
+    x = m.ones(1).as_subclass(Logged)
+    results = [scaled(x, x), m.overrides.redispatch_function(scaled, (), (x, x), {})]
+    with Mode():
+        results.append(scaled(m.ones(1), m.ones(1)))
+    return told, [type(r) is m.Tensor for r in results], m.overrides.has_torch_function((x,))
+
+
 def test_switches_of_mkldnn_hold_for_a_block():
     with tj.backends.mkldnn.flags(enabled=False):
         assert not tj.backends.mkldnn.enabled

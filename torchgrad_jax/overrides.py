@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
-from torchgrad_jax.calling.overrides import NEVER_ASKED, DisableTorchFunctionSubclass, enter_mode, leave_mode, nowrap, publics, state
+from torchgrad_jax.calling.overrides import NEVER_ASKED, enter_mode, leave_mode, nowrap, publics, state
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.recorder import FUNCTIONS as _FUNCTIONS
 
@@ -82,9 +82,15 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
 
 
 def redispatch_function(func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-    """Call `func` from within a class's `__torch_function__` without asking classes again: results of its tensors are plain Tensors."""
-    with DisableTorchFunctionSubclass():
+    """Call `func` from within a `__torch_function__` without asking for `func` itself: what it calls is asked for.
+
+    What the library's own functions give of a class's tensors are then plain Tensors.
+    """
+    state.once = True
+    try:
         return func(*args, **(kwargs or {}))
+    finally:
+        state.once = False
 
 
 def enable_reentrant_dispatch() -> NoReturn:

@@ -14,7 +14,7 @@ __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_un
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether a mode is active, or an argument's class has a `__torch_function__` of its own."""
     relevant = tuple(relevant_args)
-    if state.everything or not relevant:
+    if state.passed_over() or state.everything or not relevant:
         return False
     return bool(state.modes) or (not state.subclasses and any(_overrides(type(a)) for a in relevant))
 

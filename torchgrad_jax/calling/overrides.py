@@ -28,12 +28,18 @@ from torchgrad_jax.runtime.user_code import warn_user
 
 class _State(threading.local):
     """modes: those active in this thread, the innermost last. subclasses, everything: how many blocks have switched off the classes' answers, or
-    those and the modes'."""
+    those and the modes'. once: whether nobody is asked of the next call, whose own calls are asked for again."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
         self.subclasses = 0
         self.everything = 0
+        self.once = False
+
+    def passed_over(self) -> bool:
+        """Whether nobody is asked of this call; the next one is asked for."""
+        once, self.once = self.once, False
+        return once
 
 
 state = _State()
@@ -185,7 +191,7 @@ def answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, 
 
 
 def _answer(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if state.everything:
+    if state.passed_over() or state.everything:
         return held(public, implementation, args, kwargs)
     asked: list[Any] = []
     if public.by_type and not state.subclasses:
