@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -147,6 +148,21 @@ def test_states_are_loaded(name):
         o2.step()
         s2.step()
         return shown(s2.state_dict()), s2.get_last_lr(), shown(groups_of(o2))
+
+    like_pytorch(program)()
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if not name.startswith(("LambdaLR", "Multiplicative"))])
+def test_schedules_go_on_from_their_pickles(name):
+    def program(m):
+        s = SCHEDULES[name](m.optim.lr_scheduler, optimizer(m))
+        for _ in range(5):
+            s.optimizer.step()
+            s.step()
+        twin = pickle.loads(pickle.dumps(s))
+        twin.optimizer.step()
+        twin.step()
+        return shown(twin.state_dict()), twin.get_last_lr(), s.get_last_lr(), shown(groups_of(twin.optimizer))
 
     like_pytorch(program)()
 

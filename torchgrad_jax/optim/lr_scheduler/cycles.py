@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from torchgrad_jax.optim.lr_scheduler.base import LRScheduler, check_optimizer, copied, per_group, set_rate
@@ -110,7 +108,6 @@ class CyclicLR(LRScheduler):
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError("mode is invalid and scale_fn is None")
         self.mode, self.gamma = mode, gamma
-        self._scale_fn_ref: Any = None
         self._scale_fn_custom = scale_fn
         self.scale_mode = scale_mode
         self._init_scale_fn()
@@ -125,20 +122,16 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def _init_scale_fn(self) -> None:
-        if self._scale_fn_custom is not None:
-            return
-        known = {"triangular": "_triangular_scale_fn", "triangular2": "_triangular2_scale_fn", "exp_range": "_exp_range_scale_fn"}
-        function = getattr(self, known[self.mode])
-        self._scale_fn_ref = partial(function, self.gamma) if self.mode == "exp_range" else weakref.WeakMethod(function) if hasattr(
-            function, "__self__"
-        ) else weakref.ref(function)  # fmt: skip
-        self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
+        if self._scale_fn_custom is None:
+            self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
 
     def scale_fn(self, x: float) -> float:
         """How high a cycle is."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return self._scale_fn_ref(x) if self.mode == "exp_range" else self._scale_fn_ref()(x)
+        if self.mode == "exp_range":
+            return self._exp_range_scale_fn(self.gamma, x)
+        return self._triangular_scale_fn(x) if self.mode == "triangular" else self._triangular2_scale_fn(x)
 
     @staticmethod
     def _triangular_scale_fn(x: float) -> float:
@@ -167,7 +160,6 @@ class CyclicLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """See LRScheduler. Of a function of the user's, the attributes if it is an object."""
         found = super().state_dict()
-        found.pop("_scale_fn_ref", None)
         function = found.pop("_scale_fn_custom")
         return found | {"_scale_fn_custom": None if function is None else remembered_function(function)}
 
