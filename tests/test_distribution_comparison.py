@@ -263,3 +263,32 @@ def test_a_divergence_of_a_batch_is_infinite_where_the_mean_is():
 def test_batches_that_do_not_fit_are_named_in_the_order_of_the_distributions(m):
     d = m.distributions
     d.kl_divergence(d.Dirichlet(m.ones(2, 3)), d.Dirichlet(m.ones(4, 3)))
+
+
+@like_pytorch
+def test_powers_by_a_number_have_a_sign_and_the_distribution_functions_that_follow_from_it(m):
+    d, x, found = m.distributions, m.tensor([0.2, 0.3]), []
+    for exponent in (2, -1.0, m.tensor([1.0, 2.0])):
+        power = d.transforms.PowerTransform(exponent)
+        of = d.TransformedDistribution(d.HalfNormal(1.0), [power])
+        found.append((power.exponent, power.sign, power.inv.sign, of.cdf(x), of.icdf(x), power.forward_shape((3, 1))))
+    return found
+
+
+@like_pytorch
+def test_samplers_of_the_users_own_are_given_a_size(m):
+    d, told = m.distributions, []
+
+    class Own(d.Distribution):
+        arg_constraints = {}
+        has_rsample = True
+
+        def __init__(self):
+            super().__init__(m.Size([2]), m.Size([3]), validate_args=False)
+
+        def rsample(self, sample_shape=m.Size()):  # noqa: B008 - as PyTorch's page has it
+            told.append((type(sample_shape) is m.Size, sample_shape.numel()))
+            return m.zeros(self._extended_shape(sample_shape))
+
+    over = d.TransformedDistribution(Own(), d.transforms.IndependentTransform(d.ExpTransform(), 1))
+    return [list(s.shape) for s in (Own().sample(), over.sample(), over.rsample(), d.Independent(Own(), 1).sample(), Own().sample(m.Size([4])))], told

@@ -138,7 +138,7 @@ class Distribution:
         """The shape of one event, without batch."""
         return self._event_shape
 
-    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+    def _extended_shape(self, sample_shape: Any = _SCALAR) -> Size:
         """The shape of `sample_shape` samples of the whole batch."""
         return Size(tuple(sample_shape) + self._batch_shape + self._event_shape)
 
@@ -185,19 +185,19 @@ class Distribution:
     variance: Any = _undefined("The variance.")
     stddev: Any = property(lambda self: self.variance.sqrt(), doc="The standard deviation.")
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
+    def sample(self, sample_shape: Any = _SCALAR) -> Tensor:
         """Samples, `sample_shape` for each distribution of the batch, without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
+    def rsample(self, sample_shape: Any = _SCALAR) -> Tensor:
         """Samples that are differentiable functions of the parameters."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
         """`n` samples. Deprecated: `sample((n,))`."""
         warn_user("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning)
-        return self.sample((n,))
+        return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or probability, at `value`."""

@@ -78,8 +78,8 @@ class MixtureSameFamily(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            chosen = self._mixture_distribution.sample(sample_shape)
-            each = self._component_distribution.sample(sample_shape)
+            chosen = self._mixture_distribution.sample(Size(sample_shape))
+            each = self._component_distribution.sample(Size(sample_shape))
             at = chosen.reshape(chosen.shape + Size([1] * (1 + len(self._event_shape))))
             at = at.expand(self._extended_shape(sample_shape)[: each.dim() - 1 - len(self._event_shape)] + Size([1]) + self._event_shape)
             return each.gather(self._dim, at).squeeze(self._dim)

@@ -62,10 +62,10 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return self._forward(self.base_dist.sample(sample_shape))
+            return self._forward(self.base_dist.sample(Size(sample_shape)))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self._forward(self.base_dist.rsample(sample_shape))
+        return self._forward(self.base_dist.rsample(Size(sample_shape)))
 
     def _forward(self, x: Tensor) -> Tensor:
         for transform in self.transforms:

@@ -20,7 +20,7 @@ from torchgrad_jax.distributions.transforming import (
     _InverseTransform,  # noqa: F401 - found here by pickles
     identity_transform,
 )
-from torchgrad_jax.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
+from torchgrad_jax.distributions.utils import broadcast_all, lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from torchgrad_jax.functions.creation import arange, eye
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.matrices.decompositions import cholesky
@@ -106,7 +106,7 @@ class PowerTransform(Transform):
 
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.exponent = exponent
+        (self.exponent,) = broadcast_all(exponent)
 
     @lazy_property
     def sign(self) -> Any:
@@ -122,7 +122,7 @@ class PowerTransform(Transform):
         return (self.exponent * (y / x)).abs().log()
 
     def forward_shape(self, shape: Any) -> Any:
-        return broadcast_shapes(shape, getattr(self.exponent, "shape", ()))
+        return broadcast_shapes(shape, self.exponent.shape)
 
     inverse_shape = forward_shape
 
