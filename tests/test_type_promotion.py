@@ -134,3 +134,10 @@ def test_a_view_that_autograd_lost_can_be_converted_to_integers():
         b = y.long()
         c = y.to(torch.int32)
     """)
+
+
+@like_pytorch
+def test_isin_compares_in_the_dtype_that_both_are_promoted_to(m):
+    large = m.tensor([2**24 + 1, 3])
+    others = [m.tensor([2.0**24, 3.0]).to(dtype) for dtype in (m.float32, m.float64, m.bfloat16, m.float16)]
+    return [m.isin(a, b) for b in others for a in (large, large.int(), large.to(m.bfloat16))]

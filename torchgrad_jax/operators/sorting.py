@@ -312,7 +312,7 @@ def _check_isin(elements: Any, test_elements: Any, invert: bool) -> None:
     validate=_check_isin)  # fmt: skip
 def isin(elements: Any, test_elements: Any, invert: bool) -> Any:
     """Whether each element is among `test_elements`."""
-    kind = np.result_type(elements.dtype, test_elements.dtype)
+    kind = promotion.result_type([elements, test_elements])
     return jnp.isin(elements.astype(kind), test_elements.astype(kind), invert=invert)
 
 
