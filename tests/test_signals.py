@@ -131,3 +131,9 @@ def test_windows_that_are_computed_are_checked_when_the_result_is_looked_at():
         tj.istft(s, 8, window=w * 0).tolist()
     whole = tj.jit(lambda s, w: tj.istft(s, 8, window=w * 1))
     assert tj.allclose(whole(s, w), tj.istft(s, 8, window=w))
+
+
+@like_pytorch
+def test_stft_of_half_precision_with_a_window_of_single_precision(m):
+    x = m.arange(64.0).sin().to(m.bfloat16)
+    return m.stft(x, 16, window=m.hann_window(16), return_complex=True, pad_mode="constant")

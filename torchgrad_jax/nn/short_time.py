@@ -103,9 +103,6 @@ def stft(
         onesided = not whole
     if onesided and whole:
         raise RuntimeError(_TWO_SIDED)
-    if input._aval.dtype.itemsize < 4:
-        raise RuntimeError(f"MKL FFT doesn't support tensors of type: {dtypes.of(input._aval.dtype).title}")
-
     if align_to_window:
         left = (n_fft - win_length) // 2
         input = constant_pad_nd(input, (left, n_fft - win_length - left), 0)
@@ -113,6 +110,8 @@ def stft(
     frames = views.unfold(input, -1, n_fft, hop_length)
     if window is not None:
         frames = frames * window
+    if frames._aval.dtype.itemsize < 4:
+        raise RuntimeError(f"MKL FFT doesn't support tensors of type: {dtypes.of(frames._aval.dtype).title}")
     how = _BY_ROOT if normalized else _SUM
     if _is_complex(frames):
         made = call("_fft_c2c", frames, (frames._aval.ndim - 1,), how, True)
