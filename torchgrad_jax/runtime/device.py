@@ -21,6 +21,9 @@ _TYPES = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda", "rocm": "cuda", "tpu": "x
 _KNOWN = "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone"
 
 
+_NEGATIVE = "Device index must not be negative"
+
+
 class device:
     """A device by PyTorch's name: ``device("cpu")``, ``device("cuda", 1)``, ``device("cuda:1")``.
 
@@ -38,13 +41,17 @@ class device:
         if isinstance(type, device):
             return type
         if isinstance(type, int) and not isinstance(type, bool) and index is None:
+            if type < 0:
+                raise RuntimeError(_NEGATIVE)
             if not gpus():
                 raise RuntimeError("Cannot access accelerator device when none is available.")
             type, index = "cuda", type
         if not isinstance(type, str):
             raise TypeError(f"device() received an invalid combination of arguments - got ({type.__class__.__name__})")
-        if index is not None and not isinstance(index, int):
+        if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise TypeError(f"device(): argument 'index' (position 2) must be int, not {index.__class__.__name__}")
+        if index is not None and index < 0:
+            raise RuntimeError(_NEGATIVE)
         kind, colon, number = type.partition(":")
         if colon:
             if index is not None:
