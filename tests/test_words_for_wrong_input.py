@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from side_by_side import error_of, like_pytorch
 
 import torchgrad_jax as torch
 
@@ -74,3 +76,43 @@ def test_a_line_search_evaluates_no_more_often_than_it_may(most, evaluations):
     for _ in range(3):
         optimizer.step(closure)
     assert count == [evaluations] == [optimizer.state[at]["func_evals"]]
+
+
+m = torch.ones(2, 3)
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: t.einsum("ij,jk->ik", t.ones(2, 3), np.ones((3, 2))), lambda t: t.einsum("ij,j", [t.ones(2, 3), 3.0]),
+    lambda t: t.einsum(t.ones(2, 3), [0, 1], 3.0, [1]), lambda t: t.meshgrid(np.ones(3), np.ones(2), indexing="ij"),
+    lambda t: t.meshgrid([t.ones(1), 3], indexing="ij"), lambda t: t.block_diag(np.ones((2, 2))), lambda t: t.cartesian_prod(t.ones(2), 3),
+    lambda t: t.broadcast_tensors(t.ones(2), None), lambda t: t.atleast_2d(t.ones(1), 3), lambda t: t.linalg.multi_dot([1.0, t.eye(2)]),
+    lambda t: t.chain_matmul(t.eye(2), 3), lambda t: t.unique([1, 2]), lambda t: t.unique_consecutive([1, 2]), lambda t: t.unique([1, 2], dim=0),
+    lambda t: t.finfo(None), lambda t: t.finfo(t.ones(2)), lambda t: t.finfo(np.float32), lambda t: t.iinfo(3), lambda t: t.iinfo(t.bool),
+    lambda t: t.zeros(True), lambda t: t.zeros((True, 2)), lambda t: t.ones(2, 1.0),
+    *[lambda t, f=f, x=x: getattr(t, f)(t.tensor(x), 1) for f in ("max", "min", "argmax", "argmin") for x in (2, 2.0)],
+    lambda t: t.randperm(-7), lambda t: t.ones(2, 3).unfold(1, -7, 1), lambda t: t.split(t.ones(2, 3), 1.5), lambda t: t.split(t.ones(2, 3), "s"),
+    lambda t: t.ones(4).split(np.float64(2)), lambda t: t.device("cpu", -7), lambda t: t.device("cpu", True), lambda t: t.device("cuda", -1),
+    lambda t: t.device(-1), lambda t: t.nn.functional.interpolate(t.ones(1, 1, 4, 4), size=(2.0, 2)),
+    lambda t: t.nn.functional.group_norm(t.ones(1, 4, 2), 2.0), lambda t: t.nn.GroupNorm(True, 4)(t.ones(1, 4, 2)),
+])  # fmt: skip
+def test_class_and_words_are_pytorchs(call):
+    pytorch = pytest.importorskip("torch")
+    said = [error_of(lambda m=m: call(m)) for m in (torch, pytorch)]
+    assert said[0][0] == said[1][0]
+    assert said[0][1].partition("\n")[0] == said[1][1].partition("\n")[0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda size: F.interpolate(x, size=size), lambda size: F.max_pool2d(x, size), lambda size: F.max_pool2d(x, (size, 2)),
+    lambda size: F.adaptive_avg_pool2d(x, (size, 2)), lambda size: F.conv2d(x, w, padding=(size, 1)), lambda size: F.pad(x, (size, 1)),
+    lambda size: F.affine_grid(m[None], (1, 1, size, 2), align_corners=False), lambda size: F.max_unpool1d(m, m.long(), (size,)),
+])  # fmt: skip
+def test_sizes_that_are_no_integers_are_type_errors(call):
+    with pytest.raises(TypeError):
+        call(2.0)
+
+
+@like_pytorch
+def test_a_truth_value_is_a_size_after_another_one(t):
+    built = t.nn.Linear(True, 3), t.nn.Embedding(4, True), t.nn.Conv2d(1, 2, True)
+    return [tuple(p.weight.shape) for p in built], t.zeros(2, True), t.Tensor(2, True).shape, t.ones(1).new_zeros(2, True), str(t.device("cpu", 1))

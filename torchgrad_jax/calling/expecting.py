@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 
@@ -26,8 +27,18 @@ def tensors_in(name: str, tensors: Any) -> list[Tensor]:
     """The tensors of a list or tuple that function `name` was given. TypeError with PyTorch's text for anything else."""
     if isinstance(tensors, Tensor) or not isinstance(tensors, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
+    return elements(tensors)
+
+
+def elements(tensors: Any, place: int = 0) -> list[Tensor]:
+    """The tensors of the argument at this place, a list or tuple. TypeError with PyTorch's text if there is anything else in it."""
     if not _are_tensors(map(type, tensors)):
         for i, t in enumerate(tensors):
             if not isinstance(t, Tensor):
-                raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+                raise TypeError(f"expected Tensor as element {i} in argument {place}, but got {type_name(t)}")
     return list(tensors)
+
+
+def elements_or_listed(tensors: tuple[Any, ...]) -> list[Tensor]:
+    """`elements` of what was given one by one, or as one list."""
+    return elements(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)

@@ -288,7 +288,7 @@ def checked_sizes(size: tuple[Any, ...], name: str = "zeros") -> tuple[int, ...]
     given = tuple(whole) if isinstance(whole, (tuple, list)) else size
     found = []
     for i, n in enumerate(given):
-        if not hasattr(n, "__index__") or isinstance(n, bool):
+        if not hasattr(n, "__index__") or (isinstance(n, bool) and not i):  # as PyTorch, which asks of the first alone whether it is an integer
             raise TypeError(_wrong_size(name, n, i, n is whole))
         found.append(n.__index__())
     for n in found:

@@ -7,8 +7,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.only_named import NamedDtype
+
+_NOT_GIVEN: Any = object()
+
+
+def _dtype(name: str, given: Any) -> Any:
+    """TypeError with PyTorch's text for what is no dtype, nor a type of Python's that stands for one."""
+    known = dtypes.PYTHON.get(given) if isinstance(given, type) else given
+    if not isinstance(known, dtypes.dtype):
+        raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {type_name(given)}")
+    return known
 
 
 class finfo:
@@ -16,8 +27,8 @@ class finfo:
 
     __slots__ = ("dtype", "bits", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: Any = None) -> None:
-        given: Any = dtypes.get_default_dtype() if type is None else dtypes.PYTHON.get(type, type)
+    def __init__(self, type: Any = _NOT_GIVEN) -> None:
+        given = _dtype("finfo", type) if type is not _NOT_GIVEN else dtypes.get_default_dtype()
         if not (given.is_floating_point or given.is_complex):
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
         kind = given.to_real() if given.is_complex else given
@@ -41,7 +52,9 @@ class iinfo:
     __slots__ = ("dtype", "bits", "max", "min")
 
     def __init__(self, type: Any) -> None:
-        type = dtypes.PYTHON.get(type, type)
+        type = _dtype("iinfo", type)
+        if type is dtypes.bool_:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         if isinstance(type, NamedDtype) or type.np.kind not in "iu":
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         known = np.iinfo(type.np)

@@ -165,8 +165,10 @@ def randint(*args: Any, **kwargs: Any) -> Tensor:
 def randperm(n: int, **kwargs: Any) -> Tensor:
     """A permutation of 0 .. n-1. Keywords: generator, out, dtype (int64), device, requires_grad."""
     count = _integer("randperm", "n", 1, n)
+    if count < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {count}: [{count}]")
     options = _options("randperm", (n,), kwargs)
-    return _made((max(count, 0),), np.dtype(np.int64), options, lambda s, dtype, blocks: _permutations(options.generator, s, dtype))
+    return _made((count,), np.dtype(np.int64), options, lambda s, dtype, blocks: _permutations(options.generator, s, dtype))
 
 
 def _permutations(source: host.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

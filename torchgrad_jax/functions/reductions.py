@@ -424,6 +424,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
     Looks at the values.
     """
+    expect_tensor("_unique2" if dim is None else "unique_dim", input)
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete("_unique2" if dim is None else "unique_dim"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
@@ -437,6 +438,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 @public("torch", "torch.Tensor")
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """The elements (or slices along `dim`) without direct repetitions. Looks at the values."""
+    expect_tensor("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete("unique_consecutive"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.expecting import tensors_in
+from torchgrad_jax.calling.expecting import elements, elements_or_listed, tensors_in
 from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
@@ -153,7 +153,7 @@ def column_stack(tensors: Any, *, out: Any = None) -> Tensor:
 @public("torch")
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one matrix. RuntimeError for more than 2 dimensions."""
-    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    found = elements_or_listed(tensors)
     for i, t in enumerate(found):
         if t._aval.ndim > 2:
             raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t._aval.ndim} dimensions")
@@ -162,8 +162,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def _of_each(function: Any, tensors: tuple[Any, ...]) -> Any:
     if len(tensors) == 1:
-        return tuple(function(t) for t in tensors[0]) if isinstance(tensors[0], (tuple, list)) else function(tensors[0])
-    return tuple(function(t) for t in tensors)
+        return tuple(function(t) for t in elements(tensors[0])) if isinstance(tensors[0], (tuple, list)) else function(tensors[0])
+    return tuple(function(t) for t in elements(tensors))
 
 
 @public("torch")
@@ -496,7 +496,7 @@ public("torch.triu_indices")(triu_indices)
 @public("torch")
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of the vectors expanded over the grid they span; "xy" exchanges the first two dimensions."""
-    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    found = elements_or_listed(tensors)
     if indexing is None:
         warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
@@ -530,7 +530,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 @public("torch")
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to one shape."""
-    found = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+    found = elements_or_listed(tensors)
     shape = broadcast_shapes(*(t._aval.shape for t in found)) if found else ()
     return tuple(t if t._aval.shape == shape else views.expand(t, shape) for t in found)
 
@@ -575,7 +575,7 @@ def ravel(input: Tensor) -> Tensor:
 @public("torch")
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each vector, as rows; the vector itself if it is alone."""
-    for t in tensors:
+    for t in elements(tensors):
         if t._aval.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t._aval.shape)}")
     if len(tensors) == 1:

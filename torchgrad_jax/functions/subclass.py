@@ -101,7 +101,7 @@ def _construct(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     if len(args) == 1 and not (isinstance(args[0], int) and not isinstance(args[0], bool)):
         return retyped(_of_data(args[0], device), cls)
     for i, n in enumerate(args):
-        if isinstance(n, bool) or not isinstance(n, int):
+        if not isinstance(n, int) or (isinstance(n, bool) and not i):
             raise TypeError(
                 f"new(): argument 'size' failed to unpack the object at pos {i + 1} with error \"type must be tuple of ints,but got "
                 f'{type(n).__name__}"'

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core import strided
 from torchgrad_jax.core.called import unary
@@ -19,7 +20,7 @@ from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, made_together, part_of, refuse_lost, viewed
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, BoundOperator, Static
+from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32
 from torchgrad_jax.memory.formats import contiguous_format, preserve_format
 from torchgrad_jax.memory.storage import View
@@ -379,6 +380,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     shape = input._aval.shape
     dim = wrap_dim(dimension, len(shape))
     n = shape[dim] if shape else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
     if size > n:
         refuse_lost(input)
         raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
@@ -509,14 +512,11 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = wrap_dim(dim, len(shape))
-    n = shape[dim]
-    by = split_size_or_sections
-    if isinstance(by, Tensor):
-        if by._aval.size != 1:
-            raise TypeError("split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not Tensor")
+    n, by = shape[dim], split_size_or_sections
+    if isinstance(by, Tensor) and by._aval.size == 1:
         by = int(by)
-    if isinstance(by, NUMBERS):
-        size = int(by.real)
+    if isinstance(by, int) and not isinstance(by, bool):
+        size = int(by)
         if size < 0:
             raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
         if size == 0 and n:
@@ -524,6 +524,8 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
         name = "split"
     else:
+        if not isinstance(by, (tuple, list)):
+            raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {type_name(by)}")
         sizes = [int(s) for s in by]
         name = "split_with_sizes"
         if sum(sizes) != n:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ _CONVOLUTION = registry["convolution"]
 
 
 def _numbers(name: str, value: Any, count: int) -> tuple[int, ...]:
-    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    found = (operator.index(value),) if hasattr(value, "__index__") else tuple(operator.index(v) for v in value)
     if len(found) == 1:
         return found * count
     if len(found) != count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from torchgrad_jax.calling.expecting import expect_tensor
@@ -81,7 +82,7 @@ def _by_ratio(name: str, input: Tensor, output_ratio: Any, count: int) -> list[i
 
 
 def _numbers(name: str, label: str, value: Any, count: int) -> tuple[int, ...]:
-    found = (value.__index__(),) * count if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    found = (operator.index(value),) * count if hasattr(value, "__index__") else tuple(operator.index(v) for v in value)
     if len(found) != count:
         raise RuntimeError(f"{name}: {label} must either be a single Int or tuple of {_TUPLES[count]}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from torchgrad_jax.calling.expecting import expect_tensor
@@ -64,7 +65,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     corners = _corners(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
-    sizes = tuple(n.__index__() for n in size)
+    sizes = tuple(operator.index(n) for n in size)
     if len(sizes) not in (4, 5):
         raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}.")
     dims = len(sizes) - 2

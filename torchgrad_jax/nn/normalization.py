@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
@@ -143,6 +144,8 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     shape = input.size()
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    if not isinstance(num_groups, int) or isinstance(num_groups, bool):
+        raise TypeError(f"group_norm(): argument 'num_groups' (position 2) must be int, not {type_name(num_groups)}")
     _check_more_than_one((shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
     return of_groups(input, num_groups, weight, bias, eps)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ __all__ = [
 @public("torch")
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """`input` with `value` around it: amounts before and after, the last dimension's first. RuntimeError for what does not fit."""
-    amounts = tuple(p.__index__() for p in pad)
+    amounts = tuple(operator.index(p) for p in pad)
     shape = input._aval.shape
     if len(amounts) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(amounts)}")
@@ -57,7 +58,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    amounts = tuple(p.__index__() for p in pad)
+    amounts = tuple(operator.index(p) for p in pad)
     dims, shape = len(amounts) // 2, input._aval.shape
     if dims not in (1, 2, 3) or len(shape) not in (dims + 1, dims + 2):
         raise NotImplementedError(
@@ -191,7 +192,7 @@ def _scaled(input: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...
     if given is None:
         raise ValueError("either size or scale_factor should be defined")
     if not isinstance(given, (tuple, list)):
-        given = (given,) * len(spatial)
+        given = (given if size is None else operator.index(given),) * len(spatial)
     if len(given) != len(spatial):
         label, letter = ("output size", "o") if size is not None else ("scale_factor", "s")
         word = "output size of" if size is not None else "scale_factor of shape"
@@ -201,7 +202,12 @@ def _scaled(input: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...
             f"({letter}1, {letter}2, ...,{letter}K) format."
         )
     if size is not None:
-        return tuple(s.__index__() for s in given), None
+        if not all(hasattr(s, "__index__") for s in given):
+            kinds = [type(s) for s in given]
+            raise TypeError(
+                f"expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size with types {kinds}"
+            )
+        return tuple(operator.index(s) for s in given), None
     return None, tuple(float(s) for s in given)
 
 

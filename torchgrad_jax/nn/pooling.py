@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +34,7 @@ _WORDS = {2: "two", 3: "three"}
 def _numbers(name: str, label: str, value: Any, count: int) -> Ints:
     if type(value) is int:
         return (value,) * count
-    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    found = (operator.index(value),) if hasattr(value, "__index__") else tuple(operator.index(v) for v in value)
     if len(found) == 1:
         return found * count
     if len(found) != count:
@@ -122,7 +123,7 @@ def _check_1d_input(input: Tensor, indices: bool) -> None:
 
 
 def _single(label: str, value: Any, indices: bool) -> int:
-    found = (value.__index__(),) if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    found = (operator.index(value),) if hasattr(value, "__index__") else tuple(operator.index(v) for v in value)
     if len(found) != 1 and indices:
         raise RuntimeError(f"max_pool1d() argument '{label}' should contain one int (got {len(found)})")
     if len(found) != 1:
@@ -320,7 +321,7 @@ def _output_size(name: str, count: int, output_size: Any, spatial: Ints) -> Ints
         raise RuntimeError(f"{name}: output_size must be {count}")
     if len(spatial) != count:
         raise RuntimeError(f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got {list(spatial)}")
-    sizes = tuple(n if o is None else o.__index__() for o, n in zip(found, spatial, strict=True))
+    sizes = tuple(n if o is None else operator.index(o) for o, n in zip(found, spatial, strict=True))
     if any(s < 0 for s in sizes):
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}")
     return sizes
@@ -332,7 +333,7 @@ def _single_size(name: str, output_size: Any) -> int:
     found = (output_size,) if hasattr(output_size, "__index__") else tuple(output_size)
     if len(found) != 1:
         raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(found)})")
-    return found[0].__index__()
+    return operator.index(found[0])
 
 
 def _check_adaptive(name: str, count: int, input: Tensor, mark: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def max_unpool3d(
 
 
 def _each(value: Any, count: int) -> Ints:
-    return (value.__index__(),) * count if hasattr(value, "__index__") else tuple(v.__index__() for v in value)
+    return (operator.index(value),) * count if hasattr(value, "__index__") else tuple(operator.index(v) for v in value)
 
 
 def _output_size(count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> tuple[Ints, Ints, Ints]:
@@ -70,7 +71,7 @@ def _output_size(count: int, input: Tensor, kernel_size: Any, stride: Any, paddi
     for i, (n, d, s) in enumerate(zip(wanted, default, strides, strict=True)):
         if not d - s < n < d + s:
             raise ValueError(f'invalid output_size "{wanted}" (dim {i} must be between {d - s} and {d + s})')
-    return strides, pads, tuple(n.__index__() for n in wanted)
+    return strides, pads, tuple(operator.index(n) for n in wanted)
 
 
 def _unpool(count: int, input: Tensor, indices: Tensor, size: Ints, stride: Ints | None = None) -> Tensor:

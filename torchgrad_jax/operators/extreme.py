@@ -164,7 +164,7 @@ def _declare_places(kind: str) -> None:
         return found.reshape((1,) * len(shape)) if dim is None and keepdim else found
 
     def validate_dim(x: Any, dim: int, keepdim: bool) -> None:
-        refuse_empty(f"{kind}()", x, dim)
+        refuse_empty(f"{kind}()", x, wrap_one(dim, x.ndim))
         if x.dtype.kind == "c":
             raise RuntimeError(f"{kind}(): does not support complex input")
 
@@ -173,7 +173,7 @@ def _declare_places(kind: str) -> None:
             raise IndexError(f"arg{kind}(): Expected reduction dim to be specified for input.numel() == 0.")
         if x.dtype.kind in "cb":
             raise RuntimeError(f"arg{kind}(): does not support {'complex' if x.dtype.kind == 'c' else 'bool'} input")
-        refuse_empty(f"arg{kind}()", x, dim)
+        refuse_empty(f"arg{kind}()", x, dim if dim is None else wrap_one(dim, x.ndim))
 
     extreme.__doc__ = f"The {kind} over one dimension and the first place where it is."
     place_of.__doc__ = f"The first place of the {kind} over `dim`, counted in the flattened tensor where None."

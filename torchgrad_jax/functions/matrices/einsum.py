@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.calling.entries import forget_all
+from torchgrad_jax.calling.expecting import elements
 from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
@@ -52,7 +53,7 @@ def einsum(*args: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
         )  # fmt: skip
     if isinstance(args[0], str):
-        operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (tuple, list)) else list(args[1:])
+        operands = _operands(args)
         key = (args[0], *[t._aval for t in operands])
         found = _equations.get(key)
         if found is None:
@@ -207,7 +208,7 @@ def _subscript(text: str, operand: int | None) -> list[int]:
 def _equation(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[int]], list[int] | None]:
     """Operands, their labels, the output's labels (None where they are implied)."""
     if isinstance(args[0], str):
-        operands = list(args[1]) if len(args) == 2 and isinstance(args[1], (tuple, list)) else list(args[1:])
+        operands = _operands(args)
         left, arrow, right = args[0].partition("->")
         texts = left.split(",")
         if len(texts) > len(operands):
@@ -220,7 +221,12 @@ def _equation(args: tuple[Any, ...]) -> tuple[list[Tensor], list[list[int]], lis
         if not _ELLIPSIS <= s < 52:
             raise ValueError("einsum(): subscripts in subscript list are not within the valid range [0, 52)")
     output = [_ELLIPSIS if s is Ellipsis else int(s) for s in args[-1]] if len(args) % 2 else None
-    return list(args[: 2 * (len(args) // 2) : 2]), lists, output
+    return elements(args[: 2 * (len(args) // 2) : 2], 1), lists, output
+
+
+def _operands(args: tuple[Any, ...]) -> list[Tensor]:
+    """What follows the equation, one by one or as one list."""
+    return elements(args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:], 1)
 
 
 def _name(label: int) -> str:

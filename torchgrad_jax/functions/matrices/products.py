@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgrad_jax.calling.expecting import elements, elements_or_listed
 from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
@@ -104,7 +105,7 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 @public("torch.linalg")
 def multi_dot(tensors: Any, *, out: Any = None) -> Tensor:
     """The product of several matrices in the cheapest order; the first and the last may be vectors."""
-    found = list(tensors)
+    found = elements(tensors)
     if len(found) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(found)}")
     for place, t, at in (("first", found[0], 0), ("last", found[-1], len(found) - 1)):
@@ -157,7 +158,7 @@ def _chain(tensors: list[Tensor], cut: dict[tuple[int, int], int], i: int, j: in
 @public("torch")
 def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """The product of several matrices in the cheapest order."""
-    found = list(matrices[0]) if len(matrices) == 1 and isinstance(matrices[0], (tuple, list)) else list(matrices)
+    found = elements_or_listed(matrices)
     for t in found:
         if t._aval.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {t._aval.ndim}, expected 2 instead.")
