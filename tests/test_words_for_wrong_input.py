@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -116,3 +117,20 @@ def test_sizes_that_are_no_integers_are_type_errors(call):
 def test_a_truth_value_is_a_size_after_another_one(t):
     built = t.nn.Linear(True, 3), t.nn.Embedding(4, True), t.nn.Conv2d(1, 2, True)
     return [tuple(p.weight.shape) for p in built], t.zeros(2, True), t.Tensor(2, True).shape, t.ones(1).new_zeros(2, True), str(t.device("cpu", 1))
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: t.nn.Conv2d(2, 4), lambda t: t.nn.Conv2d(1, 1, 1, bogus=1), lambda t: t.nn.Conv1d(1, 1, 1)(t.ones(1, 1), 2), lambda t: t.nn.GRU(2, 3)(),
+    lambda t: t.nn.LazyConv2d(), lambda t: t.nn.ConvTranspose2d(1), lambda t: t.nn.ReflectionPad1d(), lambda t: t.nn.ReLU(1, 2, 3),
+    lambda t: t.nn.Softmax(1, 2), lambda t: t.nn.ConstantPad1d(1), lambda t: t.nn.Linear(2, 3).register_buffer("x"),
+    lambda t: t.nn.Linear(2, 3).load_state_dict({}, bogus=1), lambda t: t.nn.Linear(2, 3).eval(1), lambda t: t.nn.ReLU().register_forward_hook(),
+    lambda t: t.distributions.Normal(0.0), lambda t: t.distributions.Bernoulli(bogus=1), lambda t: t.optim.lr_scheduler.LambdaLR(),
+])  # fmt: skip
+def test_errors_name_the_class_that_was_called(call):
+    pytorch = pytest.importorskip("torch")
+    assert error_of(lambda: call(torch)) == error_of(lambda: call(pytorch))
+
+
+def test_methods_of_modules_are_pickled_by_their_class():
+    for method in (torch.nn.Module.eval, torch.nn.Conv2d.forward, torch.nn.Module.register_forward_hook):
+        assert pickle.loads(pickle.dumps(method)) is method

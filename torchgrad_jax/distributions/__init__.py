@@ -2,6 +2,7 @@
 
 import sys as _sys
 
+from torchgrad_jax.calling.owning import own_methods as _own_methods
 from torchgrad_jax.distributions import constraints as constraints
 from torchgrad_jax.distributions import kl as kl
 from torchgrad_jax.distributions import names as _names
@@ -53,3 +54,6 @@ for _module, (_ours, _classes) in _names.MODULES.items():
 for _kind in vars(_transforming).copy().values():
     if isinstance(_kind, type) and _kind.__module__ == _transforming.__name__:
         _kind.__module__ = transforms.__name__
+_own_methods(
+    [kind for kind in map(globals().get, __all__) if isinstance(kind, type)], ("__init__",), frozenset(("_Located", "_OfCategories", "_Trials"))
+)

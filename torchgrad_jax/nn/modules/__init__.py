@@ -1,5 +1,6 @@
 """`torch.nn.modules`: what has parameters and is called, gathered from the modules of this package."""
 
+from torchgrad_jax.calling.owning import own_methods
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.nn.modules import (
     activation,
@@ -73,3 +74,8 @@ __all__ += rnn.__all__
 __all__ += sparse.__all__
 __all__ += transformer.__all__
 __all__ += upsampling.__all__
+
+own_methods((globals()[name] for name in __all__), ("__init__", "forward"), frozenset((
+    "_AlongClasses", "_AmongNeighbours", "_AvgPoolOfAny", "_ConstantPadNd", "_Conv", "_ConvTranspose", "_FractionalMaxPool", "_LazyPlain",
+    "_LazyTransposed", "_MaxUnpoolNd", "_OfOneState", "_OnlyInplace", "_Pad", "_Shrink",
+)))  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, overload
 
 from torchgrad_jax.__future__ import get_overwrite_module_params_on_conversion, get_swap_module_params_on_conversion
 from torchgrad_jax.autograd.grad_mode import no_grad
+from torchgrad_jax.calling.owning import give_methods
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
@@ -353,4 +354,5 @@ class OptimizedModule(Module):
         return self.forward.explain()
 
 
+give_methods(Module, (Registry, Called, Stateful))
 OptimizedModule.__module__ = "torchgrad_jax._dynamo.eval_frame"  # where PyTorch has it, and pickles find it

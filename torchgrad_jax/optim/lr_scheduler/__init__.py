@@ -1,5 +1,6 @@
 """`torch.optim.lr_scheduler`: schedules of the learning rate."""
 
+from torchgrad_jax.calling.owning import own_methods as _own_methods
 from torchgrad_jax.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from torchgrad_jax.optim.lr_scheduler.base import LRScheduler as LRScheduler
 from torchgrad_jax.optim.lr_scheduler.base import _LRScheduler as _LRScheduler
@@ -27,3 +28,4 @@ __all__ = [
 # Classes have PyTorch's module, by which they are printed and pickled.
 for _name in (*__all__, "_LRScheduler"):
     globals()[_name].__module__ = __name__
+_own_methods((LambdaLR, MultiplicativeLR), ("__init__", "load_state_dict", "state_dict"), frozenset(("_ByFunctions",)))
