@@ -381,3 +381,42 @@ def test_a_schedule_is_pickled():
     with contextlib.suppress(UserWarning):
         again.step()
     assert type(again) is type(schedule) and again.step_size == 2
+
+
+# ---------------------------------------------------------------------- names that stand on PyTorch's pages
+
+
+@like_pytorch
+def test_masked_functions_under_the_names_of_their_examples(m):
+    x, mask = m.tensor([[-3, -2, -1], [0, 1, 2]]), m.tensor([[True, False, True], [False, False, False]])
+    return m.masked._ops.sum(x, 1, mask=mask), m.masked._ops.amax(x, 1, mask=mask), sorted(m.masked._ops.__all__)[:3]
+
+
+@like_pytorch
+def test_former_names(m):
+    initial = caught(lambda: m.nn.init.eye(m.ones(2, 3)))
+    space = {}
+    exec(f"from {m.__name__}.nn.init import *", space)
+    name = f"former_names_{m.__name__}::f"
+    m.library.define(name, "(Tensor x) -> Tensor")
+    renamed = caught(lambda: m.library.impl_abstract(name, lambda x: x) and None)
+    return initial, "xavier_normal" in space and "eye" in space, renamed, m.functional.svd_lowrank is m.svd_lowrank
+
+
+@like_pytorch
+def test_threads_draw_from_the_default_generator(m):
+    return m.random.thread_safe_generator(), m.rand(2, generator=m.random.thread_safe_generator()).shape
+
+
+@like_pytorch
+def test_classes_are_not_asked_within_a_block(m):
+    class Asked(m.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return 1
+
+    x, found = m.ones(2).as_subclass(Asked), []
+    for block in (contextlib.nullcontext, m.DisableTorchFunctionSubclass, m.DisableTorchFunction):
+        with block():
+            found.append(type(m.add(x, 1)) is int)
+    return found

@@ -71,6 +71,7 @@ from torchgrad_jax.autograd.grad_mode import (  # noqa: E402, F401
     set_grad_enabled,
 )
 from torchgrad_jax.autograd.grad_scaler import GradScaler  # noqa: E402, F401
+from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass  # noqa: E402, F401
 from torchgrad_jax.calling.overrides import guard_methods as _guard_methods  # noqa: E402
 from torchgrad_jax.determinism import (  # noqa: E402, F401
     are_deterministic_algorithms_enabled,

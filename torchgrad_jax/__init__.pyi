@@ -71,6 +71,8 @@ from torchgrad_jax import utils as utils
 from torchgrad_jax import version as version
 from torchgrad_jax import viz as viz
 from torchgrad_jax import xpu as xpu
+from torchgrad_jax.calling.overrides import DisableTorchFunction as DisableTorchFunction
+from torchgrad_jax.calling.overrides import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from torchgrad_jax.runtime.observing.streams import Event as Event
 from torchgrad_jax.amp.grad_scaler import GradScaler as GradScaler
 from torchgrad_jax.core.tensor import Size as Size

@@ -15,8 +15,10 @@ from torchgrad_jax import (
     lu,
     meshgrid,
     norm,
+    pca_lowrank,
     split,
     stft,
+    svd_lowrank,
     tensordot,
     unique,
     unique_consecutive,
@@ -25,5 +27,6 @@ from torchgrad_jax import (
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
-    "einsum", "istft", "lu", "meshgrid", "norm", "split", "stft", "tensordot", "unique", "unique_consecutive", "unravel_index",
+    "einsum", "istft", "lu", "meshgrid", "norm", "pca_lowrank", "split", "stft", "svd_lowrank", "tensordot", "unique",
+    "unique_consecutive", "unravel_index",
 ]  # fmt: skip

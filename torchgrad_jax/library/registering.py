@@ -10,6 +10,7 @@ from torchgrad_jax._ops import OpOverload, OpOverloadPacket, ops
 from torchgrad_jax.library.operators import DEFAULT, CustomOperator, Overload, Packet, operator_named, operators
 from torchgrad_jax.library.schema import infer_schema
 from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "CustomOpDef", "custom_op", "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch",
@@ -86,6 +87,15 @@ def register_fake(op: Any, func: Any = None, /, *, lib: Any = None, allow_overri
     if operator.fake is not None and not allow_override:
         raise RuntimeError(f"register_fake(...): the operator {operator.name} already has an fake impl registered")
     return _decorating(lambda function: setattr(operator, "fake", function), func)
+
+
+def impl_abstract(qualname: str, func: Any = None, *, lib: Any = None, _stacklevel: int = 1) -> Any:
+    """`register_fake` by its former name."""
+    warn_user(
+        "`torch.library.impl_abstract` was renamed to `torch.library.register_fake`. Please use that instead; we will remove "
+        "`torch.library.impl_abstract` in a future version of PyTorch.", FutureWarning,
+    )  # fmt: skip
+    return register_fake(qualname, func, lib=lib)
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:

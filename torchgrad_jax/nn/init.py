@@ -13,14 +13,15 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function_unary, make_known
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.functions.creation import eye
+from torchgrad_jax.functions.creation import eye as identity
 from torchgrad_jax.functions.matrices.decompositions import linalg_qr
 from torchgrad_jax.functions.random_factories import randperm
 from torchgrad_jax.runtime.user_code import warn_user
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
-    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_", "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform",
+    "xavier_normal", "kaiming_uniform", "kaiming_normal", "orthogonal", "sparse",
 ]  # fmt: skip
 
 _PLAIN = "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"
@@ -209,7 +210,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix. ValueError unless there are two dimensions."""
     _expect_dimensions(tensor, (2,), "2")
     with no_grad():
-        return tensor.copy_(eye(*tensor.shape))
+        return tensor.copy_(identity(*tensor.shape))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -244,5 +245,5 @@ def _former(function: Any) -> Any:
     return call
 
 
-uniform, normal, constant, dirac, orthogonal, sparse = map(_former, (uniform_, normal_, constant_, dirac_, orthogonal_, sparse_))
+uniform, normal, constant, eye, dirac, orthogonal, sparse = map(_former, (uniform_, normal_, constant_, eye_, dirac_, orthogonal_, sparse_))
 xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(_former, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))
