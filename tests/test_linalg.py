@@ -1,6 +1,7 @@
 """Matrix products, einsum and torch.linalg: every operator against PyTorch on the same arrays."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -525,3 +526,21 @@ def test_magnitudes_at_a_complex_zero_have_second_derivatives(m):
         (second,) = m.autograd.grad(first.sum(), x, m.ones((), dtype=m.complex128))
         found += [first, second.real + 0, second.imag + 0]
     return found
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, a: m.cholesky(a), lambda m, a: m.qr(a), lambda m, a: a.lu(), lambda m, a: m.lu_solve(a, *m.linalg.lu_factor(a)),
+    lambda m, a: m.triangular_solve(a, a), lambda m, a: m.chain_matmul(a, a), lambda m, a: m.cross(a, a), lambda m, a: m.linalg.cross(a, a),
+    lambda m, a: m.cross(a, a, dim=0), lambda m, a: m.asarray(a.clone().requires_grad_()), lambda m, a: m.asarray(a),
+])  # fmt: skip
+def test_pytorchs_warnings_of_what_it_will_drop(call):
+    said = []
+    for m in (torchgrad_jax, torch):
+        before = m.is_warn_always_enabled()
+        m.set_warn_always(True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(m, m.eye(3) + 1)
+        m.set_warn_always(before)
+        said.append([str(w.message).partition(" (Triggered")[0].partition("\n")[0] for w in caught])
+    assert said[0] == said[1]

@@ -18,6 +18,7 @@ from torchgrad_jax.functions.conversion import to
 from torchgrad_jax.functions.creation import as_device, checked_dtype, from_data, requiring
 from torchgrad_jax.functions.dlpack import from_dlpack, value_of
 from torchgrad_jax.functions.storages import UntypedStorage, mapped_file
+from torchgrad_jax.runtime.user_code import warn_once
 
 
 @public("torch")
@@ -62,6 +63,11 @@ def _of_tensor(t: Tensor, kind: dtypes.dtype | None, where: Any, copy: bool | No
     made = to(t, where or t._aval.device, kind or own)
     if copy and made is t:
         made = t.clone()
+    if requires_grad is None and t.requires_grad:
+        warn_once(
+            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass requires_grad=False explicitly to get "
+            "the old behavior and silence this warning."
+        )
     if requires_grad is False and made.requires_grad:
         return made.detach()
     return requiring(made, True) if requires_grad and not made.requires_grad else made

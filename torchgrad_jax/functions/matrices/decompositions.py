@@ -47,9 +47,17 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Any = None) -> Tensor:
     return with_out("linalg_cholesky", out, call("linalg_cholesky", A, bool(upper)))
 
 
+def _warn_of(name: str, instead: str, gap: str, *replaced: str) -> None:
+    """Warn that PyTorch will drop the function: each second line of `replaced` is what to write for the one before it."""
+    lines = "\nand\n".join(f"{old}\nshould be replaced with\n{new}" for old, new in zip(replaced[::2], replaced[1::2], strict=True))
+    warn_once(f"torch.{name} is deprecated in favor of torch.{instead}{gap}and will be removed in a future PyTorch release.\n{lines}")
+
+
 @public("torch.cholesky", "torch.Tensor.cholesky")
 def torch_cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """As linalg.cholesky, with the gradient's older name."""
+    _warn_of("cholesky", "linalg.cholesky", " ", "L = torch.cholesky(A)", "L = torch.linalg.cholesky(A)", "U = torch.cholesky(A, upper=True)",
+             "U = torch.linalg.cholesky(A).mH")  # fmt: skip
     return with_out("cholesky", out, call("cholesky", input, bool(upper)))
 
 
@@ -124,6 +132,8 @@ _TRIANGULAR = _named("triangular_solve", "solution", "cloned_coefficient")
 @public("torch", "torch.Tensor")
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None) -> Any:
     """(X, a copy of A) with A X = b, A being triangular; A^T if transpose."""
+    _warn_of("triangular_solve", "linalg.solve_triangular", "", "X = torch.triangular_solve(B, A).solution",
+             "X = torch.linalg.solve_triangular(A, B, upper=True)")  # fmt: skip
     made = _TRIANGULAR(call("_triangular_solve", b, A, bool(upper), bool(transpose), bool(unitriangular)))
     return with_out("triangular_solve", out, made)
 
@@ -266,6 +276,7 @@ public("torch.linalg.qr")(linalg_qr)
 @public("torch.qr", "torch.Tensor.qr")
 def torch_qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     """As linalg.qr: reduced if `some`, else complete."""
+    _warn_of("qr", "linalg.qr", " ", "Q, R = torch.qr(A, some)", "Q, R = torch.linalg.qr(A, 'reduced' if some else 'complete')")
     return _plain_qr(input, "reduced" if some else "complete", out=out)
 
 
@@ -323,6 +334,9 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
 @public("torch.lu", "torch.Tensor.lu")
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None) -> Any:
     """(L and U in one matrix, pivots), and info if asked."""
+    _warn_of("lu", "linalg.lu_factor / torch.linalg.lu_factor_ex", " ", "LU, pivots = torch.lu(A, compute_pivots)",
+             "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)", "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)",
+             "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)")  # fmt: skip
     made = lu_factor_ex(A, pivot=pivot) if get_infos else lu_factor_ex(A, pivot=pivot)[:2]
     return with_out("lu", out, tuple(made))
 
@@ -345,6 +359,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 @public("torch.lu_solve", "torch.Tensor.lu_solve")
 def torch_lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) -> Tensor:
     """As linalg.lu_solve, the right side first."""
+    _warn_of("lu_solve", "linalg.lu_solve", "", "X = torch.lu_solve(B, LU, pivots)", "X = torch.linalg.lu_solve(LU, pivots, B)")
     return lu_solve(LU_data, LU_pivots, b, out=out)
 
 

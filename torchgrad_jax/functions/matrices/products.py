@@ -18,6 +18,7 @@ from torchgrad_jax.functions.indexing import copy_
 from torchgrad_jax.functions.matrices import decompositions
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError, check_square
+from torchgrad_jax.runtime.user_code import warn_once
 
 # ---------------------------------------------------------------------- products of tensors
 
@@ -159,6 +160,10 @@ def _chain(tensors: list[Tensor], cut: dict[tuple[int, int], int], i: int, j: in
 def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """The product of several matrices in the cheapest order."""
     found = elements_or_listed(matrices)
+    warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot instead, which accepts a list "
+        "of two or more tensors rather than multiple parameters."
+    )
     for t in found:
         if t._aval.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {t._aval.ndim}, expected 2 instead.")
@@ -199,6 +204,10 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = No
         sizes = input._aval.shape
         if 3 not in sizes:
             raise RuntimeError("no dimension of size 3 in input")
+        warn_once(
+            "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross."
+            "\nThe default value of dim will change to agree with that of linalg.cross in a future release."
+        )
         dim = sizes.index(3)
     return _linalg_cross(input, other, dim=dim, out=out)
 
