@@ -335,7 +335,21 @@ def test_what_is_wrong_is_told_in_pytorchs_words(call):
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("call", ["triton_op('a::b', mutates_args=())", "wrap_triton(None)", "register_torch_dispatch('a::b', None)"])
+def test_an_operator_with_a_triton_kernel_runs_where_its_kernel_is_not_asked_for():
+    def twice(x):
+        return x * 2 if x.device.type == "cpu" else tj.library.wrap_triton(None)[1](x)
+
+    twice.__annotations__ = {"x": tj.Tensor, "return": tj.Tensor}
+    made = tj.library.triton_op("of_triton::twice", mutates_args=())(twice)
+    x = tj.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        made(x).sum().backward()
+    made.register_autograd(lambda ctx, g: g * 2)
+    made(x).sum().backward()
+    assert x.grad.tolist() == tj.ops.of_triton.twice(x).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("call", ["wrap_triton(None)", "register_torch_dispatch('a::b', None)"])
 def test_what_there_is_not_says_what_to_use(call):
     with pytest.raises(NotImplementedError, match="use "):
         eval(f"m.library.{call}", {"m": tj})

@@ -126,14 +126,14 @@ class Sibling(weakref.ref["Storage"]):
     """A weak reference to a storage among its siblings. content: what it holds, which nodes may have saved, and is asked for when it is gone."""
 
     __slots__ = ("content",)
+    content: Value
 
-    def __new__(cls, storage: Storage, content: Value) -> Sibling:
-        made = super().__new__(cls, storage)
+    @classmethod
+    def of(cls, storage: Storage, content: Value) -> Sibling:
+        """A storage that holds this now."""
+        made = cls(storage)
         made.content = content
         return made
-
-    def __init__(self, storage: Storage, content: Value) -> None:
-        super().__init__(storage)
 
 
 class Siblings(list[Sibling]):
@@ -225,9 +225,9 @@ class Storage(StorageFields):
         twin = per_thread.recorder.alias(content)
         made = type(self)(twin)
         made._address = self.address
-        known = Siblings((Sibling(self, content),), _nobody) if self.siblings is None else self.siblings
+        known = Siblings((Sibling.of(self, content),), _nobody) if self.siblings is None else self.siblings
         known.part_from_gone(content, written=False)
-        living = Siblings((*known, Sibling(made, twin)), known.gone)
+        living = Siblings((*known, Sibling.of(made, twin)), known.gone)
         for reference in living:
             storage: Any = reference()
             if storage is not None:
