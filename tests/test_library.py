@@ -335,7 +335,40 @@ def test_what_is_wrong_is_told_in_pytorchs_words(call):
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("call", ["triton_op('a::b', mutates_args=())", "wrap_triton(None)", "register_torch_dispatch('a::b', None)"])
+@pytest.mark.parametrize("key", ["Autograd", "AutogradCPU"])
+def test_what_is_registered_for_autograd_is_called_first_and_followed(key):
+    told = []
+    for m in (tj, torch):
+        library = m.library.Library(f"followed_{key}", "DEF")
+        library.define("f(Tensor x) -> Tensor")
+        library.impl("f", lambda x: x * 2, "CPU")
+        library.impl("f", lambda x: x * 3, key)
+        call, x = getattr(m.ops, f"followed_{key}").f, m.ones(2, requires_grad=True)
+        y = call(x)
+        told.append([y.tolist(), y.grad_fn.name(), call(x.detach()).tolist(), m.func.vmap(call)(m.ones(2, 3)).tolist()])
+        with m.no_grad():
+            told[-1].append(call(x).tolist())
+        with m.inference_mode():
+            told[-1].append(call(m.ones(2)).tolist())
+        library._destroy()
+    assert told[0] == told[1]
+
+
+def test_an_operator_with_a_triton_kernel_runs_where_its_kernel_is_not_asked_for():
+    def twice(x):
+        return x * 2 if x.device.type == "cpu" else tj.library.wrap_triton(None)[1](x)
+
+    twice.__annotations__ = {"x": tj.Tensor, "return": tj.Tensor}
+    made = tj.library.triton_op("of_triton::twice", mutates_args=())(twice)
+    x = tj.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        made(x).sum().backward()
+    made.register_autograd(lambda ctx, g: g * 2)
+    made(x).sum().backward()
+    assert x.grad.tolist() == tj.ops.of_triton.twice(x).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("call", ["wrap_triton(None)", "register_torch_dispatch('a::b', None)"])
 def test_what_there_is_not_says_what_to_use(call):
     with pytest.raises(NotImplementedError, match="use "):
         eval(f"m.library.{call}", {"m": tj})

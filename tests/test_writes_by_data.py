@@ -70,3 +70,55 @@ def test_a_view_that_needs_no_gradient_keeps_what_it_was():
     made.backward()
     assert x.grad.tolist() == [[2, 2]]
     assert (x @ buffer.t()).tolist() == [[8, 8]]
+
+
+def test_noise_drawn_into_a_buffer_again_and_again():
+    """As Bayesian layers do: what each product saved is the buffer, under a twin of its own that is gone at once."""
+    w, noise = torch.ones(2, requires_grad=True), torch.zeros(2)
+    total = 0
+    for drawn in (1.0, 2.0, 3.0):
+        total = total + (w * noise.data.fill_(drawn)).sum()
+    total.backward()
+    assert w.grad.tolist() == [9, 9]
+
+
+def test_a_saved_tensor_that_is_gone_before_its_twin_is_written_to():
+    w, x = torch.ones(2, requires_grad=True), torch.arange(2.0)
+    twin, made = x.data, w**2 * x
+    del x
+    twin.mul_(10)
+    twin.add_(1)
+    (g,) = torch.autograd.grad(made.sum(), w, create_graph=True)
+    assert g.tolist() == [2, 22]
+    twin.fill_(5)
+    (second,) = torch.autograd.grad(g.sum(), w)
+    assert second.tolist() == [2, 22]
+
+
+def test_data_set_to_that_of_another_tensor_that_is_written_to_when_the_first_is_gone():
+    w, x, other = torch.ones(2, requires_grad=True), torch.zeros(2), torch.ones(2)
+    made = (w * x).sum()
+    x.data = other
+    del x
+    other.fill_(5)
+    made.backward()
+    assert w.grad.tolist() == [5, 5]
+
+
+def test_writes_under_the_own_counter_of_a_twin_that_is_gone_are_noticed():
+    w, noise = torch.ones(2, requires_grad=True), torch.zeros(2)
+    twin = noise.data
+    made = (w * twin).sum()
+    twin.add_(1)
+    del twin
+    noise.data.fill_(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        made.backward()
+
+
+def test_twins_that_are_gone_are_not_kept():
+    p = torch.nn.Parameter(torch.ones(2))
+    for _ in range(20):
+        p.data.add_(1)
+        p.data.sum()
+    assert len(p._storage.siblings) <= 3

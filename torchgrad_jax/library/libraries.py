@@ -18,6 +18,7 @@ _KEYS = {
     "CPU": "cpu", "CUDA": "cuda", "": COMPOSITE, "CompositeImplicitAutograd": COMPOSITE, "CompositeExplicitAutograd": DEFAULT,
     "CompositeExplicitAutogradNonFunctional": DEFAULT, "BackendSelect": DEFAULT,
 }  # fmt: skip
+_AUTOGRAD_KEYS = {"Autograd": DEFAULT, "AutogradCPU": "cpu", "AutogradCUDA": "cuda"}
 _whole: dict[str, Library] = {}
 
 
@@ -25,9 +26,9 @@ class Library:
     """Operators of one namespace: `define` gives one a schema, `impl` a kernel.
 
     kind: "DEF" for a namespace of one's own, "FRAGMENT" for part of one, "IMPL" for kernels alone. dispatch_key: which kernels are for: "CPU",
-    "CUDA", "CompositeExplicitAutograd" (all), "CompositeImplicitAutograd" (all, and autograd follows what they are made of). Where no formula is
-    registered, autograd follows the operations of any kernel, as in PyTorch. ValueError for other kinds and reserved namespaces,
-    NotImplementedError for other keys.
+    "CUDA", "CompositeExplicitAutograd" (all), "CompositeImplicitAutograd" (all, and autograd follows what they are made of), "Autograd",
+    "AutogradCPU", "AutogradCUDA" (called in place of the others, but in inference mode, and followed). Where no formula is registered, autograd
+    follows the operations of any kernel, as in PyTorch. ValueError for other kinds and reserved namespaces, NotImplementedError for other keys.
     """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
@@ -80,9 +81,12 @@ class Library:
         if key == "Meta":
             operator.fake = fn
             return
+        if key in _AUTOGRAD_KEYS:
+            operator.followed[_AUTOGRAD_KEYS[key]] = fn
+            return
         if key not in _KEYS:
             raise NotImplementedError(
-                f"Library.impl(): torchgrad_jax has no dispatch key {key!r}; use one of {', '.join(filter(None, _KEYS))}, or "
+                f"Library.impl(): torchgrad_jax has no dispatch key {key!r}; use one of {', '.join(filter(None, (*_KEYS, *_AUTOGRAD_KEYS)))}, or "
                 "torch.library.register_autograd"
             )
         operator.kernels[_KEYS[key]] = fn

@@ -103,7 +103,8 @@ _running = _Running()
 class CustomOperator:
     """An operator of the user's.
 
-    schema: None until it is defined. kernels: by type of device, DEFAULT or COMPOSITE; disabled: those that are left out. own_node: whether a call
+    schema: None until it is defined. kernels: by type of device, DEFAULT or COMPOSITE; disabled: those that are left out. followed: by type of
+    device or DEFAULT, what is called in place of kernels but in inference mode, and autograd follows what that is made of. own_node: whether a call
     that needs gradients gets a node of its own, also without a formula. backward, setup_context, rule: the user's functions. fake: says what results
     are like. autocast: by type of device, what arguments are converted to under autocast. refuses_aliases: whether results may not be arguments.
     """
@@ -113,6 +114,7 @@ class CustomOperator:
         self.schema: Schema | None = None
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
+        self.followed: dict[str, Callable[..., Any]] = {}
         self.own_node = self.refuses_aliases = False
         self.backward: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
@@ -137,6 +139,8 @@ class CustomOperator:
         where = next((t.device.type for t in call.tensors), "cpu")
         if where in self.autocast and is_autocast_enabled(where):
             return self._under_autocast(where, call)
+        if self.followed and not per_thread.recorder.inference and (followed := self.followed.get(where) or self.followed.get(DEFAULT)):
+            return self._checked(followed(*args, **kwargs), call)
         kernel = self._kernel(where)
         if kernel is self.kernels.get(COMPOSITE) or not (self.own_node or self.backward is not None or self.rule is not None):
             return self._checked(kernel(*args, **kwargs), call)  # autograd and transforms follow what it is made of

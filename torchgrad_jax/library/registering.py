@@ -210,8 +210,8 @@ _NO_TRITON = (
 
 
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
-    """NotImplementedError, with what to use instead."""
-    raise NotImplementedError(f"torch.library.triton_op: {_NO_TRITON}")
+    """`custom_op`: Triton's kernels, which only `wrap_triton` calls, are not there, but what has one for a GPU runs on a CPU without it."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
 
 
 def wrap_triton(triton_kernel: Any, /) -> Any:

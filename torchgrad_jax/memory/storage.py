@@ -34,7 +34,7 @@ class Superseded(VersionCounter):
     """Stands for the counter of a Value whose memory was written to under another counter (by way of `Tensor.data`): what was saved for
     backward is then, unnoticed, the new content."""
 
-    __slots__ = ("value",)
+    __slots__ = ("value", "__weakref__")
 
     def __init__(self, value: Value) -> None:
         super().__init__()
@@ -122,6 +122,47 @@ def outdated(value: Value) -> bool:
     return value.counter is not None and value.counter.version != value.version
 
 
+class Sibling(weakref.ref["Storage"]):
+    """A weak reference to a storage among its siblings. content: what it holds, which nodes may have saved, and is asked for when it is gone."""
+
+    __slots__ = ("content",)
+    content: Value
+
+    @classmethod
+    def of(cls, storage: Storage, content: Value) -> Sibling:
+        """A storage that holds this now."""
+        made = cls(storage)
+        made.content = content
+        return made
+
+
+class Siblings(list[Sibling]):
+    """The storages of one memory under version counters of their own. gone: what stands for the counters of those that are no more, weakly: it lives
+    while one of their contents does, since a node has saved that."""
+
+    __slots__ = ("gone",)
+
+    def __init__(self, living: Iterable[Sibling], gone: Callable[[], Superseded | None]) -> None:
+        super().__init__(living)
+        self.gone = gone
+
+    def part_from_gone(self, value: Value, written: bool) -> None:
+        """Let what was saved of storages that are gone be what the memory holds now, and after each write. written: whether it was written to now."""
+        gone = self.gone()
+        parted = [s.content for s in self if s() is None]
+        if parted:
+            self[:] = [s for s in self if s() is not None]
+        if gone is None and parted:
+            gone = Superseded(per_thread.recorder.alias(value))
+            self.gone = weakref.ref(gone)
+        elif gone is not None and written:
+            former, gone.value = gone.value, per_thread.recorder.alias(value)
+            former.counter = gone
+        for content in parted:
+            if not isinstance(content.counter, Superseded):
+                content.counter = gone
+
+
 _addresses = itertools.count(1)
 
 
@@ -137,7 +178,7 @@ class Storage(StorageFields):
     __slots__ = ("twinned", "parts", "pending", "__weakref__")
     counter: VersionCounter
     writes: int
-    siblings: list[weakref.ref[Storage]] | None
+    siblings: Siblings | None
     twinned: bool
     parts: list[weakref.ref[Any]]
     pending: Any
@@ -181,10 +222,12 @@ class Storage(StorageFields):
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
         content = self.value
-        made = type(self)(per_thread.recorder.alias(content))
+        twin = per_thread.recorder.alias(content)
+        made = type(self)(twin)
         made._address = self.address
-        living: list[Any] = [weakref.ref(self)] if self.siblings is None else [r for r in self.siblings if r() is not None]
-        living.append(weakref.ref(made))
+        known = Siblings((Sibling.of(self, content),), _nobody) if self.siblings is None else self.siblings
+        known.part_from_gone(content, written=False)
+        living = Siblings((*known, Sibling.of(made, twin)), known.gone)
         for reference in living:
             storage: Any = reference()
             if storage is not None:
@@ -206,9 +249,14 @@ class Storage(StorageFields):
         former.moved, former.version, self.counter = here, -2, made  # an interrupt finds all of it or nothing
 
     def _spread(self, value: Value) -> None:
-        for reference in self.siblings or ():
+        known = self.siblings
+        assert known is not None
+        known.part_from_gone(value, written=True)
+        for reference in known:
             storage = reference()
-            if storage is not None and storage is not self:
+            if storage is self:
+                reference.content = value
+            elif storage is not None:
                 parts = [part for r in getattr(storage, "parts", ()) if (part := r()) is not None and part._storage is storage]
                 former = [part._content() for part in parts]
                 content = per_thread.recorder.alias(value)
@@ -216,10 +264,14 @@ class Storage(StorageFields):
                     storage.count_anew()
                 content.counter, content.version = storage.counter, storage.counter.version
                 storage.value.counter = Superseded(content)
-                storage.value = content
+                storage.value = reference.content = content
                 storage.writes += 1
                 for part, old in zip(parts, former, strict=True):
                     old.counter = Superseded(part._content())
+
+
+def _nobody() -> None:
+    """What a weak reference to nothing gives."""
 
 
 def put_content(storage: Storage, value: Value) -> None:
