@@ -246,3 +246,15 @@ def test_what_is_made_in_a_function_is_on_the_default_device_of_the_call():
     x = torch.ones(2)
     with torch.device("meta"):
         assert f(x)[1].device.type == "meta"
+
+
+def test_looking_at_what_a_function_reaches_asks_objects_for_nothing():
+    class Counting:
+        asked = 0
+
+        def __getattr__(self, name):
+            Counting.asked += 1
+            return float(Counting.asked)
+
+    counting = Counting()
+    assert [grad(lambda x: x * counting.scale)(torch.tensor(2.0)).item() for _ in range(4)] == [1, 2, 3, 4]

@@ -126,8 +126,8 @@ class Reached:
                     self.add(found.fget if isinstance(found, property) else found.__func__ if isinstance(found, _METHODS) else found)
 
     def _add_callable(self, value: Any, kind: type) -> None:
-        transform = getattr(value, "transform_of", None)
-        if transform is not None and kind is types.FunctionType:
+        transform = getattr(value, "transform_of", None) if kind is types.FunctionType else None
+        if transform is not None:
             self.key.append("transform")
             for part in transform:
                 self.add(part)
