@@ -149,3 +149,16 @@ def test_the_same_graph_again_and_with_other_numbers(m):
         x = leaf(m, k, 1.0, -k)
         found.append(batched(m, x * k * x, x, k * eye(m)))
     return found
+
+
+@like_pytorch
+def test_hooks_of_leaves_see_the_batch(m):
+    found = []
+    for hooked in (False, True, False, True):
+        x, w = leaf(m, 1.0, 2.0, 3.0), leaf(m, 0.5, -1.0, 2.0)
+        handle = x.register_hook(lambda g: g * 10) if hooked else None
+        found += batched(m, x * w, (x, w), eye(m), retain_graph=True)
+        found += batched(m, x, x, eye(m))
+        if handle is not None:
+            handle.remove()
+    return found

@@ -69,3 +69,13 @@ def test_tangents_of_conjugates_are_views_too(m):
         y = fw.make_dual(x, tangent).conj()
         y.imag.mul_(3)
         return fw.unpack_dual(y).tangent, tangent, fw.unpack_dual(y * y).tangent
+
+
+@like_pytorch
+def test_a_real_tensor_is_its_own_physical_conjugate(m):
+    x = m.zeros(3)
+    x.conj_physical().add_(1)
+    leaf, written, z = m.ones(2, requires_grad=True), m.empty(2), given(m)
+    y = m.conj_physical(z)
+    same = [m.conj_physical(t) is t for t in (leaf, leaf[1:], m.tensor([True]), z)]
+    return x, same, m.conj_physical(leaf.detach(), out=written) is written, written, y, y.grad_fn.name(), y._is_view()

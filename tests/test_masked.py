@@ -7,7 +7,8 @@ pytestmark = pytest.mark.operators
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin", "var", "std", "norm", "logsumexp")
 CALLS = (
-    "o.argmax(x, 1, keepdim=True, mask=k)", "o.argmin(x, mask=k)", "o.argmin(x)", "o.median(x, 0, keepdim=True, mask=k)", "o.median(x, mask=k[:1])",
+    "o.argmax(x, 1, keepdim=True, mask=k)", "o.argmin(x, mask=k)", "o.argmin(x)", "o.argmin(x, keepdim=True, mask=k)", "o.argmax(x, keepdim=True)",
+    "o.median(x, 0, keepdim=True, mask=k)", "o.median(x, mask=k[:1])",
     "o.cumsum(x, 1, mask=k)", "o.cumprod(x, 0, mask=k)", "o.softmax(x, 1, mask=k)", "o.log_softmax(x, 1, mask=k)", "o.softmin(x, 1, mask=k)",
     "o.normalize(x, 2.0, 1, mask=k)", "o.normalize(x, 1, 0, eps=9.0)", "o.logaddexp(x, x + 1, input_mask=k)", "o.logaddexp(x, x, other_mask=k)",
     "o.norm(x, float('-inf'), 1, mask=k)", "o.norm(x, -1, 1, mask=k)", "o.norm(x, 0, 1, mask=k)", "o.norm(x, float('inf'), mask=k)",

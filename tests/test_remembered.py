@@ -207,3 +207,54 @@ def test_a_view_among_the_arguments_that_is_written_to_or_returned():
         assert torch.func.grad(product)(captured).tolist() == captured.tolist()
         x[1] = 7.0
         assert torch.func.grad(product)(captured).tolist() == [7.0, *x[2:3].tolist()]
+
+
+SETTINGS = {
+    "determinism": (lambda: torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms, (False, True)),
+    "by another name": (lambda: are_enabled(), torch.use_deterministic_algorithms, (False, True)),
+    "the debug mode": (lambda: torch.get_deterministic_debug_mode(), torch.set_deterministic_debug_mode, (0, 1)),
+    "warnings": (lambda: torch.is_warn_always_enabled(), torch.set_warn_always, (False, True)),
+    "autocast's dtype": (
+        lambda: torch.get_autocast_dtype("cpu") is torch.float16, lambda dtype: torch.set_autocast_dtype("cpu", dtype),
+        (torch.bfloat16, torch.float16),
+    ),
+    "autocast's cache": (lambda: torch.is_autocast_cache_enabled(), torch.set_autocast_cache_enabled, (True, False)),
+    "the device": (lambda: torch.get_default_device().type == "cpu", torch.set_default_device, ("cpu", "meta")),
+    "a backend": (lambda: torch.backends.cudnn.benchmark, lambda on: setattr(torch.backends.cudnn, "benchmark", on), (False, True)),
+    "a module's backend": (lambda: backends.cudnn.benchmark, lambda on: setattr(backends.cudnn, "benchmark", on), (False, True)),
+}  # fmt: skip
+are_enabled, backends = torch.are_deterministic_algorithms_enabled, torch.backends
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_function_that_asks_for_a_setting_is_done_anew(name):
+    ask, choose, (first, second) = SETTINGS[name]
+    f, x = vmap(lambda x: x * (float(ask()) + 1)), torch.ones(2)
+    found = []
+    for value in (first, second, first):
+        choose(value)
+        try:
+            found.append({f(x)[0].item() for _ in range(4)})
+        finally:
+            choose(first)
+    assert len(found[0]) == len(found[1]) == 1 and found[0] == found[2] != found[1]
+
+
+def test_what_is_made_in_a_function_is_on_the_default_device_of_the_call():
+    f = vmap(lambda x: (x, torch.zeros(2)), out_dims=(0, None))
+    assert [f(torch.ones(2))[1].device.type for _ in range(4)] == ["cpu"] * 4
+    x = torch.ones(2)
+    with torch.device("meta"):
+        assert f(x)[1].device.type == "meta"
+
+
+def test_looking_at_what_a_function_reaches_asks_objects_for_nothing():
+    class Counting:
+        asked = 0
+
+        def __getattr__(self, name):
+            Counting.asked += 1
+            return float(Counting.asked)
+
+    counting = Counting()
+    assert [grad(lambda x: x * counting.scale)(torch.tensor(2.0)).item() for _ in range(4)] == [1, 2, 3, 4]

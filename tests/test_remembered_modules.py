@@ -379,3 +379,13 @@ def test_a_list_that_is_written_to_and_put_back_stays_what_it_is():
         assert grad(call)(torch.tensor(3.0)).item() == 12
         assert len(stack) == 1 and list(table) == ["a"]
     assert remembers() == 0
+
+
+def test_another_forward_of_a_class_of_the_librarys_is_called(monkeypatch):
+    module, x = nn.Linear(2, 2), torch.ones(3, 2)
+    f = vmap(lambda x: module(x))
+    wanted = [f(x) for _ in range(4)][0].tolist()
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Linear, "forward", lambda self, x: x * 9)
+        assert f(x).tolist() == [[9, 9]] * 3
+    assert f(x).tolist() == wanted

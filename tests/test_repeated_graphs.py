@@ -217,3 +217,52 @@ def test_a_loop_runs_the_program_of_its_second_turn_from_then_on():
         turn()
         met = keeping.now
         assert turn() == turn() and keeping.now == met
+
+
+MIRRORED = (
+    lambda m, a, b: a * b.sin(),
+    lambda m, a, b: a.sin() * b,
+    lambda m, a, b: m.stack([a, b.exp()]),
+    lambda m, a, b: m.stack([a.exp(), b]),
+    lambda m, a, b: a / (b * b),
+    lambda m, a, b: (a * a) / b,
+)
+
+
+@like_pytorch
+def test_graphs_that_differ_in_which_operand_is_a_leaf_are_told_apart(m):
+    found = []
+    for _ in range(3):
+        for program in MIRRORED:
+            a, b = leaf(m, 1.0, 2.0), leaf(m, 0.5, 0.25)
+            made = program(m, a, b)
+            made.backward(m.ones_like(made), retain_graph=True)
+            found += [a.grad, b.grad, m.autograd.grad(made, [a, b], m.ones_like(made))]
+    return found
+
+
+@like_pytorch
+def test_passes_that_begin_at_a_leaf_and_at_a_result_are_told_apart(m):
+    found = []
+    for _ in range(3):
+        for swapped in (False, True):
+            a, b = leaf(m, 1.0, 2.0), leaf(m, 0.5, 0.25)
+            m.autograd.backward([a.sin(), b] if swapped else [a, b.sin()], [m.ones(2), 2 * m.ones(2)])
+            found += [a.grad, b.grad]
+    return found
+
+
+@like_pytorch
+def test_graphs_that_differ_in_which_operand_leads_nowhere_are_told_apart(m):
+    def unfollowed(x):
+        with m.no_grad():
+            return x[0]
+
+    found = []
+    for _ in range(3):
+        a, b = leaf(m, 1.0, 2.0), leaf(m, 0.5)
+        (a * unfollowed(b)).sum().backward()
+        c, d = leaf(m, [1.0, 2.0]), m.tensor(0.5, dtype=m.float64, requires_grad=True)
+        (unfollowed(c) * d).sum().backward()
+        found += [a.grad, b.grad, c.grad, d.grad]
+    return found

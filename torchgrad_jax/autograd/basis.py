@@ -17,7 +17,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.backward import grad
-from torchgrad_jax.autograd.batched import levels, standing_for
+from torchgrad_jax.autograd.batched import levels, standing_for, without_hooks
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.node import Edge, Node
@@ -214,16 +214,6 @@ def _by_levels(output: Tensor, inputs: Sequence[Tensor], edge: Edge, captures: S
 def stand_in(aval: Aval) -> Value:
     """What stands for the gradient that a pass begins with, in the fingerprints of graphs."""
     return standing_for(aval.shape, aval)
-
-
-def without_hooks(captures: Sequence[Edge]) -> bool:
-    """Whether no leaf among these has a hook on its gradient, which nothing else of the graph tells."""
-    for node, _ in captures:
-        if type(node) is AccumulateGrad:
-            extra = node.variable._extra
-            if extra is not None and extra.hooks:
-                return False
-    return True
 
 
 def reachable(starts: Sequence[Node]) -> set[Node]:

@@ -15,7 +15,7 @@ import jax
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse
 from torchgrad_jax.core.node import Edge
-from torchgrad_jax.core.tensor import Tensor, fresh
+from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import per_thread, record
@@ -88,6 +88,8 @@ class BatchedTape:
 
 def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequence[Edge], retain_graph: bool) -> list[Tensor | None] | None:
     """The pass as one recorded operation; None where the user's Python must run."""
+    if not without_hooks(captures):
+        return None
     singles = [standing_for(g._aval.shape[1:], g._aval) for g in grads]
     print_ = tape.fingerprint(roots, singles, captures, False)
     if print_ is None:
@@ -108,6 +110,16 @@ def _as_operation(roots: Sequence[Edge], grads: Sequence[Tensor], captures: Sequ
         for i in found.tape.runs:
             nodes[i].release()
     return [None if (g := reached.get(edge)) is None else fresh(per_thread.recorder, per_thread.recorder.alias(g)) for edge in captures]
+
+
+def without_hooks(captures: Sequence[Edge]) -> bool:
+    """Whether no leaf among these has a hook on its gradient, which nothing else of the graph tells."""
+    for node, _ in captures:
+        if type(node) is AccumulateGrad:
+            extra = node.variable._extra
+            if extra is not None and extra.hooks:
+                return False
+    return True
 
 
 def standing_for(shape: tuple[int, ...], like: Aval) -> Value:

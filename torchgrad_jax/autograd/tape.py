@@ -88,7 +88,9 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
     for (node, nr), grad in zip(roots, grads, strict=True):
         if node not in index:
             index[node] = len(index)
-            if type(node) is not AccumulateGrad:
+            if type(node) is AccumulateGrad:
+                parts.append(AccumulateGrad)
+            else:
                 stack.append(node)
         parts += (index[node], nr, _place(place, operands, grad), grad.aval)  # which nothing else tells where the graph is a leaf
     while stack:
@@ -126,7 +128,9 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
             i = index.get(target)
             if i is None:
                 index[target] = i = len(index)
-                if type(target) is not AccumulateGrad:
+                if type(target) is AccumulateGrad:  # nothing else tells which of several targets is a leaf
+                    parts.append(AccumulateGrad)
+                else:
                     stack.append(target)
             parts.append(i)
             if nr:

@@ -254,6 +254,16 @@ def float_power_(self: Tensor, exponent: Any) -> Tensor:
     return write_power(self, power_of)
 
 
+_conjugated = function_of(registry["conj_physical"], "torch.conj_physical")
+
+
+@public("torch", "torch.Tensor")
+def conj_physical(input: Tensor, *, out: Any = None) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    expect_tensor("conj_physical", input)
+    return input if out is None and input._aval.dtype.kind != "c" else _conjugated(input, out=out)
+
+
 @public("torch", "torch.Tensor", "torch.Tensor.__pos__")
 def positive(input: Tensor) -> Tensor:
     """The tensor itself. RuntimeError for booleans."""

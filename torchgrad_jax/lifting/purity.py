@@ -39,7 +39,8 @@ _IMPURE_NAMES = frozenset((
     "grad", "_grad", "grad_fn", "data", "_base", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "requires_grad_",
     "manual_seed", "seed", "initial_seed", "get_rng_state", "default_generator", "fork_rng", "save", "load", "synchronize", "data_ptr",
     "untyped_storage", "storage", "autograd", "overrides", "utils", "runtime", "compile", "jit", "random", "cuda", "is_grad_enabled", "enable_grad",
-    "no_grad", "inference_mode", "share_memory_", "resize_", "__dict__", "__class__", "_version", "globals", "locals",
+    "no_grad", "inference_mode", "share_memory_", "resize_", "__dict__", "__class__", "_version", "globals", "locals", "backends", "cudnn", "mkldnn",
+    "__future__", "get_default_device", "get_autocast_dtype", "get_deterministic_debug_mode",
 ))  # fmt: skip
 _IMPURE_OPCODES = frozenset((
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "LOAD_BUILD_CLASS",
@@ -125,13 +126,13 @@ class Reached:
                     self.add(found.fget if isinstance(found, property) else found.__func__ if isinstance(found, _METHODS) else found)
 
     def _add_callable(self, value: Any, kind: type) -> None:
-        transform = getattr(value, "transform_of", None)
-        if transform is not None and kind is types.FunctionType:
+        transform = getattr(value, "transform_of", None) if kind is types.FunctionType else None
+        if transform is not None:
             self.key.append("transform")
             for part in transform:
                 self.add(part)
         elif kind is types.ModuleType:
-            if value is not math and value is not np and not _is_ours(value.__name__):
+            if value is not math and value is not np and (not _is_ours(value.__name__) or _is_impure_name(value.__name__.rpartition(".")[2])):
                 raise Impure
             self.key.append(value.__name__)
         elif id(value) in _BUILTINS or (kind is type and value in _EXCEPTIONS):
@@ -145,7 +146,7 @@ class Reached:
             for part in (value.func, value.args, tuple(value.keywords.items())):
                 self.add(part)
         elif kind in (*FUNCTIONS, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
-            if "<locals>" in getattr(value, "__qualname__", "<locals>") or (value.__name__ in _IMPURE_NAMES and not _is_transform(value)):
+            if "<locals>" in getattr(value, "__qualname__", "<locals>") or (_is_impure_name(value.__name__) and not _is_transform(value)):
                 raise Impure  # what one call has made is another one at the next
             self.key.append(value)
         elif kind is types.FunctionType:
@@ -242,7 +243,7 @@ def _attributes_of(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _is_impure_name(name: Any) -> bool:
-    return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set", "use_"))
+    return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set", "use_")) or str(name).endswith("_enabled")
 
 
 def reached(function: Callable[..., Any]) -> Reached | None:

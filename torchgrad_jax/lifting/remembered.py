@@ -26,7 +26,7 @@ from torchgrad_jax.lifting.compiled import be_part
 from torchgrad_jax.lifting.purity import Impure, Reached, reached
 from torchgrad_jax.lifting.replayed import NotingNodes, Replay
 from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
-from torchgrad_jax.runtime import modes, user_code
+from torchgrad_jax.runtime import device, modes, user_code
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
@@ -68,7 +68,7 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
         places.setdefault(id(v), i)
     key = (
         tuple(found.key), tuple([(v.aval, places[id(v)], t._rg) for t, v in zip(found.tensors, values, strict=True)]), rec.grad_enabled,
-        dtypes.get_default_dtype(), modes.matmul_precision,
+        dtypes.get_default_dtype(), device.default(), modes.matmul_precision,
     )  # fmt: skip
     known = _known.get(key)
     if known is None:

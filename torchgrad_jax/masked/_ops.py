@@ -86,13 +86,13 @@ def amin(input: Tensor, dim: _Dims = None, *, keepdim: bool = False, dtype: dtyp
 def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: dtypes.dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Where the largest elements are, as numbers of the input's dtype, which is PyTorch's choice."""
     filled = _filled("argmax", input, mask, -math.inf, dtype)
-    return filled.argmax(dim, keepdim=bool(keepdim) and dim is not None).to(filled.dtype)
+    return filled.argmax(dim, keepdim=bool(keepdim)).to(filled.dtype)
 
 
 def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: dtypes.dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Where the smallest elements are, as numbers of the input's dtype, which is PyTorch's choice."""
     filled = _filled("argmin", input, mask, math.inf, dtype)
-    return filled.argmin(dim, keepdim=bool(keepdim) and dim is not None).to(filled.dtype)
+    return filled.argmin(dim, keepdim=bool(keepdim)).to(filled.dtype)
 
 
 def _count(input: Tensor, dims: tuple[int, ...], keepdim: bool, mask: Tensor | None) -> Tensor:
