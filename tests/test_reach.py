@@ -1,6 +1,8 @@
 """A compiled function is traced again when something that it reaches is not what it was: in objects, their classes, functions and hooks."""
 
 import functools
+import random
+import warnings
 from collections import UserDict, deque
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax import nn
+from torchgrad_jax.lifting.tracing import TracingError
 
 pytestmark = pytest.mark.operators  # of programs: in eager mode there are none
 
@@ -229,3 +232,17 @@ def test_hooks_that_come_and_go_are_watched(kind):
             losses += [step().item() for _ in range(3)]
         found.append(losses)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand], ids=["random", "numpy.random"])
+def test_numbers_that_the_host_draws_are_drawn_at_each_call(draw):
+    compiled, numbers = torch.jit(lambda x: x * draw()), []
+    for function in (lambda x: x * draw(), compiled):
+        random.seed(0)
+        np.random.seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            numbers.append([function(torch.ones(1)).item() for _ in range(4)])
+    assert numbers[0] == numbers[1] and len(set(numbers[0])) == 4
+    with pytest.raises(TracingError, match="Python's or NumPy's generator"):
+        torch.jit(lambda x: x * draw(), fullgraph=True)(torch.ones(1))
