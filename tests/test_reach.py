@@ -246,3 +246,36 @@ def test_numbers_that_the_host_draws_are_drawn_at_each_call(draw):
     assert numbers[0] == numbers[1] and len(set(numbers[0])) == 4
     with pytest.raises(TracingError, match="Python's or NumPy's generator"):
         torch.jit(lambda x: x * draw(), fullgraph=True)(torch.ones(1))
+
+
+def test_what_a_function_changes_of_what_it_reaches_is_changed_at_each_call():
+    phase = [0]
+
+    def alternating(x):
+        phase[0] = 1 - phase[0]
+        return x * phase[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.jit(alternating)
+        assert [compiled(torch.ones(1)).item() for _ in range(12)] == [1, 0] * 6
+
+
+def test_an_optimizer_whose_state_was_cleared_begins_anew():
+    found = []
+    for how in (lambda step: step, torch.jit):
+        layer, x = nn.Linear(2, 2), torch.ones(1, 2)
+        with torch.no_grad():
+            layer.weight.fill_(0.5)
+            layer.bias.fill_(0.5)
+        optimizer = torch.optim.AdamW(layer.parameters(), 0.1)
+        step = how(optimizer.step)
+        for turn in range(9):
+            if turn in (3, 6):
+                optimizer.state.clear()
+            optimizer.zero_grad()
+            layer(x).square().sum().backward()
+            step()
+        found.append([layer.weight.tolist(), [state["step"].item() for state in optimizer.state.values()]])
+    assert found[1][1] == found[0][1] == [3, 3]
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-3)

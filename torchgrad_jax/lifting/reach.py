@@ -55,7 +55,7 @@ class Reach:
     such, and where no code of the user's that was reached asks for an "lr". What they are then makes no difference.
     """
 
-    __slots__ = ("cells", "named", "containers", "labels", "objects", "tensors", "_found", "_kept", "_rates", "_constant")
+    __slots__ = ("cells", "named", "containers", "labels", "objects", "tensors", "_found", "_kept", "_rates", "_constant", "spent")
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         walk = _Walk(function, objects)
@@ -69,6 +69,7 @@ class Reach:
         self._rates: dict[int, tuple[dict[str, Any], float]] = {} if asked else {id(c): (c, c["lr"]) for c in groups}
         self._constant = list(self._rates.values())
         self._kept = walk.functions
+        self.spent = False
         self._found = self._now()
 
     def renewed(self, groups: Iterable[dict[str, Any]]) -> None:
@@ -95,7 +96,9 @@ class Reach:
         return found
 
     def holds(self) -> bool:
-        """Whether all is as it was."""
+        """Whether all is as it was, and the function has left it so: what it changes of it, it would not change again when its program runs."""
+        if self.spent:
+            return False
         try:
             now = self._now()
         except ValueError:  # a cell was emptied
@@ -124,6 +127,8 @@ class Reach:
         for name, a, b in zip(names, self._found, now, strict=False):
             if not _alike(a, b):
                 return f"{name} was {_shown(a)} and is {_shown(b)}"
+        if self.spent and len(now) == len(self._found) and all(map(_alike, now, self._found)):
+            return "it changes what it reaches"
         return "a list, a dict, an object, a class or the hooks of a tensor that it reaches have changed"
 
 
