@@ -124,6 +124,7 @@ class Lifted:
 def find(rec: TraceRecorder, result: Any, arguments: Sequence[Tensor]) -> Lifted:
     """What a trace that came to its end has found. Refusal where it cannot be called again."""
     rec.check_random()
+    rec.check_host_random()
     if rec.grad_enabled != rec.outer.grad_enabled or rec.inference != rec.outer.inference or rec.rare != rec.outer.rare + 1:
         raise Refusal("it leaves another mode behind than it found: use the modes as context managers")
     finding = Finding(rec, arguments)

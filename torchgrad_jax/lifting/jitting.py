@@ -127,6 +127,7 @@ class Jitted:
             else:
                 self._note(f"traced: {_shown(tensors)}")
                 reach.renewed(found.renewed)
+                reach.spent = not reach.holds()
                 kind.entries.insert(0, (reach, entry))
                 del kind.entries[MOST_PROGRAMS:]
         if isinstance(found, str):

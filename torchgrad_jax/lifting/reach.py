@@ -1,8 +1,9 @@
 """What a function reaches besides its arguments: closure cells, globals, and what these hold. It tells whether any of it has changed.
 
 What is watched: the cells and globals that its code names, and those of the functions that it reaches so; lists, tuples, dicts and sets in them; the
-attributes of objects in them that some of this code names, of modules of `nn` all. Numbers, strings and their like are compared by value, all
-else by identity. What an attribute or a key leads to that is made up when the function runs is not watched.
+attributes of objects in them that some of this code names, of modules of `nn` all; the same of their classes, where these are the user's; and the
+hooks of tensors, of modules and of optimizers. Numbers, strings and their like are compared by value, all else by identity. What an attribute or a
+key leads to that is made up when the function runs is not watched.
 """
 
 from __future__ import annotations
@@ -10,23 +11,38 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.structures import BY_VALUE
 
 # What belongs to libraries is taken to stay what it is.
 _LIBRARIES = frozenset(("torchgrad_jax", "torch", "jax", "jaxlib", "numpy", "builtins", "math", "functools", "itertools", "collections", "typing"))
-_OURS = ("torchgrad_jax.nn", "torchgrad_jax.optim", "torchgrad_jax._dynamo.eval_frame")
+# Of these all attributes are watched.
+_OURS = ("torchgrad_jax.nn", "torchgrad_jax.optim", "torchgrad_jax._dynamo.eval_frame", "collections")
 # So many objects are looked into, at most.
 MOST = 4_000
-_contents = attrgetter("cell_contents")
-_MISSING: Any = object()
-
+_contents, _attributes_of, _requires_grad = attrgetter("cell_contents"), attrgetter("__dict__"), attrgetter("_rg")
+# What a function is beside its cells: a notebook that loads a module anew puts others in their place.
+_OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+# Lists and dicts that every function reaches.
+everywhere: list[Any] = []
+# By these an object, or a Function, is called, whatever code names.
+_CALLED = ("forward", "__call__", "backward", "setup_context", "jvp", "vmap")
+# Methods of Python's that no operation on an object calls; operators, indexing and the like call the others.
+_UNCALLED = frozenset((
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__",
+    "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
+))  # fmt: skip
+# What is called where such an attribute of a class is read.
+_GETTERS = {property: "fget", functools.cached_property: "func"}
+_CONTAINERS = (list, tuple, set, frozenset, dict, deque)
 
 # What stands for a number that is read anew at each call.
 _ANEW: Any = object()
@@ -39,7 +55,7 @@ class Reach:
     such, and where no code of the user's that was reached asks for an "lr". What they are then makes no difference.
     """
 
-    __slots__ = ("cells", "named", "containers", "labels", "_found", "_kept", "_rates", "_constant")
+    __slots__ = ("cells", "named", "containers", "labels", "objects", "tensors", "_found", "_kept", "_rates", "_constant", "spent")
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         walk = _Walk(function, objects)
@@ -47,12 +63,14 @@ class Reach:
         self.named = [(names, tuple(keys)) for names, keys in walk.named.values() if keys]
         self.containers = [c for c in walk.containers.values() if type(c) is not tuple]
         self.labels = walk.labels
+        self.objects, self.tensors = [o for o in walk.instances.values() if not isinstance(o, types.ModuleType)], list(walk.tensors.values())
         asked = any(_mentions(f.__code__, "lr") for f in walk.functions)
         groups = [c for c in self.containers if isinstance(c, dict) and "params" in c and type(c.get("lr")) is float]
         self._rates: dict[int, tuple[dict[str, Any], float]] = {} if asked else {id(c): (c, c["lr"]) for c in groups}
         self._constant = list(self._rates.values())
-        self._found = self._now()
         self._kept = walk.functions
+        self.spent = False
+        self._found = self._now()
 
     def renewed(self, groups: Iterable[dict[str, Any]]) -> None:
         """The learning rates of these groups are inputs of the program."""
@@ -69,10 +87,18 @@ class Reach:
                 found += [_ANEW if key == "lr" and type(value) is float else value for key, value in container.items()]
             elif isinstance(container, dict):
                 found += container.values()
+        found += map(type, self.objects)
+        found += map(len, map(_attributes_of, self.objects))  # what is added to an object may be read in place of what its class has
+        for part in _OF_FUNCTIONS:
+            found += map(part, self._kept)
+        found += map(_hooks_of, self.tensors)
+        found += map(_requires_grad, self.tensors)
         return found
 
     def holds(self) -> bool:
-        """Whether all is as it was."""
+        """Whether all is as it was, and the function has left it so: what it changes of it, it would not change again when its program runs."""
+        if self.spent:
+            return False
         try:
             now = self._now()
         except ValueError:  # a cell was emptied
@@ -101,7 +127,9 @@ class Reach:
         for name, a, b in zip(names, self._found, now, strict=False):
             if not _alike(a, b):
                 return f"{name} was {_shown(a)} and is {_shown(b)}"
-        return "a list or dict that it reaches has changed"
+        if self.spent and len(now) == len(self._found) and all(map(_alike, now, self._found)):
+            return "it changes what it reaches"
+        return "a list, a dict, an object, a class or the hooks of a tensor that it reaches have changed"
 
 
 def _mentions(code: types.CodeType, constant: str) -> bool:
@@ -121,7 +149,36 @@ def _alike(a: Any, b: Any) -> bool:
         return a.hex() == b.hex()
     if type(a) is types.MethodType:
         return a.__self__ is b.__self__ and a.__func__ is b.__func__
+    if type(a) is tuple:  # what is in it is watched
+        return len(a) == len(b) and all(map(_alike, a, b))
     return isinstance(a, BY_VALUE) and bool(a == b)
+
+
+def _hooks_of(t: Tensor) -> Any:
+    extra = t._extra
+    return None if extra is None or (extra.hooks is None and extra.post_hooks is None) else (extra.hooks, extra.post_hooks)
+
+
+def _dict_of(o: Any) -> Any:
+    """The attributes of an object, None where it has no dict of them."""
+    try:
+        return o.__dict__
+    except Exception:  # code of the object's own may be asked, and what that raises is nobody's
+        return None
+
+
+class _Slotted:
+    """The attributes of an object that has no dict of them, read as from one."""
+
+    __slots__ = ("_object",)
+
+    def __init__(self, o: Any) -> None:
+        self._object = o
+
+    def get(self, name: str) -> Any:
+        """An attribute, None where there is none, or none that is a slot."""
+        slot = getattr(type(self._object), name, None)
+        return getattr(self._object, name, None) if isinstance(slot, types.MemberDescriptorType) else None
 
 
 class _Walk:
@@ -129,25 +186,36 @@ class _Walk:
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         self.cells: dict[int, Any] = {}
-        self.named: dict[int, tuple[dict[str, Any], dict[str, None]]] = {}
+        self.named: dict[int, tuple[Any, dict[str, None]]] = {}  # what is read as a dict is
         self.containers: dict[int, Any] = {}
         self.functions: dict[Any, None] = {}
         self.instances: dict[int, Any] = {}
+        self.tensors: dict[int, Tensor] = {}
+        self.slotted: dict[int, _Slotted] = {}
         self.labels: dict[int, str] = {}
         self.names: dict[str, None] = {}
-        self.queue: list[Any] = [function, *objects]
+        self.queue: list[Any] = [function, *objects, *everywhere]
         self.seen: dict[int, Any] = {}
         known = (-1, -1)
-        while known != (len(self.names), len(self.seen)):
+        while True:
             while self.queue and len(self.seen) < MOST:
                 self._visit(self.queue.pop())
             self.queue.clear()
+            if known == (len(self.names), len(self.seen)):
+                break
             known = len(self.names), len(self.seen)
-            for instance in list(self.instances.values()):
+            for instance in list(self.instances.values()):  # code that was met since may name more of it
                 self._attributes(instance)
+            for number, slots in self.slotted.items():
+                for name in [n for n in self.names if slots.get(n) is not None]:
+                    self.named.setdefault(number, (slots, {}))[1][name] = None
+                    self.queue.append(slots.get(name))
 
     def _visit(self, o: Any) -> None:
-        if isinstance(o, (Tensor, np.ndarray, *BY_VALUE, float)) or id(o) in self.seen:
+        if isinstance(o, Tensor):
+            self._tensor(o)
+            return
+        if isinstance(o, (np.ndarray, *BY_VALUE, float)) or id(o) in self.seen:
             return
         self.seen[id(o)] = o
         if isinstance(o, types.FunctionType):
@@ -158,25 +226,47 @@ class _Walk:
             self.queue += (o.func, o.args, o.keywords)
         elif isinstance(o, weakref.ref):
             self.queue.append(o())
-        elif isinstance(o, (list, tuple, set, frozenset, dict)):
+        elif isinstance(o, _CONTAINERS):
             self.containers[id(o)] = o
             self.queue += o.values() if isinstance(o, dict) else o
+            if _root(type(o).__module__) not in _LIBRARIES:
+                self._object(o)
         elif isinstance(o, (types.ModuleType, type)):
             if _root(o.__name__ if isinstance(o, types.ModuleType) else o.__module__) not in _LIBRARIES:
                 self.instances[id(o)] = o
                 self._attributes(o)
-        elif hasattr(o, "__wrapped__"):
-            self.queue.append(o.__wrapped__)
-        elif hasattr(o, "__dict__") and (_root(type(o).__module__) not in _LIBRARIES or type(o).__module__.startswith(_OURS)):
+                if isinstance(o, type):
+                    self.queue += (type(o), *o.__mro__[1:])
+        elif isinstance(o, (staticmethod, classmethod)):
+            self.queue.append(o.__func__)
+        elif (wrapped := (_dict_of(o) or {}).get("__wrapped__")) is not None:
+            self.queue.append(wrapped)
+        else:
+            self._object(o)
+
+    def _object(self, o: Any) -> None:
+        kind = type(o)
+        library = _root(kind.__module__) in _LIBRARIES
+        if _dict_of(o) is not None and (not library or kind.__module__.startswith(_OURS)):
             self.instances[id(o)] = o
             self._attributes(o)
-            for name in ("forward", "__call__"):
-                self._method(type(o), name)
+            self.queue.append(kind)
+            for name in _CALLED:
+                self._method(kind, name)
+        elif hasattr(kind, "__slots__") and not library:
+            self.slotted[id(o)] = _Slotted(o)
+            self.queue.append(kind)
+
+    def _tensor(self, t: Tensor) -> None:
+        if (t._rg or isinstance(t, Parameter)) and id(t) not in self.tensors:  # of others it matters where an operation reads them
+            self.tensors[id(t)] = t
+            self.queue += [hooks for hooks in _hooks_of(t) or () if hooks is not None]
 
     def _function(self, f: types.FunctionType) -> None:
         if _root(f.__module__ or "") in _LIBRARIES and getattr(f, "__wrapped__", None) is None:
             return
         self.functions[f] = None
+        self.instances[id(f)] = f
         wrapped = getattr(f, "__wrapped__", None)
         if wrapped is not None:
             self.queue.append(wrapped)
@@ -206,12 +296,11 @@ class _Walk:
     def _attributes(self, o: Any) -> None:
         names = o.__dict__
         if isinstance(names, types.MappingProxyType):  # of a class
-            for name in [n for n in self.names if n in names]:
-                if isinstance(names[name], types.FunctionType):
-                    self.queue.append(names[name])
-                else:
-                    self.named.setdefault(id(o), (names, {}))[1][name] = None  # type: ignore[arg-type] - it is read as a dict is
-                    self.queue.append(names[name])
+            called = [n for n in names if n[:2] == "__" and n not in _UNCALLED and isinstance(names[n], types.FunctionType)]
+            for name in [*called, *[n for n in (*_CALLED, *self.names) if n in names]]:
+                self.named.setdefault(id(o), (names, {}))[1][name] = None
+                found = names[name]
+                self.queue.append(getattr(found, _GETTERS.get(type(found), ""), found))
             return
         every = type(o).__module__.startswith(_OURS)
         for name in names if every else [n for n in self.names if n in names]:
@@ -232,5 +321,5 @@ class _Walk:
             self.queue.append(found.fget)
 
 
-def _root(name: str) -> str:
-    return name.partition(".")[0]
+def _root(name: Any) -> str:
+    return name.partition(".")[0] if isinstance(name, str) else ""  # a metaclass may have something else for it

@@ -7,6 +7,8 @@ left behind: when the function is through, the recorder's program is run like an
 
 from __future__ import annotations
 
+import pickle
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,6 +79,11 @@ class Boundary(Node):
 
     def describe(self) -> None:
         """See Node: none, so that it is always run."""
+
+
+def _host_random() -> Any:
+    """The states of the generators behind `random` and `numpy.random`."""
+    return random.getstate(), pickle.dumps(np.random.get_state(legacy=False))
 
 
 class Met:
@@ -221,8 +228,8 @@ class TraceRecorder(Recorder, Watch):
     """
 
     __slots__ = (
-        "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "given_up", "reason", "strict", "twins",
-        "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts", "renewed",
+        "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "host_random", "given_up", "reason", "strict",
+        "twins", "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts", "renewed",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
@@ -246,6 +253,7 @@ class TraceRecorder(Recorder, Watch):
         self.inside: dict[int, Tensor] = {}
         self.draws: dict[Value, Callable[[], Any]] = {}
         self.random_state = self.random_start = state_of_random()
+        self.host_random = _host_random()
         self.twins: list[Value] = []
         self.given_up, self.reason = False, ""
 
@@ -314,6 +322,11 @@ class TraceRecorder(Recorder, Watch):
         """Give up where the state of the default generator was changed otherwise than by drawing."""
         if not np.array_equal(self.random_state, state_of_random()):
             self.give_up("it seeds the random generator, sets its state, or draws by an operation that does so on the host alone")
+
+    def check_host_random(self) -> None:
+        """Give up where numbers of Python's or NumPy's generator were drawn, which would be the same ones at each call."""
+        if self.host_random != _host_random():
+            self.give_up("it draws random numbers by Python's or NumPy's generator, which would be the same at each call: draw them by torch")
 
     # ------------------------------------------------------------------ what is hidden
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from torchgrad_jax.lifting.purity import Impure, Reached, objects
-from torchgrad_jax.nn.modules.calling import has_hooks
+from torchgrad_jax.lifting.reach import everywhere
+from torchgrad_jax.nn.modules.calling import has_hooks, hooks_of_all
 from torchgrad_jax.nn.modules.module import Module
 
 # Attributes of every module that its call does not ask for, beside hooks.
@@ -44,5 +45,6 @@ def _is_of_library(cls: type) -> bool:
 
 
 def begin() -> None:
-    """Let functions reach modules from now on."""
+    """Let functions reach modules from now on, and the hooks of all modules."""
     objects.append((Module, look_into))
+    everywhere.extend(hooks_of_all)

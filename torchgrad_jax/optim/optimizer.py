@@ -16,6 +16,7 @@ from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.views import view_as_real
+from torchgrad_jax.lifting.reach import everywhere
 from torchgrad_jax.runtime.recorder import per_thread
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -34,6 +35,7 @@ class _RequiredParameter:
 required: Any = _RequiredParameter()
 _global_optimizer_pre_hooks: OrderedDict[int, Any] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Any] = OrderedDict()
+everywhere += (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

@@ -23,6 +23,11 @@ _global_backward_pre_hooks: Hooks = OrderedDict()
 _global_backward_hooks: Hooks = OrderedDict()
 # Whether the backward hooks of every module are full ones; None while there was none.
 _global_is_full_backward_hook: bool | None = None
+# All of these.
+hooks_of_all = (
+    _global_forward_pre_hooks, _global_forward_hooks, _global_forward_hooks_with_kwargs, _global_forward_hooks_always_called,
+    _global_backward_pre_hooks, _global_backward_hooks,
+)  # fmt: skip
 
 
 class Called:
