@@ -6,6 +6,7 @@ TORCHGRAD_JAX_PROGRAMS: how many programs (default 240).
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from compat_suite.fuzz import command  # noqa: E402 - needs torch
 from compat_suite.fuzz.author import FEW, FEWER  # noqa: E402
+from compat_suite.fuzz.relatives import family, relative  # noqa: E402
 from compat_suite.fuzz.rules import EXCLUDED  # noqa: E402
 from compat_suite.fuzz.scripts import script  # noqa: E402
 from compat_suite.fuzz.search import Look, Step, differs, generate  # noqa: E402
@@ -35,6 +37,13 @@ def differing(seeds, shapes):
 def test_random_programs_behave_as_in_pytorch():
     with execution_mode("fused"):
         assert differing(range(COUNT), FEW) == []
+
+
+def test_programs_that_differ_in_a_detail_are_told_apart():
+    with execution_mode("fused"):
+        for seed in range(COUNT, COUNT + COUNT // 10):
+            steps, found = family(seed, generate(seed, EXCLUDED)[0], EXCLUDED, 12)
+            assert found is None, script(steps, found)
 
 
 @pytest.mark.slow
@@ -61,6 +70,20 @@ def test_a_program_that_differs_is_made_short(wrong):
     assert found.name == "x3" and found.what == "grad_fn"
     steps, found = shrunk(steps_of(WRONG), found, EXCLUDED)
     assert [s.statement for s in steps] == ["x1 = leaf(2, seed=1)", "x3 = x1.sin()"] and not any(s.look for s in steps)
+
+
+def test_a_relative_that_differs_is_found(wrong):
+    steps = steps_of([line.replace("sin", "cos") for line in WRONG])
+    assert differs(steps, EXCLUDED) is None
+    last, found = family(0, steps, EXCLUDED, 400)
+    assert "sin()" in found.statement and last != steps
+
+
+def test_relatives_differ_in_a_detail():
+    steps, chance = steps_of(WRONG), random.Random(0)
+    relatives = [relative(chance, steps) for _ in range(200)]
+    assert all(abs(len(r) - len(steps)) <= 2 and len(set(steps) - set(r)) <= 2 for r in relatives)
+    assert len({tuple(r) for r in relatives}) > 30
 
 
 def test_its_script_runs_with_both_libraries(wrong, tmp_path):

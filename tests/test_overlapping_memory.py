@@ -71,6 +71,43 @@ def test_other_writes_to_expanded_tensors_are_refused():
     """)
 
 
+def test_what_writes_elsewhere_than_it_reads_refuses_its_own_tensor():
+    same("""
+        x, i, j = leaf(3, 3, requires_grad=False), torch.tensor([[2, 1, 0]]), torch.tensor([2, 1, 0])
+        x.index_add_(1, j, x)
+        x.index_copy_(0, j, x[:])
+        x.index_reduce_(0, j, x, 'amax')
+        x.scatter_(1, i, x)
+        x.scatter_add_(1, i, x[:])
+        x.scatter_reduce_(1, i, x, 'amax')
+        x.put_(i, x[:1])
+        x.index_put_((j,), x)
+        x[j] = x
+        x[:0].index_add_(1, j, x[:0])
+        assert x._version == 1
+    """)
+
+
+def test_a_number_of_the_tensor_that_is_filled():
+    same("""
+        x = leaf(3, 3, requires_grad=False)
+        x.masked_fill_(x > 0, x[0, 1])
+        x.index_fill_(1, torch.tensor([2, 0]), x[1, 0])
+        x.fill_(x[2, 2])
+        assert x._version == 3
+    """)
+
+
+def test_numbers_as_indices_of_a_tensor_without_dimensions():
+    same("""
+        x = leaf(seed=1, requires_grad=False)
+        y = x[0]
+        y = x[3]
+        x[-1] = 2.0
+        x[0] = 2.0
+    """)
+
+
 def test_an_expanded_tensor_may_be_copied_to_itself():
     same("""
         x = leaf(1, 3, requires_grad=False)

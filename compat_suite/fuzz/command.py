@@ -2,7 +2,8 @@
 
 A program is 5 to 30 statements: views, in-place writes, indexing, reductions, casts, NaN and infinities, integers, hooks, backward passes,
 gradients, grad modes, loops whose structure changes. Compared are values, shapes, dtypes, strides, versions, bases, names of nodes, flags, gradients,
-the calls of hooks and what is raised. Each program has a seed of its own, so that a search goes on where another ended.
+the calls of hooks and what is raised. Each program has a seed of its own, so that a search goes on where another ended. With `--relatives`, programs
+that are like it but for a detail are run in turn with it in one process: what is remembered of one must not be taken for another.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     found.add_argument("--mode", choices=MODES, default="fused", help="whether operations are recorded (default), or each runs at once by XLA")
     found.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     found.add_argument("--memory", type=int, default=3000, metavar="MIB", help="a process that has grown to this is replaced (default: 3000)")
+    found.add_argument("--relatives", type=int, default=0, metavar="N", help="of each program, to be run after it (default: 0)")
     found.add_argument("--include", nargs="+", default=[], choices=list(EXCLUDED), help="; ".join(f"{k}: {v}" for k, v in EXCLUDED.items()))
     found.add_argument("--cache", default=str(Path.home() / ".cache" / "torchgrad_jax_fuzz"), help="where compiled operations are kept")
     found.add_argument("--step", type=int, default=0, help=argparse.SUPPRESS)  # between the seeds of one of several processes
@@ -58,6 +60,7 @@ def work(chosen: argparse.Namespace) -> None:
     import torch
 
     from compat_suite.fuzz.author import DTYPES, FEW, FEWER
+    from compat_suite.fuzz.relatives import family
     from compat_suite.fuzz.scripts import script
     from compat_suite.fuzz.search import differs, generate
     from compat_suite.fuzz.shrinking import shrunk
@@ -83,6 +86,8 @@ def work(chosen: argparse.Namespace) -> None:
             steps, found = generate(seed, excluded, shapes, dtypes)
             # Whoever wrote it has looked at PyTorch's tensors, which makes nodes of views anew: what differs does so when nobody has.
             found = found and differs(steps, excluded)
+            if found is None and chosen.relatives:
+                steps, found = family(seed, steps, excluded, chosen.relatives)
             if found:
                 kinds[found.kind] += 1
                 if kinds[found.kind] <= SHRUNK:
@@ -121,6 +126,7 @@ class Search:
         environment = {**os.environ, **QUICK, "JAX_COMPILATION_CACHE_DIR": chosen.cache}
         while seed < end:
             command = [sys.executable, "-m", "compat_suite", "fuzz", str(end - seed), "--seed", str(seed), "--step", str(chosen.jobs)]
+            command += ["--relatives", str(chosen.relatives)]
             command += ["--mode", chosen.mode, "--memory", str(chosen.memory), *(["--include", *chosen.include] if chosen.include else [])]
             begins: int | None = seed - chosen.jobs
             with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -127,9 +127,12 @@ def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
         return False
     t = operands[0]
     view, storage = t._view, t._storage
-    for o in operands[1:] if name != "fill_tensor" else ():
-        if storage is not None and isinstance(o, Tensor) and o is not t:
-            refuse_part(t, o)
+    for o in operands[1:-1] if name in _BY_NUMBER else operands[1:]:
+        if isinstance(o, Tensor):
+            if storage is not None and o is not t:
+                refuse_part(t, o)
+            if name in _ELSEWHERE and t._aval.size and (o is t or (o._storage is not None and storage is not None and _is_same(t, o))):
+                raise RuntimeError(OVERLAP)
     if view is None or not repeats(view, t._aval) or (name == "copy" and _is_same(t, operands[1])):
         return False
     operator = registry.get(name)
@@ -152,6 +155,10 @@ def refuse_part(t: Tensor, read: Tensor) -> None:
         raise RuntimeError(OVERLAP)
 
 
+# What is read before anything is written: the last operand of these is one number.
+_BY_NUMBER = frozenset(("fill_tensor", "masked_fill", "index_fill_tensor"))
+# These write elsewhere than where they read, so that they refuse even the very tensor that they write to.
+_ELSEWHERE = frozenset(("index_add", "index_copy", "index_reduce", "index_put", "put", "scatter_src", "scatter_add", "scatter_reduce"))
 OVERLAP = (
     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
     "Please clone() the tensor before performing the operation."

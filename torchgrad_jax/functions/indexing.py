@@ -37,11 +37,16 @@ _ONE = (int, slice, Tensor)
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
+def _of_no_dimension(key: int) -> IndexError:
+    """What is said of a number as the index of a tensor without dimensions."""
+    return IndexError(f"index {key} is out of bounds for dimension 0 with size 0" if key else ZERO_DIM)
+
+
 @public("torch.Tensor.__getitem__")
 def getitem(self: Tensor, key: Any) -> Tensor:
     """``self[key]``."""
     if type(key) is int and not self._aval.ndim:
-        raise IndexError(ZERO_DIM)
+        raise _of_no_dimension(key)
     if self._aval.device is not CPU:
         key = _beside(self, key)
     if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
@@ -82,7 +87,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if type(key) is slice and not self._aval.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if type(key) is int and not self._aval.ndim:
-        raise IndexError(ZERO_DIM)
+        raise _of_no_dimension(key)
     number = type(value) is float or (type(value) is int and LEAST_INT <= value <= MOST_INT)
     if (number or type(value) is Tensor) and (type(key) is int or type(key) is tuple or type(key) is slice):
         given: Any = value if type(value) is Tensor else promotion.fitting(value, self._aval.dtype)
