@@ -343,7 +343,7 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     values = []
     for o in operands:
         if type(o) is Tensor or type(o) is Parameter:
-            if o._view is not None or (o._rg and rec.grad_enabled):
+            if o._view is not None or (o._rg and rec.grad_enabled) or (o is target and values):
                 return apply_inplace(bound, operands)
             o = o._value if o._storage is None else o._read()
         elif isinstance(o, Tensor):

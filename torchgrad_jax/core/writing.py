@@ -224,7 +224,7 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     # That the target may not be written to is told before what is out of date.
     old = content_of(target)
     values = (old, *[o if not isinstance(o, Tensor) else content_of(o) if o is target else read(o) for o in operands[1:]])
-    expanded = storage is not None and check_memory(operator.name, operands)
+    expanded = (storage is not None or operator.name in _ELSEWHERE) and check_memory(operator.name, operands)
     if mask and operator.written:
         answer = rec.call(bound, values)[0]
         bound, operands, values = registry[operator.written].bind((ARRAY,) * 3), (*operands, wrap(answer)), (*values, answer)
