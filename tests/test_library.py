@@ -402,6 +402,24 @@ def test_schemas_are_those_that_pytorch_infers(case, mutates):
 
 
 @program
+def tags_are_told(m):
+    def function(x):
+        return x.clone()
+
+    function.__annotations__ = {"x": m.Tensor, "return": m.Tensor}
+    several = [m.Tag.pointwise, m.Tag.needs_fixed_stride_order]
+    told = [m.library.custom_op(fresh(), function, mutates_args=(), tags=tags)._opoverload.tags for tags in (None, m.Tag.pointwise, several)]
+    library = m.library.Library("tj_tests", "FRAGMENT")
+    name = library.define(fresh().partition("::")[2] + "(Tensor x) -> Tensor", tags=(m.Tag.view_copy,))
+    told.append(getattr(m.ops.tj_tests, name).default.tags)
+    try:
+        m.library.custom_op(fresh(), function, mutates_args=(), tags=["pointwise"])
+    except TypeError:
+        told.append("refused")
+    return [str(told), {name: int(tag) for name, tag in m.Tag.__members__.items()}, str(m.Tag.core), m.Tag(3) == m.Tag.dynamic_output_shape]
+
+
+@program
 def opcheck_finds_what_is_not_as_promised(m):
     def liar(x):
         x.add_(1)

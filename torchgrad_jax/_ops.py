@@ -6,6 +6,7 @@ Overloads of one operator are equal to each other: which of them a call is diffe
 
 from __future__ import annotations
 
+import enum
 import importlib.resources
 import os
 import re
@@ -53,6 +54,34 @@ def _known_names() -> frozenset[str]:
 @cache
 def _known() -> frozenset[str]:
     return frozenset(_key(_name_of(operator)) for operator in registry.values())
+
+
+class Tag(enum.IntEnum):
+    """What is said of an operator of the user's, to be asked of its overload as `tags`. Nothing here is decided by them."""
+
+    __str__ = enum.Enum.__str__
+    __repr__ = enum.Enum.__repr__
+
+    core = 0
+    cudagraph_unsafe = 1
+    data_dependent_output = 2
+    dynamic_output_shape = 3
+    flexible_layout = 4
+    generated = 5
+    inplace = 6
+    inplace_view = 7
+    maybe_aliasing_or_mutating = 8
+    needs_contiguous_strides = 9
+    needs_exact_strides = 10
+    needs_fixed_stride_order = 11
+    nondeterministic_bitwise = 12
+    nondeterministic_seeded = 13
+    out = 14
+    out_variant = 15
+    pointwise = 16
+    pt2_compliant_tag = 17
+    reduction = 18
+    view_copy = 19
 
 
 class OpOverload:

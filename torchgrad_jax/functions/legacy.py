@@ -158,18 +158,19 @@ def type_named(text: str) -> tuple[dtypes.dtype, bool]:
     return found, place != "torch"
 
 
-def _removed(name: str, instead: str) -> None:
+def _removed(name: str, instead: str, *places: str) -> None:
     def refuse(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(f"This function was deprecated since version 1.9 and is now removed. Use {instead}.")
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = f"RuntimeError: PyTorch has removed it. Use {instead}."
-    public("torch.Tensor")(refuse)
+    public(*places or ("torch", "torch.Tensor"))(refuse)
 
 
 _removed("eig", "torch.linalg.eig, which gives complex numbers")
 _removed("lstsq", "torch.linalg.lstsq, whose arguments are the other way round")
 _removed("solve", "torch.linalg.solve, whose arguments are the other way round")
+_removed("matrix_rank", "torch.linalg.matrix_rank", "torch")
 _removed("symeig", "torch.linalg.eigh, which looks at the lower triangle")
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torchgrad_jax.library.operators import COMPOSITE, DEFAULT, Overload, forget, operator_named, operators
+from torchgrad_jax.library.operators import COMPOSITE, DEFAULT, Overload, forget, operator_named, operators, tags_of
 from torchgrad_jax.library.schema import Schema
 
 __all__ = ["Library", "define", "fallthrough_kernel", "impl"]
@@ -50,7 +50,8 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Define an operator, ``"name(Tensor x) -> Tensor"``. Its name. RuntimeError where there is one of this name, and in an "IMPL"."""
+        """Define an operator, ``"name(Tensor x) -> Tensor"``. Its name. RuntimeError where there is one of this name, and in an "IMPL". tags: of
+        `torch.Tag`, one or several."""
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         name, _, rest = schema.partition("(")
@@ -65,7 +66,7 @@ class Library:
                 f"Tried to register an operator ({Schema(operator.name, '(' + rest)}) with the same name and overload name multiple times. Each "
                 "overload's schema should only be registered with a single call to def()."
             )
-        operator.define("(" + rest)
+        operator.define("(" + rest, tags_of(tags))
         self._defined.append(operator.name)
         return name.strip()
 
@@ -115,13 +116,13 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
 
 
 def define(qualname: str, schema: Any, *, lib: Library | None = None, tags: Any = ()) -> Any:
-    """Define an operator, ``define("namespace::name", "(Tensor x) -> Tensor")``. ValueError for other names and schemas."""
+    """Define an operator, ``define("namespace::name", "(Tensor x) -> Tensor")``; tags: see `Library`. ValueError for other names and schemas."""
     namespace, name = operator_named(qualname).name.split("::")
     if not isinstance(schema, str):
         raise ValueError(f"define(qualname, schema): expected schema to be of type str, got {type(schema)}")
     if not (schema.lstrip().startswith("(") and "->" in schema):
         raise ValueError(f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"')
-    (Library(namespace, "FRAGMENT") if lib is None else lib).define(name + schema)
+    (Library(namespace, "FRAGMENT") if lib is None else lib).define(name + schema, tags=tags)
 
 
 def impl(qualname: str, types: str | Sequence[str], func: Any = None, *, lib: Library | None = None) -> Any:

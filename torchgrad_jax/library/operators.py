@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from torchgrad_jax._ops import OpOverload, OpOverloadPacket, ops
+from torchgrad_jax._ops import OpOverload, OpOverloadPacket, Tag, ops
 from torchgrad_jax.autograd.autocast_mode import autocast, is_autocast_enabled
 from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.grad_mode import no_grad
@@ -53,6 +53,11 @@ class Overload(OpOverload):
     def _schema(self) -> Schema | None:
         return self.packet.operator.schema
 
+    @property
+    def tags(self) -> list[Tag]:
+        """What was said of it where it was defined."""
+        return list(self.packet.operator.tags)
+
 
 class _Tree(NamedTuple):
     """Arguments or results as leaves, of which those at `places` are tensors, and their structure."""
@@ -90,6 +95,15 @@ class _Tree(NamedTuple):
         return _Tree([None if i in places else x for i, x in enumerate(self.leaves)], self.places, self.spec)
 
 
+def tags_of(tags: Any) -> tuple[Tag, ...]:
+    """The tags that a definition was given: one, several or None. TypeError for anything else."""
+    found = () if tags is None else (tags,) if isinstance(tags, Tag) else tuple(tags)
+    for tag in found:
+        if not isinstance(tag, Tag):
+            raise TypeError(f"define(): tags must be of torch.Tag, not {type(tag).__name__}")
+    return found
+
+
 class _Running(threading.local):
     """calls: those under way in this thread whose tensors are within a Function, the innermost last, each with its results once it has them."""
 
@@ -107,11 +121,13 @@ class CustomOperator:
     device or DEFAULT, what is called in place of kernels but in inference mode, and autograd follows what that is made of. own_node: whether a call
     that needs gradients gets a node of its own, also without a formula. backward, setup_context, rule: the user's functions. fake: says what results
     are like. autocast: by type of device, what arguments are converted to under autocast. refuses_aliases: whether results may not be arguments.
+    tags: what is said of it.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.schema: Schema | None = None
+        self.tags: tuple[Tag, ...] = ()
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
         self.followed: dict[str, Callable[..., Any]] = {}
@@ -124,9 +140,9 @@ class CustomOperator:
         self.packet = Packet(self)
         self._function: type[Function] | None = None
 
-    def define(self, schema: str) -> None:
-        """Give it its schema, and its place in `torch.ops`."""
-        self.schema = Schema(self.name, schema)
+    def define(self, schema: str, tags: tuple[Tag, ...] = ()) -> None:
+        """Give it its schema, its tags, and its place in `torch.ops`."""
+        self.schema, self.tags = Schema(self.name, schema), tags
         namespace, name = self.name.split("::")
         vars(getattr(ops, namespace))[name] = self.packet
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchgrad_jax._ops import OpOverload, OpOverloadPacket, ops
-from torchgrad_jax.library.operators import DEFAULT, CustomOperator, Overload, Packet, operator_named, operators
+from torchgrad_jax._ops import OpOverload, OpOverloadPacket, Tag, ops
+from torchgrad_jax.library.operators import DEFAULT, CustomOperator, Overload, Packet, operator_named, operators, tags_of
 from torchgrad_jax.library.schema import infer_schema
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.user_code import warn_user
@@ -171,15 +171,13 @@ class CustomOpDef:
             (disabled.add if before else disabled.discard)(device_type)
 
 
-def custom_op(
-    name: str, fn: Any = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Sequence[Any] | None = None
-) -> Any:
+def custom_op(name: str, fn: Any = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Any = None) -> Any:
     """An operator that runs a Python function which nothing looks into: autograd, `vmap` and `jit` take it as a whole.
 
     name: ``"namespace::name"``, under which it is ``torch.ops.namespace.name`` too. mutates_args: the names of the arguments that the function
     writes to, or "unknown". device_types: those that the function is for; all by default. schema: else that of its annotations (`infer_schema`).
     A result may be no argument, nor share memory with one. Gradients are registered by `register_autograd`. ValueError for names and annotations
-    that will not do; NotImplementedError for tags, which are for PyTorch's compiler.
+    that will not do. tags: of `torch.Tag`, one or several, which its overload tells.
 
     Example::
 
@@ -187,15 +185,14 @@ def custom_op(
         def numpy_sin(x: Tensor) -> Tensor:
             return torch.from_numpy(np.sin(x.numpy()))
     """
-    if tags not in (None, (), []):
-        raise NotImplementedError("torch.library.custom_op(): tags are for PyTorch's compiler; leave them out")
+    told = (Tag.pt2_compliant_tag, *tags_of(tags))
 
     def make(function: Callable[..., Any]) -> CustomOpDef:
         text = infer_schema(function, mutates_args=mutates_args) if schema is None else schema
         operator_named(name)
         operators[name] = operator = CustomOperator(name)  # a second definition takes the place of the first
         operator.own_node = operator.refuses_aliases = True
-        operator.define(text)
+        operator.define(text, told)
         made = CustomOpDef(operator, function)
         register_kernel(made, device_types, function)
         return made

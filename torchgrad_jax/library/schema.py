@@ -168,12 +168,11 @@ def _said(kind: str) -> str:
 
 def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any, op_name: str | None = None, tags: Any = ()) -> str:
     """The schema that a function's annotations say, as text: `Tensor`, numbers, `bool`, `str`, `torch.dtype`, `torch.device`, Optional and lists of
-    them. mutates_args: the names of the arguments that it writes to, or "unknown", which is all of its tensors. op_name: put before it.
+    them. mutates_args: the names of the arguments that it writes to, or "unknown", which is all of its tensors. op_name: put before it. tags: no part
+    of a schema, here as in PyTorch.
 
     ValueError, in PyTorch's words, for what has no annotation or another one.
     """
-    if tags not in ((), [], None):
-        raise NotImplementedError("infer_schema(): tags are for PyTorch's compiler; leave them out")
     try:
         signature = inspect.signature(prototype_function, eval_str=True)
     except NameError:
