@@ -211,6 +211,7 @@ def a_slice_back_in_what_was_sliced(m):
 def what_pytorch_has_removed(m):
     a = m.ones(2, 2)
     calls = [lambda: a.eig(), lambda: a.lstsq(a), lambda: a.solve(a), lambda: a.symeig(eigenvectors=True), lambda: a.reinforce(1.0)]
+    calls += [lambda: m.eig(a), lambda: m.lstsq(a, a), lambda: m.solve(a, a), lambda: m.symeig(a), lambda: m.matrix_rank(a)]
     return [[error[0], error[1][:24]] for error in map(caught, calls)]
 
 

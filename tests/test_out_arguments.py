@@ -1,5 +1,7 @@
 """``out=``: which dtypes, sizes and memories it may have, and who takes it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -144,3 +146,13 @@ def test_class_of_what_is_given_or_raised(expression):
         return [(str(t.dtype), tuple(t.shape)) for t in (made if isinstance(made, (tuple, list)) else (made,)) if t is not None]
 
     assert outcome(tj) == outcome(torch)
+
+
+@like_pytorch
+def test_an_input_that_is_too_small_for_the_result_is_not_resized(m):
+    found = []
+    for name in ("add", "sub", "mul", "div", "pow", "maximum", "atan2", "fmod", "where", "clamp", "clamp_min", "eq", "xlogy", "lerp"):
+        a, b = m.ones(1, 3), m.full((2, 3), 2.0)
+        arguments = {"where": (a > 0, b, a), "clamp": (b, a), "clamp_min": (b, a), "lerp": (a, b, 0.5)}.get(name, (a, b))
+        found += [error_of(partial(getattr(m, name), *arguments, out=a)), a]
+    return found

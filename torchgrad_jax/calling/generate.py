@@ -95,7 +95,7 @@ def _of_any(operator: Operator, named: Any, public: Public | None) -> Callable[.
             return outs
         if operator.out == "same" and not (operands[0].is_complex() and not outs.is_complex()):  # parts of complex numbers are converted
             check_same_dtype(out, outs)
-        return write_out(operator.name, out, outs)
+        return write_out(operator.name, out, outs, inputs=operands if operator.elementwise else ())
 
     call.__name__ = call.__qualname__ = operator.name
     call.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows

@@ -109,10 +109,11 @@ def _check_dtype(name: str, made: Any, target: Any) -> None:
         raise RuntimeError(f"result type {a.title} can't be cast to the desired output type {b.title}")
 
 
-def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
+def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = (), inputs: Sequence[Any] = ()) -> Any:
     """``out=``: the results written into given tensors. RuntimeError where autograd, the dtype or shared memory forbids it. name: with `.Tensor` for
     an overload that has rules of its own. apart: what may share
-    none with a result, since it is read while that is written."""
+    none with a result, since it is read while that is written. inputs: of a function of each element by itself, which may be written to, but have the
+    result's shape then."""
     targets = out if isinstance(out, (tuple, list)) else (out,)
     results = outs if isinstance(outs, tuple) else (outs,)
     overload, name = name, name.removesuffix(".Tensor")
@@ -120,6 +121,8 @@ def write_out(name: str, out: Any, outs: Any, apart: Sequence[Any] = ()) -> Any:
     check_out(name, (*targets, *results))
     for target, made in zip(targets, results, strict=True):
         a, b = made._aval, target._aval
+        if a.shape != b.shape and any(t is target for t in inputs):
+            raise RuntimeError(f"output with shape {list(b.shape)} doesn't match the broadcast shape {list(a.shape)}")
         _check_dtype(overload, a, b)
         if any(t is target or overlaps(target, t) for t in apart):
             raise RuntimeError(OVERLAP)

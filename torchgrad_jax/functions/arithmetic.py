@@ -66,7 +66,7 @@ def _divide(name: str, doc: str) -> tuple[Callable[..., Tensor], Callable[..., T
         if name == "fmod" or not isinstance(other, Tensor):
             expect_tensor(name, input)
         made = apply(_division(name, input, other), (input, other))
-        return made if out is None else write_out(name, out, made)
+        return made if out is None else write_out(name, out, made, inputs=(input, other))
 
     def inplace(self: Tensor, other: Any) -> Tensor:
         other = _operand(name, other)
@@ -151,7 +151,7 @@ def _by_kind(name: str, parameters: str, choose: Callable[..., str], doc: str) -
     def function(*given: Any, out: Any = None, **named: Any) -> Tensor:
         bound, operands = understood(given, named)
         made = apply(bound, operands)
-        return made if out is None else write_out(name + ".Tensor" * bound.name.endswith("_tensor"), out, made)
+        return made if out is None else write_out(name + ".Tensor" * bound.name.endswith("_tensor"), out, made, inputs=operands)
 
     def inplace(*given: Any, **named: Any) -> Tensor:
         return apply_inplace(*understood(given, named))

@@ -77,7 +77,7 @@ def _with_alpha(name: str, namespace: str) -> Any:
         if out is not None:
             check_out(name, (input, other, out))
         made = apply(fast, (input, other)) if alpha is None else apply(scaled, (input, other, alpha))
-        return made if out is None else write_out(name, out, made)
+        return made if out is None else write_out(name, out, made, inputs=(input, other))
 
     made = binary(fast, name, guard(general, public))
     made.__doc__ = f"{registry[name].schema.text}\n\n{registry[name].__doc__ or ''} `alpha` multiplies other."
@@ -195,7 +195,7 @@ def _general_div(input: Any, other: Any, *, rounding_mode: Any = MISSING, out: A
     if out is not None:
         check_out("div", (input, other, out))
     made = apply(_division(input, other, rounding_mode), (input, other))
-    return made if out is None else write_out("div", out, made)
+    return made if out is None else write_out("div", out, made, inputs=(input, other))
 
 
 def _div(namespace: str) -> Any:
@@ -220,7 +220,7 @@ def _pow(namespace: str, method: str = "pow") -> Any:
         if out is not None:
             check_out("pow", (input, exponent, out))
         made = _power(input, exponent)
-        return made if out is None else write_out("pow", out, made)
+        return made if out is None else write_out("pow", out, made, inputs=(input, exponent))
 
     general.__name__ = general.__qualname__ = method
     guarded = guard(general, public)
@@ -317,7 +317,7 @@ def where(condition: Tensor, input: Any = MISSING, other: Any = MISSING, *, out:
     made = apply(bound, (condition, *full))
     if out is not None and out._aval.dtype != target:
         raise RuntimeError(f"Expected out type to be {dtypes.of(target).title} but got {out.dtype.title}")
-    return made if out is None else write_out("where", out, made)
+    return made if out is None else write_out("where", out, made, inputs=(condition, *operands))
 
 
 @public("torch.Tensor.where")

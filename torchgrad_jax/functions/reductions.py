@@ -11,7 +11,7 @@ import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.generate import function_of
-from torchgrad_jax.calling.out import with_out
+from torchgrad_jax.calling.out import with_out, write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.called import unary
@@ -234,7 +234,8 @@ _BETWEEN = registry["clamp_number"].bind((ARRAY, ARRAY, ARRAY))
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
     """Elements outside of [min, max] moved to its ends: numbers, or tensors that broadcast. The ends pass the gradient."""
     expect_tensor("clamp", input)
-    return with_out("clamp", out, apply(*_clamp_call(input, min, max)))
+    made = apply(*_clamp_call(input, min, max))
+    return made if out is None else write_out("clamp", out, made, inputs=(input, min, max))
 
 
 @public("torch", "torch.clip_", "torch.Tensor", "torch.Tensor.clip_")
@@ -258,7 +259,8 @@ def _one_sided(kind: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]
     def function(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Tensor:
         limit = limit_of(input, args, kwargs)
         overload = ".Tensor" if isinstance(limit, Tensor) else ""
-        return with_out(f"clamp_{kind}{overload}", out, apply(chosen(limit), (input, limit)))
+        made = apply(chosen(limit), (input, limit))
+        return made if out is None else write_out(f"clamp_{kind}{overload}", out, made, inputs=(input, limit))
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         limit = limit_of(self, args, kwargs)
