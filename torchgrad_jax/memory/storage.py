@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
+from sys import getrefcount
 from typing import Any
 
 from torchgrad_jax.declaration.operator import ARRAY, Static
@@ -148,21 +149,26 @@ class Siblings(list[Sibling]):
 
     def part_from_gone(self, value: Value, written: bool) -> None:
         """Let what was saved of storages that are gone be what the memory holds now, and after each write. written: whether it was written to now."""
-        gone = self.gone()
-        parted = [s.content for s in self if s() is None]
+        parted = [s for s in self if s() is None]
         if parted:
             self[:] = [s for s in self if s() is not None]
-        if gone is None and parted:
-            gone = Superseded(per_thread.recorder.alias(value))
-            self.gone = weakref.ref(gone)
-        elif gone is not None and written:
+        gone, held = self.gone(), [s.content for s in parted if _references(s) > _ALONE and not isinstance(s.content.counter, Superseded)]
+        if gone is not None and written:
             former, gone.value = gone.value, per_thread.recorder.alias(value)
             former.counter = gone
-        for content in parted:
-            if not isinstance(content.counter, Superseded):
-                content.counter = gone
+        elif gone is None and held:
+            gone = Superseded(per_thread.recorder.alias(value))
+            self.gone = weakref.ref(gone)
+        for content in held:
+            content.counter = gone
 
 
+def _references(sibling: Sibling) -> int:
+    return getrefcount(sibling.content)
+
+
+# With so many siblings it is looked whether some are gone.
+_MANY = 8
 _addresses = itertools.count(1)
 
 
@@ -221,17 +227,15 @@ class Storage(StorageFields):
 
     def sibling(self) -> Storage:
         """The same memory under a version counter of its own."""
-        content = self.value
+        content, known = self.value, self.siblings
+        if known is None:
+            known = self.siblings = Siblings((Sibling.of(self, content),), _nobody)
+        elif len(known) > _MANY:
+            known.part_from_gone(content, written=False)
         twin = per_thread.recorder.alias(content)
         made = type(self)(twin)
-        made._address = self.address
-        known = Siblings((Sibling.of(self, content),), _nobody) if self.siblings is None else self.siblings
-        known.part_from_gone(content, written=False)
-        living = Siblings((*known, Sibling.of(made, twin)), known.gone)
-        for reference in living:
-            storage: Any = reference()
-            if storage is not None:
-                storage.siblings = living
+        made._address, made.siblings = self.address, known
+        known.append(Sibling.of(made, twin))
         return made
 
     def know(self, part: Any) -> None:
@@ -272,6 +276,18 @@ class Storage(StorageFields):
 
 def _nobody() -> None:
     """What a weak reference to nothing gives."""
+
+
+def _references_to_nobodys() -> int:
+    value = Value()
+    storage = Storage(value)
+    sibling, storage.value = Sibling.of(storage, value), Value()
+    del value
+    return _references(sibling)
+
+
+# How many references there are to what a Sibling alone holds.
+_ALONE = _references_to_nobodys()
 
 
 def put_content(storage: Storage, value: Value) -> None:
