@@ -4,6 +4,8 @@ import contextlib
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -420,3 +422,28 @@ def test_classes_are_not_asked_within_a_block(m):
         with block():
             found.append(type(m.add(x, 1)) is int)
     return found
+
+
+# ---------------------------------------------------------------------- types that annotations name
+
+
+@like_pytorch
+def test_types_of_torchscript_that_nothing_is_of(m):
+    kinds = m.DeviceObjType, m.ScriptObject, m.StreamObjType, m.TensorType
+
+    def moved(x: m.Tensor, device: str | m.DeviceObjType) -> m.TensorType:
+        return x
+
+    return [isinstance(thing, kinds) for thing in (m.device("cpu"), m.ones(2), 1)], moved(m.ones(2), "cpu")
+
+
+def test_a_writer_is_found_in_its_own_module(tmp_path):
+    (tmp_path / "tensorboardX.py").write_text("class SummaryWriter: pass\n")
+    script = tmp_path / "program.py"
+    script.write_text("""\
+import torch.utils.tensorboard, tensorboardX
+from torch.utils.tensorboard.writer import SummaryWriter
+print(torch.utils.tensorboard.SummaryWriter is SummaryWriter, issubclass(SummaryWriter, tensorboardX.SummaryWriter))
+""")
+    done = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", str(script)], capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr

@@ -34,6 +34,7 @@ globals().update(_api.public())
 
 from torchgrad_jax import _C, __future__, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
+from torchgrad_jax._C import DeviceObjType, ScriptObject, StreamObjType, TensorType  # noqa: E402, F401
 from torchgrad_jax._ops import ops  # noqa: E402, F401
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
 from torchgrad_jax.autograd.autocast_mode import (  # noqa: E402, F401

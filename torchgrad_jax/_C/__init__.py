@@ -28,6 +28,10 @@ __all__ = [
 _LinAlgError = LinAlgError
 # Of TorchScript's graphs, which functions with `symbolic` name in annotations.
 Graph, Node, Value = (never_made(f"torch._C.{name}", "there is no TorchScript") for name in ("Graph", "Node", "Value"))
+# Its types, which annotations name: DeviceObjType where torch.device is meant.
+DeviceObjType, ScriptObject, StreamObjType, TensorType = (
+    never_made(f"torch.{name}", "there is no TorchScript") for name in ("DeviceObjType", "ScriptObject", "StreamObjType", "TensorType")
+)
 # Whether there are decompositions of matrices.
 has_lapack = True
 
