@@ -527,3 +527,21 @@ def test_steps_of_vmap_do_what_they_are_named_after(m):
     finally:
         steps._create_batched_inputs = kept
     return made, seen, refused
+
+
+# ---------------------------------------------------------------------- private names that packages ask
+
+
+@like_pytorch
+def test_nothing_is_traced_nor_fused_for_torchscript(m):
+    C = m._C
+    switched = C._jit_override_can_fuse_on_cpu(False), C._jit_override_can_fuse_on_gpu(False), C._jit_set_texpr_fuser_enabled(True)
+    return C._is_tracing(), C._jit_can_fuse_on_cpu(), C._jit_can_fuse_on_gpu(), switched
+
+
+@like_pytorch
+def test_functions_about_processes_are_found_where_they_are_written(m):
+    d, c10d = m.distributed, part(m, "distributed.distributed_c10d")
+    names = "ProcessGroup", "get_rank", "is_initialized", "all_reduce", "GroupMember"
+    c10d._unpickler = None  # as avalanche does
+    return [getattr(c10d, name) is getattr(d, name) for name in names], caught(c10d._get_default_group)
