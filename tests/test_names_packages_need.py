@@ -4,6 +4,8 @@ import contextlib
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -420,3 +422,126 @@ def test_classes_are_not_asked_within_a_block(m):
         with block():
             found.append(type(m.add(x, 1)) is int)
     return found
+
+
+# ---------------------------------------------------------------------- types that annotations name
+
+
+@like_pytorch
+def test_types_of_torchscript_that_nothing_is_of(m):
+    kinds = m.DeviceObjType, m.ScriptObject, m.StreamObjType, m.TensorType
+
+    def moved(x: m.Tensor, device: str | m.DeviceObjType) -> m.TensorType:
+        return x
+
+    return [isinstance(thing, kinds) for thing in (m.device("cpu"), m.ones(2), 1)], moved(m.ones(2), "cpu")
+
+
+def test_a_writer_is_found_in_its_own_module(tmp_path):
+    (tmp_path / "tensorboardX.py").write_text("class SummaryWriter: pass\n")
+    script = tmp_path / "program.py"
+    script.write_text("""\
+import torch.utils.tensorboard, tensorboardX
+from torch.utils.tensorboard.writer import SummaryWriter
+print(torch.utils.tensorboard.SummaryWriter is SummaryWriter, issubclass(SummaryWriter, tensorboardX.SummaryWriter))
+""")
+    done = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", str(script)], capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr
+
+
+# ---------------------------------------------------------------------- containers that know how they are mapped
+
+
+class Pair:
+    """A container that no tree knows: as tensordict's, it takes the batch off its tensors and puts it back by itself."""
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def each(self, function):
+        return Pair(function(self.left), function(self.right))
+
+
+@contextlib.contextmanager
+def pairs_are_mapped(m):
+    """While `vmap` goes by steps that know a Pair, which is its only argument or result."""
+    steps, functorch = m._functorch.vmap, m._C._functorch
+    kept = {name: getattr(steps, name) for name in ("_process_batched_inputs", "_create_batched_inputs", "_unwrap_batched")}
+
+    def process(in_dims, args, func):
+        flat, spec = steps.tree_flatten(args)
+        dims = steps._broadcast_to_and_flatten(in_dims, spec)
+        return (flat[0].left if isinstance(flat[0], Pair) else flat[0]).shape[dims[0]], dims, flat, spec
+
+    def create(dims, flat, level, spec):
+        def inside(dim, arg):
+            if dim is not None and isinstance(arg, Pair):
+                return arg.each(lambda t: functorch._add_batch_dim(t, dim, level))
+            return arg if dim is None else steps._add_batch_dim(arg, dim, level)
+
+        return steps.tree_unflatten([inside(dim, arg) for dim, arg in zip(dims, flat, strict=True)], spec)
+
+    def unwrap(outs, out_dims, level, size, func):
+        if isinstance(outs, Pair):
+            return outs.each(lambda t: functorch._remove_batch_dim(t, level, size, out_dims))
+        return steps._maybe_remove_batch_dim(steps._get_name(func), outs, level, size, out_dims)
+
+    steps.__dict__.update(_process_batched_inputs=process, _create_batched_inputs=create, _unwrap_batched=unwrap)
+    try:
+        yield
+    finally:
+        steps.__dict__.update(kept)
+
+
+@like_pytorch
+def test_vmap_goes_by_steps_that_were_put_in_the_place_of_its_own(m):
+    found = []
+    with pairs_are_mapped(m):
+        for i in range(4):  # also when such calls would be remembered
+            pair = Pair(m.arange(6.0).view(2, 3) + i, m.ones(2, 3, requires_grad=True))
+            made = m.vmap(lambda p, x: Pair(p.left * x, p.right + x), (0, None), 1)(pair, m.arange(3.0))
+            total = m.vmap(lambda p: (p.left * p.right).sum())(pair)
+            total.sum().backward()
+            nested = m.vmap(m.vmap(lambda p: p.left + p.right), 1, 1)(pair)
+            found.append((made.left, made.right, total, pair.right.grad, nested))
+        refused = caught(lambda: m.vmap(lambda p: 3)(Pair(m.ones(2), m.ones(2))))
+    return found, refused, m.vmap(m.sum)(m.ones(2, 3))
+
+
+@like_pytorch
+def test_steps_of_vmap_do_what_they_are_named_after(m):
+    steps = m._functorch.vmap
+    kept, seen = steps._create_batched_inputs, []
+
+    def create(dims, flat, level, spec):
+        seen.append((dims, len(flat), level))
+        return kept(dims, flat, level, spec)
+
+    steps._create_batched_inputs = create
+    try:
+        made = m.vmap(lambda x, both: (x + both[0], [both[1] * x[0]]), (0, (1, None)), (0, [1]))(m.ones(2, 3), (m.ones(3, 2), m.arange(2.0)))
+        refused = (
+            caught(lambda: m.vmap(lambda x: x, out_dims=None)(m.ones(2))),
+            caught(lambda: m.vmap(lambda x: (x, x), out_dims=(0, (0, 0)))(m.ones(2))),
+        )
+    finally:
+        steps._create_batched_inputs = kept
+    return made, seen, refused
+
+
+# ---------------------------------------------------------------------- private names that packages ask
+
+
+@like_pytorch
+def test_nothing_is_traced_nor_fused_for_torchscript(m):
+    C = m._C
+    switched = C._jit_override_can_fuse_on_cpu(False), C._jit_override_can_fuse_on_gpu(False), C._jit_set_texpr_fuser_enabled(True)
+    return C._is_tracing(), C._jit_can_fuse_on_cpu(), C._jit_can_fuse_on_gpu(), switched
+
+
+@like_pytorch
+def test_functions_about_processes_are_found_where_they_are_written(m):
+    d, c10d = m.distributed, part(m, "distributed.distributed_c10d")
+    names = "ProcessGroup", "get_rank", "is_initialized", "all_reduce", "GroupMember"
+    c10d._unpickler = None  # as avalanche does
+    return [getattr(c10d, name) is getattr(d, name) for name in names], caught(c10d._get_default_group)

@@ -34,6 +34,7 @@ globals().update(_api.public())
 
 from torchgrad_jax import _C, __future__, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
 from torchgrad_jax import interop as _interop  # noqa: E402
+from torchgrad_jax._C import DeviceObjType, ScriptObject, StreamObjType, TensorType  # noqa: E402, F401
 from torchgrad_jax._ops import Tag, ops  # noqa: E402, F401
 from torchgrad_jax.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled  # noqa: E402, F401
 from torchgrad_jax.autograd.autocast_mode import (  # noqa: E402, F401
@@ -113,6 +114,7 @@ for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profi
     _lazy.module_elsewhere(f"{__name__}.autograd", _name, f"profiler/autograd_{_source}.py")
 _lazy.module_elsewhere(f"{__name__}.utils", "flop_counter", "profiler/flop_counter.py")
 _lazy.module_elsewhere(f"{__name__}.jit", "annotations", "namespace/jit_annotations.py")
+_lazy.module_elsewhere(__name__, "_functorch", "func/private.py")
 
 
 setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself

@@ -176,6 +176,7 @@ CharStorage: Any
 CharTensor: Any
 ComplexDoubleStorage: Any
 ComplexFloatStorage: Any
+DeviceObjType: Any
 DoubleStorage: Any
 DoubleTensor: Any
 FloatStorage: Any
@@ -191,12 +192,15 @@ LongTensor: Any
 OutOfMemoryError: Any
 PyTorchFileReader: Any
 PyTorchFileWriter: Any
+ScriptObject: Any
 ShortStorage: Any
 ShortTensor: Any
 Storage: Any
+StreamObjType: Any
 SymBool: Any
 SymFloat: Any
 SymInt: Any
+TensorType: Any
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def abs_(input: Tensor) -> Tensor: ...
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...

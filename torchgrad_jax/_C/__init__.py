@@ -14,7 +14,7 @@ from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFu
 from torchgrad_jax.core.level import in_transform as _are_functorch_transforms_active
 from torchgrad_jax.futures import PlainFuture as Future
 from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
-from torchgrad_jax.runtime.passing_through import never_made
+from torchgrad_jax.runtime.passing_through import never_made, no
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "Future",
@@ -28,6 +28,10 @@ __all__ = [
 _LinAlgError = LinAlgError
 # Of TorchScript's graphs, which functions with `symbolic` name in annotations.
 Graph, Node, Value = (never_made(f"torch._C.{name}", "there is no TorchScript") for name in ("Graph", "Node", "Value"))
+# Its types, which annotations name: DeviceObjType where torch.device is meant.
+DeviceObjType, ScriptObject, StreamObjType, TensorType = (
+    never_made(f"torch.{name}", "there is no TorchScript") for name in ("DeviceObjType", "ScriptObject", "StreamObjType", "TensorType")
+)
 # Whether there are decompositions of matrices.
 has_lapack = True
 
@@ -43,6 +47,16 @@ def _log_api_usage_once(event: str) -> None:
 
 def _get_tracing_state() -> None:
     """None: nothing is ever traced for TorchScript."""
+
+
+_is_tracing = _jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = no
+
+
+def _jit_override_can_fuse_on_cpu(enabled: bool) -> None:
+    """Changes nothing: there is no TorchScript that fuses."""
+
+
+_jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_override_can_fuse_on_cpu
 
 
 def _jit_set_profiling_executor(enabled: bool) -> bool:

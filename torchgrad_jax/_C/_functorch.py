@@ -6,8 +6,13 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.level import Held
 from torchgrad_jax.lifting.levels import held_tensor
 from torchgrad_jax.lifting.mapping import BatchLevel, Mapped
+from torchgrad_jax.lifting.mapping import add_batch_dim as _add_batch_dim
+from torchgrad_jax.lifting.mapping import remove_batch_dim as _remove_batch_dim
 
-__all__ = ["get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor", "maybe_get_level"]
+__all__ = [
+    "_add_batch_dim", "_remove_batch_dim", "get_unwrapped", "is_batchedtensor", "is_functorch_wrapped_tensor", "is_gradtrackingtensor",
+    "maybe_get_level",
+]  # fmt: skip
 
 
 def _held(tensor: Tensor, name: str) -> Held | None:

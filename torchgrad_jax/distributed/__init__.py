@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from torchgrad_jax.runtime import lazy
 from torchgrad_jax.runtime.passing_through import never_made, no, refused
 
-globals().update(lazy.submodules(__name__, ("autograd", "device_mesh", "fsdp", "rpc", "tensor")))
+globals().update(lazy.submodules(__name__, ("autograd", "device_mesh", "distributed_c10d", "fsdp", "rpc", "tensor")))
 
 __all__ = [
     "Backend", "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
@@ -43,7 +43,7 @@ get_rank = get_world_size = get_backend = get_process_group_ranks = new_group = 
 all_gather = all_gather_coalesced = all_gather_into_tensor = all_gather_object = all_reduce = all_reduce_coalesced = _no_group
 all_to_all = all_to_all_single = broadcast = broadcast_object_list = gather = gather_object = _no_group
 reduce = reduce_scatter = reduce_scatter_tensor = scatter = scatter_object_list = _no_group
-barrier = monitored_barrier = isend = irecv = send = recv = _no_group
+_get_default_group = barrier = monitored_barrier = isend = irecv = send = recv = _no_group
 
 
 # By which operation processes would combine what they have: a name, such as functions have for a default.

@@ -365,3 +365,23 @@ def _moved(t: Tensor, source: int, target: int) -> Tensor:
 def batch_level(size: int, randomness: str = "error") -> BatchLevel:
     """Opens a level of vmap for a block."""
     return BatchLevel(size, randomness)
+
+
+def open_batch_level(depth: int) -> BatchLevel:
+    """The level of vmap of this depth. RuntimeError where none is open."""
+    level: Any = per_thread.recorder.level
+    while level is not None and level.depth != depth:
+        level = level.outside.level
+    if not isinstance(level, BatchLevel):
+        raise RuntimeError(f"vmap: there is no level {depth} open")
+    return level
+
+
+def add_batch_dim(tensor: Tensor, batch_dim: int, level: int) -> Tensor:
+    """What a function is given for `tensor` in the level of vmap of this depth, where it is mapped over `batch_dim`."""
+    return open_batch_level(level).wrap(tensor, batch_dim)
+
+
+def remove_batch_dim(tensor: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:
+    """The tensor outside of the level of vmap of this depth, with the batch as its dimension `out_dim`; what is no batch is repeated."""
+    return open_batch_level(level).unwrap(tensor, out_dim % (tensor._aval.ndim + 1))
