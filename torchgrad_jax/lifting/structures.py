@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,22 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     return Same(given)
 
 
+def containers_in(given: Any) -> list[tuple[Any, Any]]:
+    """The lists and dicts among what is given, each with a copy of it."""
+    kind = type(given)
+    if not (kind in (list, dict) or isinstance(given, tuple)):
+        return []
+    own = [(given, given.copy())] if kind in (list, dict) else []
+    return own + [found for part in (given.values() if kind is dict else given) for found in containers_in(part)]
+
+
+def same_items(a: Any, b: Any) -> bool:
+    """Whether two lists or dicts have the same objects in the same order."""
+    if type(a) is list:
+        return len(a) == len(b) and all(map(is_, a, b))
+    return len(a) == len(b) and all(map(is_, a, b)) and all(map(is_, a.values(), b.values()))
+
+
 def changed(was: Any, now: Any) -> str:
     """In what two keys of arguments first differ, in words; "" where they do not."""
     if not (type(was) is type(now) is tuple and was and now):
@@ -104,17 +122,22 @@ class Layout:
         return made if kind is list else tuple(made) if kind is tuple else tuple.__new__(kind, made)
 
 
-def layout_of(result: Any, tensors: list[Tensor]) -> Layout:
-    """The Layout of a result, whose tensors are appended to `tensors`. Refused where one could hide in it."""
+def layout_of(result: Any, tensors: list[Tensor], given: Set[int] = frozenset(), reached: Set[int] = frozenset()) -> Layout:
+    """The Layout of a result, whose tensors are appended to `tensors`. Refused where one could hide in it, and where a list or dict in it is one that
+    the function was given. given, reached: those, and those that are watched, by their ids."""
+    if id(result) in reached:
+        return Layout(Same, result)
+    if id(result) in given:
+        raise Refused("it returns a list or a dict that it was given: return a new one")
     if isinstance(result, Tensor):
         tensors.append(result)
         return Layout(None, len(tensors) - 1)
     kind = type(result)
     if kind is list or isinstance(result, tuple) and not isinstance(result, Size):
-        return Layout(kind, [layout_of(part, tensors) for part in result])
+        return Layout(kind, [layout_of(part, tensors, given, reached) for part in result])
     if kind is dict:
         named: Any = result
-        return Layout(kind, [layout_of(part, tensors) for part in named.values()], tuple(named))
+        return Layout(kind, [layout_of(part, tensors, given, reached) for part in named.values()], tuple(named))
     if kind is float or isinstance(result, BY_VALUE):
         return Layout(Same, result)
     raise Refused(f"it returns an object of type {kind.__name__}: return tensors, numbers, and tuples, lists and dicts of them")
