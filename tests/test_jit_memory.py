@@ -34,6 +34,7 @@ PARTS = {
     "whose other is shared": lambda b, i: ((b[:], b[:]), (b[:], torch.zeros(6)), (torch.zeros(6), b[:]))[i % 3],
     "with their base": lambda b, i: ((b, b[:2]), (b[1:3], b), (b[:2], b))[i % 3],
     "in another order": lambda b, i: (b[:4].view(2, 2).t() if i % 2 else b[2:].view(2, 2), torch.arange(4.0).view(2, 2)),
+    "that share by data": lambda b, i: (b, b.data if i % 2 else torch.ones(6)),
     "of other memory": lambda b, i: (b[:2] if i % 2 else torch.zeros(3 + i)[:2], b[2:4]),
 }
 

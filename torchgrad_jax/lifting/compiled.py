@@ -12,7 +12,7 @@ from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.core.twins import data_of
 from torchgrad_jax.lifting.differentiating import Freed
-from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, order_of, part_of
+from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, memory_of, order_of, part_of
 from torchgrad_jax.memory.storage import View
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
@@ -125,7 +125,7 @@ class Compiled:
     def _lie_alike(self, tensors: list[Tensor]) -> bool:
         """Whether the tensors share memory as those did that were traced, and are the same parts of what the program reads or writes as a whole."""
         first: dict[int, int] = {}
-        if [first.setdefault(id(t._storage or t), i) for i, t in enumerate(tensors)] != self.lifted.memories:
+        if [first.setdefault(memory_of(t), i) for i, t in enumerate(tensors)] != self.lifted.memories:
             return False
         return all([part_of(tensors[i]) == part for i, part in self.lifted.parts])
 

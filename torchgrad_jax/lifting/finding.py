@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.core.anomaly import Fault, first_of
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
+from torchgrad_jax.lifting.reach import Reach
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of, same_items
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
 from torchgrad_jax.memory.storage import Storage, View
@@ -42,6 +43,12 @@ def order_of(t: Tensor) -> Any:
     kind = t._aval.dtype.kind
     turned = is_conj(t) if kind == "c" else kind == "f" and is_neg(t)
     return (view.strides, turned) if turned or not t.is_contiguous() else None
+
+
+def memory_of(t: Tensor) -> int:
+    """A number that tells the memory of a tensor from others."""
+    held = t._storage
+    return id(t) if held is None else id(held if held.siblings is None else held.siblings)
 
 
 def part_of(t: Tensor) -> Any:
@@ -143,23 +150,23 @@ class Lifted:
         self.targets = [(place, None) for place, _ in self.targets]
 
 
-def find(
-    rec: TraceRecorder, result: Any, arguments: Sequence[Tensor], given: Sequence[tuple[Any, Any]] = (), reached: Set[int] = frozenset()
-) -> Lifted:
+def find(rec: TraceRecorder, result: Any, arguments: Sequence[Tensor], given: Sequence[tuple[Any, Any]], reach: Reach) -> Lifted:
     """What a trace that came to its end has found. Refusal where it cannot be called again.
 
-    given: the lists and dicts among the arguments, each with a copy from before. reached: those that are watched, by their ids.
+    given: the lists and dicts among the arguments, each with a copy from before. reach: what the function reached when it began.
     """
     rec.check_random()
     rec.check_host_random()
     if rec.grad_enabled != rec.outer.grad_enabled or rec.inference != rec.outer.inference or rec.rare != rec.outer.rare + 1:
         raise Refusal("it leaves another mode behind than it found: use the modes as context managers")
+    if why := reach.refused():
+        raise Refusal(why)
     if not all([same_items(now, was) for now, was in given]):
-        raise Refusal("it changes a list or a dict that it was given: return what is new")
+        raise Refusal("it changes a list or a dict that it was given, or sets an attribute of a tensor: return what is new")
     finding = Finding(rec, arguments)
     tensors: list[Tensor] = []
     try:
-        layout = layout_of(result, tensors, {id(now) for now, _ in given}, reached)
+        layout = layout_of(result, tensors, {id(now) for now, _ in given}, {id(c) for c in reach.containers})
     except Refused as refused:
         raise Refusal(str(refused)) from None
     return Lifted(finding, layout, [finding.returned(t) for t in tensors])
@@ -199,14 +206,14 @@ class Finding:
 
     def memories(self) -> list[int]:
         """For each place the first one that lies in the same memory."""
-        first: dict[Storage, int] = {}
-        return [first.setdefault(self.rec.mets[t].storage, i) for i, t in enumerate(self._places)]
+        first: dict[int, int] = {}
+        return [first.setdefault(memory_of(self.rec.mets[t].tensor), i) for i, t in enumerate(self._places)]
 
     def parts(self, inputs: Sequence[tuple[str, Any]], writes: Sequence[Write]) -> list[tuple[int, Any]]:
         """The places in memory of which the program reads or writes all, and which part of it they are."""
-        mets = [self.rec.mets[t] for t in self._places]
-        whole = {mets[at].storage for kind, at in inputs if kind is MEMORY} | {mets[w.place].storage for w in writes}
-        return [(i, part_of(met.tensor)) for i, met in enumerate(mets) if met.storage in whole]
+        tensors = [self.rec.mets[t].tensor for t in self._places]
+        whole = {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
+        return [(i, part_of(t)) for i, t in enumerate(tensors) if memory_of(t) in whole]
 
     def _result(self, value: Value) -> int:
         slot = value.slot if value.epoch is self.rec.epoch else self.rec.enter(value)
@@ -235,8 +242,8 @@ class Finding:
         found = self._made.get(id(t))
         if found is not None:
             return found
-        if type(t) is not Tensor:
-            raise Refusal(f"it returns a new {type(t).__name__}")
+        if type(t) is not Tensor or t.__dict__:
+            raise Refusal(f"it returns a new {type(t).__name__}{' that was given attributes' if t.__dict__ else ''}")
         storage = t._storage
         if storage is not None:
             if storage in self._memories or (storage.siblings is not None and any(r() in self._memories for r in storage.siblings)):

@@ -118,9 +118,8 @@ class Jitted:
             kind.entries.clear()
             return self._refuse(kind.plainly, args, kwargs)
         reach, given = Reach(self._function, objects), containers_in((args, *kwargs.values()))
-        watched = {id(c) for c in reach.containers}
         result, found = traced(
-            lambda: self._function(*args, **kwargs), self._fullgraph, tensors, lambda rec, result: find(rec, result, tensors, given, watched)
+            lambda: self._function(*args, **kwargs), self._fullgraph, tensors, lambda rec, result: find(rec, result, tensors, given, reach)
         )
         if isinstance(found, Lifted):
             try:

@@ -47,7 +47,8 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     if kind is Tensor or isinstance(given, Tensor):
         tensors.append(given)
         node = given._node if given._view is None else given._present_node()
-        return given._aval, given.requires_grad, node is None, kind
+        told = given._aval, given.requires_grad, node is None, kind
+        return (*told, *[(name, _attribute_key(value, objects)) for name, value in given.__dict__.items()]) if given.__dict__ else told
     if kind is float:
         return kind, given.hex()
     if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
@@ -64,9 +65,20 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     return Same(given)
 
 
+def _attribute_key(value: Any, objects: list[Any]) -> Any:
+    if type(value) is float:
+        return float, value.hex()
+    if isinstance(value, BY_VALUE):
+        return type(value), value
+    objects.append(value)
+    return Same(value)
+
+
 def containers_in(given: Any) -> list[tuple[Any, Any]]:
-    """The lists and dicts among what is given, each with a copy of it."""
+    """The lists and dicts among what is given, and those of its tensors' attributes, each with a copy of it."""
     kind = type(given)
+    if isinstance(given, Tensor):
+        return [(given.__dict__, given.__dict__.copy())]
     if not (kind in (list, dict) or isinstance(given, tuple)):
         return []
     own = [(given, given.copy())] if kind in (list, dict) else []
