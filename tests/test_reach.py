@@ -438,3 +438,15 @@ def test_attributes_of_a_class_of_the_user_s_that_the_library_reads_are_watched(
     assert [f(torch.ones(2)).tolist() for _ in range(3)] == [[1.0, 1.0]] * 3
     layer.p = 1.0
     assert [f(torch.ones(2)).tolist() for _ in range(3)] == [[0.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("zeros", [(0j, complex(0, -0.0)), (np.float32(0), np.float32(-0.0)), (0.0, -0.0)], ids=["complex", "NumPy", "float"])
+def test_zeros_are_told_apart_by_their_sign(zeros):
+    held = [None]
+    given, reached = torch.jit(lambda x, zero: x * zero), torch.jit(lambda x: x * held[0])
+    for zero in zeros * 3:
+        held[0] = zero
+        x = torch.ones(1, dtype=torch.complex64 if isinstance(zero, complex) else torch.float32)
+        expected = torch.view_as_real(x * zero) if x.is_complex() else x * zero
+        for found in (given(x, zero), reached(x)):
+            assert torch.signbit(torch.view_as_real(found) if x.is_complex() else found).tolist() == torch.signbit(expected).tolist()

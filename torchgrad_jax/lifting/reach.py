@@ -18,7 +18,7 @@ from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.asking import MOST_BYTES, asks_for_all, content_of, is_consumed, is_setting, state_of, strings_asked
-from torchgrad_jax.lifting.structures import BY_VALUE
+from torchgrad_jax.lifting.structures import BY_VALUE, told_by
 
 # What belongs to libraries is taken to stay what it is.
 _LIBRARIES = frozenset(("torchgrad_jax", "torch", "jax", "jaxlib", "numpy", "builtins", "math", "functools", "itertools", "collections", "typing"))
@@ -40,6 +40,7 @@ _UNCALLED = frozenset((
 ))  # fmt: skip
 # What is called where such an attribute of a class is read.
 _GETTERS = {property: "fget", functools.cached_property: "func"}
+_WALKED = (types.FunctionType, types.MethodType, types.ModuleType, type, functools.partial)
 _DICTS = (dict, types.MappingProxyType)
 _CONTAINERS = (list, tuple, set, frozenset, deque, *_DICTS)
 _PACKAGE = __name__.partition(".")[0]
@@ -180,7 +181,7 @@ def _alike(a: Any, b: Any) -> bool:
         return a.__self__ is b.__self__ and a.__func__ is b.__func__
     if type(a) is tuple:  # what is in it is watched
         return len(a) == len(b) and all(map(_alike, a, b))
-    return isinstance(a, BY_VALUE) and bool(a == b)
+    return isinstance(a, BY_VALUE) and bool(told_by(a) == told_by(b))
 
 
 def _hooks_of(t: Tensor) -> Any:
@@ -313,7 +314,10 @@ class _Walk:
         names = o.__dict__
         self.instances[id(o)] = o
         for name in [n for n in (*_CALLED, *self.names) if n in names]:
-            self._name(names, name, id(o))
+            found = names[name]
+            self.named.setdefault(id(o), (names, {}))[1][name] = None
+            if isinstance(found, _WALKED) or _root(type(found).__module__) not in _LIBRARIES:  # what else the library holds is its own
+                self.queue.append(found)
         if isinstance(o, type):
             self.queue += o.__mro__[1:]
 
@@ -343,7 +347,8 @@ class _Walk:
             self.cells[id(cell)] = cell
             self.labels[id(cell)] = name
         self.queue += (f.__defaults__ or (), f.__kwdefaults__ or {})
-        self._code(f.__code__, f.__globals__)
+        if _root(f.__module__ or "") != _PACKAGE:
+            self._code(f.__code__, f.__globals__)
 
     def _code(self, code: types.CodeType, globals_: dict[str, Any]) -> None:
         for name in code.co_names:
@@ -356,8 +361,8 @@ class _Walk:
             if isinstance(constant, types.CodeType):
                 self._code(constant, globals_)
 
-    def _name(self, names: Any, name: str, of: int = 0) -> None:
-        self.named.setdefault(of or id(names), (names, {}))[1][name] = None
+    def _name(self, names: Any, name: str) -> None:
+        self.named.setdefault(id(names), (names, {}))[1][name] = None
         self.queue.append(names[name])
 
     def _attributes(self, o: Any) -> None:

@@ -23,6 +23,11 @@ class Refused(Exception):
     """What a function was given or returned cannot be told from other such: why."""
 
 
+def told_by(value: Any) -> Any:
+    """What tells a number from others, the sign of its zeros too."""
+    return repr(value) if type(value) is complex else value.tobytes() if isinstance(value, np.generic) else value
+
+
 class Same:
     """An object, equal to itself only."""
 
@@ -56,7 +61,7 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     if kind is dict:
         return kind, tuple(given), *[key_of(part, tensors, objects) for part in given.values()]
     if isinstance(given, BY_VALUE):
-        return kind, given
+        return kind, told_by(given)
     if kind is slice:
         return kind, *[key_of(part, tensors, objects) for part in (given.start, given.stop, given.step)]
     if isinstance(given, np.ndarray):
@@ -69,7 +74,7 @@ def _attribute_key(value: Any, objects: list[Any]) -> Any:
     if type(value) is float:
         return float, value.hex()
     if isinstance(value, BY_VALUE):
-        return type(value), value
+        return type(value), told_by(value)
     objects.append(value)
     return Same(value)
 
