@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter, is_
 from typing import Any
 
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.asking import MOST_BYTES, asks_for_all, content_of, is_consumed, is_setting, state_of, strings_asked
 from torchgrad_jax.lifting.structures import BY_VALUE, told_by
@@ -57,22 +58,9 @@ class Reach:
     """
 
     __slots__ = (
-        "cells",
-        "named",
-        "containers",
-        "labels",
-        "objects",
-        "tensors",
-        "_found",
-        "_kept",
-        "_rates",
-        "_constant",
-        "spent",
-        "asked",
-        "_drawing",
-        "_drawn",
-        "iterates",
-    )
+        "cells", "named", "containers", "labels", "objects", "tensors", "hooked", "_found", "_kept", "_rates", "_constant", "spent",
+        "asked", "_drawing", "_drawn", "iterates",
+    )  # fmt: skip
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         walk = _Walk(function, objects)
@@ -83,6 +71,7 @@ class Reach:
         self.containers = [c for c in walk.containers.values() if type(c) is not tuple]
         self.labels = walk.labels
         self.objects, self.tensors = [o for o in walk.instances.values() if not isinstance(o, types.ModuleType)], list(walk.tensors.values())
+        self.hooked = [t for t in self.tensors if t._rg or isinstance(t, Parameter)]  # others have none, and get none while they require none
         asked = any(_mentions(f.__code__, "lr") for f in walk.functions)
         groups = [c for c in self.containers if isinstance(c, dict) and "params" in c and type(c.get("lr")) is float]
         self._rates: dict[int, tuple[dict[str, Any], float]] = {} if asked else {id(c): (c, c["lr"]) for c in groups}
@@ -100,7 +89,8 @@ class Reach:
         found = list(map(_contents, self.cells))
         for names, keys in self.named:
             found += map(names.get, keys)
-        for container in self.containers:
+        found += map(len, self.containers)
+        for container in filter(None, self.containers):  # most are tables of hooks, with nothing in them
             found += container
             if id(container) in self._rates:
                 found += [_ANEW if key == "lr" and type(value) is float else value for key, value in container.items()]
@@ -110,7 +100,7 @@ class Reach:
         found += map(len, map(_attributes_of, self.objects))  # what is added to an object may be read in place of what its class has
         for part in _OF_FUNCTIONS:
             found += map(part, self._kept)
-        found += map(_hooks_of, self.tensors)
+        found += map(_hooks_of, self.hooked)
         found += map(_requires_grad, self.tensors)
         found += map(_kind, self.tensors)
         found += map(len, map(_attributes_of, self.tensors))
