@@ -84,10 +84,14 @@ def containers_in(given: Any) -> list[tuple[Any, Any]]:
     kind = type(given)
     if isinstance(given, Tensor):
         return [(given.__dict__, given.__dict__.copy())]
-    if not (kind in (list, dict) or isinstance(given, tuple)):
+    parts: Any = given
+    if kind is dict or kind is list:
+        own = [(given, parts.copy())]
+    elif isinstance(given, tuple):
+        own = []
+    else:
         return []
-    own = [(given, given.copy())] if kind in (list, dict) else []
-    return own + [found for part in (given.values() if kind is dict else given) for found in containers_in(part)]
+    return own + [found for part in (parts.values() if kind is dict else parts) for found in containers_in(part)]
 
 
 def same_items(a: Any, b: Any) -> bool:
