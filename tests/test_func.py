@@ -187,3 +187,15 @@ except AttributeError as error:
     found = subprocess.run([sys.executable, "-m", "torchgrad_jax.cli", "run", "-c", program], capture_output=True, text=True, timeout=100)
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("tensor([2., 2.]) tensor([2., 2., 2.]) ['1']\nfunctorch.compile is not available in torchgrad_jax")
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian])
+def test_an_argument_that_is_not_differentiated_may_be_written_to(transform):
+    def function(a, b, c):
+        c.mul_(2)
+        return (b * b * c).sum()
+
+    for _ in range(4):
+        a, b, c = (torch.ones(2) for _ in range(3))
+        expected = [[4.0, 0.0], [0.0, 4.0]] if transform is torch.func.hessian else [4.0, 4.0]
+        assert transform(function, argnums=1)(a, b, c).tolist() == expected and c.tolist() == [2.0, 2.0]

@@ -1,8 +1,12 @@
 """A compiled function is traced again when something that it reaches is not what it was: in objects, their classes, functions and hooks."""
 
+import contextvars
 import functools
+import itertools
 import random
+import types
 import warnings
+from array import array
 from collections import UserDict, deque
 
 import numpy as np
@@ -279,3 +283,170 @@ def test_an_optimizer_whose_state_was_cleared_begins_anew():
         found.append([layer.weight.tolist(), [state["step"].item() for state in optimizer.state.values()]])
     assert found[1][1] == found[0][1] == [3, 3]
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-3)
+
+
+class Thing:
+    """An object of the user's, with methods that read its attributes in roundabout ways."""
+
+    number = 1.0
+
+    def by_dict(self, x):
+        return x * self.__dict__["number"]
+
+    def by_vars(self, x):
+        return x * vars(self)["number"]
+
+    def by_string(self, x):
+        return x * getattr(self, "number", 0.0)
+
+    def by_strings(self, x):
+        for name in ("numb", "number"):
+            x = x * getattr(self, name, 1.0)
+        return x
+
+    def by_made_name(self, x):
+        return x * getattr(self, "numb" + "er"[: len(x) + 2])
+
+    def by_formatted_name(self, x):
+        return x * getattr(self, f"numb{'er'[: len(x)]}")
+
+
+@pytest.mark.parametrize("method", [n for n in vars(Thing) if n[:3] == "by_"])
+def test_attributes_read_by_a_string_are_watched(method):
+    thing = Thing()
+    f, x, found = torch.jit(getattr(thing, method)), torch.ones(2), []
+    for i in range(8):
+        thing.number = i // 2 + 1.0
+        found.append(f(x)[0].item())
+    assert found == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+VARIABLE, ARRAY, BYTES, NUMBERS, TABLE = contextvars.ContextVar("variable"), np.zeros(2), bytearray(2), array("d", [0.0]), {"a": 0}
+CONTENTS = {
+    "a context variable": (lambda x: x * VARIABLE.get(), VARIABLE.set),
+    "an array": (lambda x: x * float(ARRAY[0]), lambda i: ARRAY.fill(i)),
+    "a tensor of an array": (lambda x: x * torch.from_numpy(ARRAY), lambda i: ARRAY.fill(i)),
+    "bytes": (lambda x: x * BYTES[0], lambda i: BYTES.__setitem__(0, i)),
+    "numbers": (lambda x: x * NUMBERS[0], lambda i: NUMBERS.__setitem__(0, i)),
+    "a view of a dict": (lambda x, table=types.MappingProxyType(TABLE): x * table["a"], lambda i: TABLE.update(a=i)),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_what_is_in_objects_of_libraries_is_watched(name):
+    read, write = CONTENTS[name]
+    f, found = torch.jit(read), []
+    for i in range(8):
+        write(i // 2)
+        found.append(f(torch.ones(2))[0].item())
+    assert found == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+GENERATORS = {
+    "Random": lambda: random.Random(0).random,
+    "numpy.random.Generator": lambda: np.random.default_rng(0).random,
+    "numpy.random.RandomState": lambda: np.random.RandomState(0).rand,
+    "an iterator": lambda: iter(range(100)).__next__,
+    "a counter": lambda: itertools.count().__next__,
+    "a generator": lambda: (i for i in range(100)).__next__,
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_what_gives_something_else_each_time_is_asked_at_each_call(name):
+    plain, ask = GENERATORS[name](), GENERATORS[name]()
+    f = torch.jit(lambda x: x * ask())
+    with pytest.warns(UserWarning, match="would be|would give the same at each call"):
+        found = [f(torch.ones(1, dtype=torch.float64)).item() for _ in range(5)]
+    assert found == [float(plain()) for _ in range(5)] and len(set(found)) == 5
+
+
+def test_a_generator_that_is_reached_and_not_drawn_from_is_no_matter():
+    generator = random.Random(0)
+    f = torch.jit(lambda x, draws=False: x * generator.random() if draws else x * 2, fullgraph=True)
+    assert [f(torch.ones(1)).item() for _ in range(3)] == [2.0] * 3 and len(f.recompilations) == 1
+
+
+def test_attributes_of_tensors_are_watched():
+    outside, argument = torch.ones(2), torch.ones(2)
+    f = torch.jit(lambda x: x * outside.scale * x.scale)
+    found = []
+    for i in range(8):
+        outside.scale, argument.scale = i // 4, i // 2 % 2 + 1
+        found.append(f(argument)[0].item())
+    assert found == [0, 0, 0, 0, 1, 1, 2, 2]
+
+
+def test_attributes_that_a_call_gives_to_tensors_are_those_of_the_call():
+    outside = torch.ones(2)
+
+    def note(x):
+        x.last, outside.last = x * 2, x * 3
+        y = x * 4
+        y.last = x
+        return y
+
+    f = torch.jit(note)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(4):
+            x = torch.full((2,), float(i))
+            assert f(x).last is x and x.last.tolist() == [2.0 * i] * 2 and outside.last.tolist() == [3.0 * i] * 2
+
+
+def test_what_a_tensor_is_that_no_operation_reads_is_watched():
+    outside = torch.ones(2)
+    f = torch.jit(lambda x: x * outside.shape[0] * (2 if outside.requires_grad else 1) * outside.element_size())
+    assert [f(torch.ones(1)).item() for _ in range(2)] == [8, 8]
+    outside.requires_grad_()
+    assert [f(torch.ones(1)).item() for _ in range(2)] == [16, 16]
+    outside.data = torch.ones(3, dtype=torch.float64)
+    assert [f(torch.ones(1)).item() for _ in range(2)] == [48, 48]
+
+
+def test_settings_are_watched():
+    f = torch.jit(lambda x: x * (2 if torch.are_deterministic_algorithms_enabled() else 1) * (3 if torch.backends.cudnn.benchmark else 1))
+    found = []
+    try:
+        for i in range(8):
+            torch.use_deterministic_algorithms(i // 2 % 2 == 1)
+            torch.backends.cudnn.benchmark = i >= 4
+            found.append(f(torch.ones(1)).item())
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.benchmark = False
+    assert found == [1, 1, 2, 2, 3, 3, 6, 6]
+
+
+@pytest.mark.parametrize("owner, name", [(nn.Linear, "forward"), (torch.Tensor, "relu"), (nn.functional, "relu"), (torch, "relu")])
+def test_what_is_put_in_the_place_of_the_library_s_is_watched(owner, name, monkeypatch):
+    layer = nn.Linear(2, 2)
+    f, x = torch.jit(lambda x: torch.relu(nn.functional.relu(layer(x))).relu().detach()), torch.ones(2)
+    before = [f(x).tolist() for _ in range(3)][-1]
+    monkeypatch.setattr(owner, name, lambda *args: args[-1] * 0 + 7)
+    assert [f(x).tolist() for _ in range(3)] == [[7.0, 7.0]] * 3
+    monkeypatch.undo()
+    assert f(x).tolist() == before
+
+
+def test_attributes_of_a_class_of_the_user_s_that_the_library_reads_are_watched():
+    class Dropout(nn.Dropout):
+        pass
+
+    layer = Dropout(0.0)
+    f = torch.jit(lambda x: layer(x))
+    assert [f(torch.ones(2)).tolist() for _ in range(3)] == [[1.0, 1.0]] * 3
+    layer.p = 1.0
+    assert [f(torch.ones(2)).tolist() for _ in range(3)] == [[0.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("zeros", [(0j, complex(0, -0.0)), (np.float32(0), np.float32(-0.0)), (0.0, -0.0)], ids=["complex", "NumPy", "float"])
+def test_zeros_are_told_apart_by_their_sign(zeros):
+    held = [None]
+    given, reached = torch.jit(lambda x, zero: x * zero), torch.jit(lambda x: x * held[0])
+    for zero in zeros * 3:
+        held[0] = zero
+        x = torch.ones(1, dtype=torch.complex64 if isinstance(zero, complex) else torch.float32)
+        expected = torch.view_as_real(x * zero) if x.is_complex() else x * zero
+        for found in (given(x, zero), reached(x)):
+            assert torch.signbit(torch.view_as_real(found) if x.is_complex() else found).tolist() == torch.signbit(expected).tolist()

@@ -258,3 +258,12 @@ def test_looking_at_what_a_function_reaches_asks_objects_for_nothing():
 
     counting = Counting()
     assert [grad(lambda x: x * counting.scale)(torch.tensor(2.0)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_attributes_of_tensors_are_part_of_what_a_call_is_remembered_by():
+    captured = torch.ones(2)
+    f, found = vmap(lambda x: x * captured.scale), []
+    for i in range(8):
+        captured.scale = float(i // 4)
+        found.append(f(torch.ones(1, 2))[0, 0].item())
+    assert found == [0.0] * 4 + [1.0] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import pytest
 
@@ -112,5 +113,6 @@ def test_random_operations():
 def test_what_is_wrong_is_noticed(check):
     calls = itertools.count(1)
     case = Case(lambda x: x * x * next(calls), (Make("float64")(3),), {})
-    with pytest.raises(Difference):
+    with warnings.catch_warnings(), pytest.raises(Difference):
+        warnings.simplefilter("ignore")  # that such a function is not compiled
         CHECKS[check](case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from torchgrad_jax.autograd.grad_mode import inference_mode, is_inference_mode_enabled
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.trees import tree_leaves, tree_map
+from torchgrad_jax.runtime.recorder import per_thread
 
 ArgNums = int | tuple[int, ...]
 
@@ -41,16 +43,28 @@ def chosen(args: tuple[Any, ...], argnums: ArgNums) -> Any:
 
 
 def of_chosen(func: Callable[..., Any], args: tuple[Any, ...], argnums: ArgNums) -> Callable[..., Any]:
-    """`func` as a function of the chosen arguments alone."""
+    """`func` as a function of the chosen arguments alone. Of the others those that share no memory are given to the level in which it is called: they
+    may be written to."""
     places = (argnums,) if isinstance(argnums, int) else argnums
+    memories = Counter([_memory_of(leaf) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)])
 
     def function(*values: Any) -> Any:
-        filled = list(args)
+        level: Any = per_thread.recorder.level
+
+        def given(t: Tensor) -> Tensor:
+            return level.argument(level.lift(t), t) if memories[_memory_of(t)] == 1 else t
+
+        filled = [a if i in places else map_tensors(given, a) for i, a in enumerate(args)]
         for place, value in zip(places, values, strict=True):
             filled[place] = value
         return func(*filled)
 
     return function
+
+
+def _memory_of(t: Tensor) -> int:
+    held = t._storage
+    return id(t) if held is None else id(held if held.siblings is None else held.siblings)
 
 
 def differentiating() -> AbstractContextManager[Any]:

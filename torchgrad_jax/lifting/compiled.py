@@ -12,7 +12,7 @@ from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.core.twins import data_of
 from torchgrad_jax.lifting.differentiating import Freed
-from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted
+from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, memory_of, order_of, part_of
 from torchgrad_jax.memory.storage import View
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay
@@ -73,7 +73,7 @@ class Compiled:
         tensors: list[Tensor] = []
         values: list[Value] = []
         t: Any
-        for kind, at, aval, requires_grad, leaf in self.places:
+        for kind, at, aval, requires_grad, leaf, order in self.places:
             if kind == "argument":
                 t = arguments[at]
             elif kind == "captured":
@@ -86,11 +86,11 @@ class Compiled:
             if t._view is None:
                 storage = t._storage
                 value = t._value if storage is None else storage.value
-                if value.aval is not aval or t._rg is not requires_grad or (t._node is None) is not leaf:
+                if value.aval is not aval or t._rg is not requires_grad or (t._node is None) is not leaf or order is not None:
                     return MISS
             else:
                 value = t._content()
-                if value.aval is not aval or t.requires_grad is not requires_grad or (t._present_node() is None) is not leaf:
+                if value.aval is not aval or t.requires_grad is not requires_grad or (t._present_node() is None) is not leaf or order_of(t) != order:
                     return MISS
             tensors.append(t)
             values.append(value)
@@ -99,8 +99,8 @@ class Compiled:
             extra = tensors[i]._extra
             if extra is not None and extra.grad is not None:
                 return MISS
-        if lifted.writes and len({id(t._storage or t) for t in tensors}) != lifted.memories:
-            return MISS  # what is written to is part of another one, or was and is not
+        if lifted.parts and not self._lie_alike(tensors):
+            return MISS
         if self.function is None:
             with timed(COMPILING, self):
                 self._compile()
@@ -121,6 +121,13 @@ class Compiled:
         if self.asks:
             self._check(outs)
         return self._settle(rec, tensors, values, outs)
+
+    def _lie_alike(self, tensors: list[Tensor]) -> bool:
+        """Whether the tensors share memory as those did that were traced, and are the same parts of what the program reads or writes as a whole."""
+        first: dict[int, int] = {}
+        if [first.setdefault(memory_of(t), i) for i, t in enumerate(tensors)] != self.lifted.memories:
+            return False
+        return all([part_of(tensors[i]) == part for i, part in self.lifted.parts])
 
     def _settle(self, rec: Recorder, tensors: list[Tensor], values: list[Value], outs: Sequence[Any]) -> Any:
         lifted = self.lifted

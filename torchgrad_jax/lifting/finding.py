@@ -9,7 +9,9 @@ import numpy as np
 
 from torchgrad_jax.core.anomaly import Fault, first_of
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.lifting.structures import Layout, Refused, layout_of
+from torchgrad_jax.core.viewing import is_conj, is_neg
+from torchgrad_jax.lifting.reach import Reach
+from torchgrad_jax.lifting.structures import Layout, Refused, layout_of, same_items
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.device import device
@@ -23,13 +25,36 @@ CONTENT, MEMORY, CONSTANT, DRAWN = "content", "memory", "constant", "drawn"
 
 class Place(NamedTuple):
     """A tensor that the program reads or changes. kind: "argument", "captured", or "grad": the `.grad` of another. at: which argument, the tensor,
-    or the place of the one whose gradient it is."""
+    or the place of the one whose gradient it is. order: see `order_of`."""
 
     kind: str
     at: Any
     aval: Aval
     requires_grad: bool
     leaf: bool
+    order: Any
+
+
+def order_of(t: Tensor) -> Any:
+    """What a function may be told of how a tensor lies in memory, apart from where; None where it is in row-major order."""
+    view = t._view
+    if view is None:
+        return None
+    kind = t._aval.dtype.kind
+    turned = is_conj(t) if kind == "c" else kind == "f" and is_neg(t)
+    return (view.strides, turned) if turned or not t.is_contiguous() else None
+
+
+def memory_of(t: Tensor) -> int:
+    """A number that tells the memory of a tensor from others."""
+    held = t._storage
+    return id(t) if held is None else id(held if held.siblings is None else held.siblings)
+
+
+def part_of(t: Tensor) -> Any:
+    """Which part of its memory a tensor is, in operations on that; None where it is all of it."""
+    view, storage = t._view, t._storage
+    return None if view is None or storage is None else (view.strides, view.offset, storage.peek().aval, order_of(t))
 
 
 class Made(NamedTuple):
@@ -56,7 +81,8 @@ class Write(NamedTuple):
 class Lifted:
     """A function as a program.
 
-    places: the tensors, arguments first. memories: how many they lie in. inputs: what each of the program's inputs is (CONTENT ...), and which
+    places: the tensors, arguments first. memories: for each the first one that lies in the same. parts: which part of it they are (`part_of`), by
+    place, where the program reads or writes all of it. inputs: what each of the program's inputs is (CONTENT ...), and which
     place, or the array or draw; leaf_avals: theirs. draws: what draws random numbers on the host, or reads learning rates, in order; renewed: the
     groups of optimizers whose these are. step, numbers, lines: the program,
     Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
@@ -67,8 +93,8 @@ class Lifted:
     """
 
     __slots__ = (
-        "places", "inputs", "leaf_avals", "memories", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes", "grads",
-        "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer", "renewed",
+        "places", "inputs", "leaf_avals", "memories", "parts", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes",
+        "grads", "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer", "renewed",
     )  # fmt: skip
 
     def __init__(self, finding: Finding, layout: Layout, returned: list[int]) -> None:
@@ -87,7 +113,7 @@ class Lifted:
         self.renewed = rec.renewed or []
         self.places: list[Place] = finding.places
         self.made: list[Made] = finding.made
-        self.memories = len({rec.mets[t].storage for t in finding.met})
+        self.memories, self.parts = finding.memories(), finding.parts(self.inputs, self.writes)
         self.wanted: list[int] = list(finding.results)
         self.step: Step = epoch.step
         self.numbers: list[np.ndarray] = epoch.arrays_of_numbers()
@@ -99,6 +125,7 @@ class Lifted:
     def differs(self, arguments: Sequence[Tensor]) -> str:
         """In what the tensors from outside are not like those that were traced, in words."""
         tensors: list[Any] = []
+        parts = dict(self.parts)
         for i, place in enumerate(self.places):
             t = arguments[place.at] if place.kind == "argument" else place.at
             if place.kind == "grad":
@@ -107,6 +134,8 @@ class Lifted:
                 if t is None:
                     return "the .grad of a tensor is None and was not"
             tensors.append(t)
+            if order_of(t) != place.order or (i in parts and part_of(t) != parts[i]):
+                return "a tensor that it reaches lies otherwise in memory"
             if t._aval is not place.aval:
                 return f"a tensor that it reaches was {place.aval} and is {t._aval}"
             if t.requires_grad is not place.requires_grad or (t.grad_fn is None) is not place.leaf:
@@ -121,16 +150,23 @@ class Lifted:
         self.targets = [(place, None) for place, _ in self.targets]
 
 
-def find(rec: TraceRecorder, result: Any, arguments: Sequence[Tensor]) -> Lifted:
-    """What a trace that came to its end has found. Refusal where it cannot be called again."""
+def find(rec: TraceRecorder, result: Any, arguments: Sequence[Tensor], given: Sequence[tuple[Any, Any]], reach: Reach) -> Lifted:
+    """What a trace that came to its end has found. Refusal where it cannot be called again.
+
+    given: the lists and dicts among the arguments, each with a copy from before. reach: what the function reached when it began.
+    """
     rec.check_random()
     rec.check_host_random()
     if rec.grad_enabled != rec.outer.grad_enabled or rec.inference != rec.outer.inference or rec.rare != rec.outer.rare + 1:
         raise Refusal("it leaves another mode behind than it found: use the modes as context managers")
+    if why := reach.refused():
+        raise Refusal(why)
+    if not all([same_items(now, was) for now, was in given]):
+        raise Refusal("it changes a list or a dict that it was given, or sets an attribute of a tensor: return what is new")
     finding = Finding(rec, arguments)
     tensors: list[Tensor] = []
     try:
-        layout = layout_of(result, tensors)
+        layout = layout_of(result, tensors, {id(now) for now, _ in given}, {id(c) for c in reach.containers})
     except Refused as refused:
         raise Refusal(str(refused)) from None
     return Lifted(finding, layout, [finding.returned(t) for t in tensors])
@@ -165,13 +201,19 @@ class Finding:
             else:
                 kind, at = "captured", t
             found = self._places[id(t)] = len(self.places)
-            self.places.append(Place(kind, at, t._aval, met.rg, met.node is None))
+            self.places.append(Place(kind, at, t._aval, met.rg, met.node is None, order_of(t)))
         return found
 
-    @property
-    def met(self) -> list[int]:
-        """The ids of the tensors that are places."""
-        return list(self._places)
+    def memories(self) -> list[int]:
+        """For each place the first one that lies in the same memory."""
+        first: dict[int, int] = {}
+        return [first.setdefault(memory_of(self.rec.mets[t].tensor), i) for i, t in enumerate(self._places)]
+
+    def parts(self, inputs: Sequence[tuple[str, Any]], writes: Sequence[Write]) -> list[tuple[int, Any]]:
+        """The places in memory of which the program reads or writes all, and which part of it they are."""
+        tensors = [self.rec.mets[t].tensor for t in self._places]
+        whole = {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
+        return [(i, part_of(t)) for i, t in enumerate(tensors) if memory_of(t) in whole]
 
     def _result(self, value: Value) -> int:
         slot = value.slot if value.epoch is self.rec.epoch else self.rec.enter(value)
@@ -200,8 +242,8 @@ class Finding:
         found = self._made.get(id(t))
         if found is not None:
             return found
-        if type(t) is not Tensor:
-            raise Refusal(f"it returns a new {type(t).__name__}")
+        if type(t) is not Tensor or t.__dict__:
+            raise Refusal(f"it returns a new {type(t).__name__}{' that was given attributes' if t.__dict__ else ''}")
         storage = t._storage
         if storage is not None:
             if storage in self._memories or (storage.siblings is not None and any(r() in self._memories for r in storage.siblings)):

@@ -15,7 +15,7 @@ from torchgrad_jax.lifting.compiled import MISS, Compiled, Traced
 from torchgrad_jax.lifting.differentiating import backward_of, node_maker
 from torchgrad_jax.lifting.finding import Lifted, find
 from torchgrad_jax.lifting.reach import Reach
-from torchgrad_jax.lifting.structures import Refused, changed, key_of
+from torchgrad_jax.lifting.structures import Refused, changed, containers_in, key_of
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, traced
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.observing import observer
@@ -117,8 +117,10 @@ class Jitted:
             kind.plainly = f"traced {MOST_IN_VAIN} times in a row without one trace being of use: {_why(kind, tensors)}"
             kind.entries.clear()
             return self._refuse(kind.plainly, args, kwargs)
-        reach = Reach(self._function, objects)
-        result, found = traced(lambda: self._function(*args, **kwargs), self._fullgraph, tensors, lambda rec, result: find(rec, result, tensors))
+        reach, given = Reach(self._function, objects), containers_in((args, *kwargs.values()))
+        result, found = traced(
+            lambda: self._function(*args, **kwargs), self._fullgraph, tensors, lambda rec, result: find(rec, result, tensors, given, reach)
+        )
         if isinstance(found, Lifted):
             try:
                 entry = _with_backward(found)

@@ -82,6 +82,9 @@ class Reached:
         elif isinstance(value, Tensor):
             self.key += (kind, len(self.tensors))
             self.tensors.append(value)
+            for name, attribute in value.__dict__.items():
+                self.key.append(name)
+                self.add(attribute)
         elif kind in _SEQUENCES:
             self.key += (kind, len(value))
             if kind is list:

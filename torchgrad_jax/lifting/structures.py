@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,11 @@ BY_VALUE = (int, str, bool, type(None), bytes, complex, Size, dtypes.dtype, devi
 
 class Refused(Exception):
     """What a function was given or returned cannot be told from other such: why."""
+
+
+def told_by(value: Any) -> Any:
+    """What tells a number from others, the sign of its zeros too."""
+    return repr(value) if type(value) is complex else value.tobytes() if isinstance(value, np.generic) else value
 
 
 class Same:
@@ -45,7 +52,8 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     if kind is Tensor or isinstance(given, Tensor):
         tensors.append(given)
         node = given._node if given._view is None else given._present_node()
-        return given._aval, given.requires_grad, node is None, kind
+        told = given._aval, given.requires_grad, node is None, kind
+        return (*told, *[(name, _attribute_key(value, objects)) for name, value in given.__dict__.items()]) if given.__dict__ else told
     if kind is float:
         return kind, given.hex()
     if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
@@ -53,13 +61,44 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     if kind is dict:
         return kind, tuple(given), *[key_of(part, tensors, objects) for part in given.values()]
     if isinstance(given, BY_VALUE):
-        return kind, given
+        return kind, told_by(given)
     if kind is slice:
         return kind, *[key_of(part, tensors, objects) for part in (given.start, given.stop, given.step)]
     if isinstance(given, np.ndarray):
         raise Refused("an argument is a NumPy array, whose content may change: pass a tensor")
     objects.append(given)
     return Same(given)
+
+
+def _attribute_key(value: Any, objects: list[Any]) -> Any:
+    if type(value) is float:
+        return float, value.hex()
+    if isinstance(value, BY_VALUE):
+        return type(value), told_by(value)
+    objects.append(value)
+    return Same(value)
+
+
+def containers_in(given: Any) -> list[tuple[Any, Any]]:
+    """The lists and dicts among what is given, and those of its tensors' attributes, each with a copy of it."""
+    kind = type(given)
+    if isinstance(given, Tensor):
+        return [(given.__dict__, given.__dict__.copy())]
+    parts: Any = given
+    if kind is dict or kind is list:
+        own = [(given, parts.copy())]
+    elif isinstance(given, tuple):
+        own = []
+    else:
+        return []
+    return own + [found for part in (parts.values() if kind is dict else parts) for found in containers_in(part)]
+
+
+def same_items(a: Any, b: Any) -> bool:
+    """Whether two lists or dicts have the same objects in the same order."""
+    if type(a) is list:
+        return len(a) == len(b) and all(map(is_, a, b))
+    return len(a) == len(b) and all(map(is_, a, b)) and all(map(is_, a.values(), b.values()))
 
 
 def changed(was: Any, now: Any) -> str:
@@ -104,17 +143,22 @@ class Layout:
         return made if kind is list else tuple(made) if kind is tuple else tuple.__new__(kind, made)
 
 
-def layout_of(result: Any, tensors: list[Tensor]) -> Layout:
-    """The Layout of a result, whose tensors are appended to `tensors`. Refused where one could hide in it."""
+def layout_of(result: Any, tensors: list[Tensor], given: Set[int] = frozenset(), reached: Set[int] = frozenset()) -> Layout:
+    """The Layout of a result, whose tensors are appended to `tensors`. Refused where one could hide in it, and where a list or dict in it is one that
+    the function was given. given, reached: those, and those that are watched, by their ids."""
+    if id(result) in reached:
+        return Layout(Same, result)
+    if id(result) in given:
+        raise Refused("it returns a list or a dict that it was given: return a new one")
     if isinstance(result, Tensor):
         tensors.append(result)
         return Layout(None, len(tensors) - 1)
     kind = type(result)
     if kind is list or isinstance(result, tuple) and not isinstance(result, Size):
-        return Layout(kind, [layout_of(part, tensors) for part in result])
+        return Layout(kind, [layout_of(part, tensors, given, reached) for part in result])
     if kind is dict:
         named: Any = result
-        return Layout(kind, [layout_of(part, tensors) for part in named.values()], tuple(named))
+        return Layout(kind, [layout_of(part, tensors, given, reached) for part in named.values()], tuple(named))
     if kind is float or isinstance(result, BY_VALUE):
         return Layout(Same, result)
     raise Refused(f"it returns an object of type {kind.__name__}: return tensors, numbers, and tuples, lists and dicts of them")
