@@ -205,3 +205,20 @@ def test_training_lowers_the_loss_as_pytorch_does(m):
             for p in net.parameters():
                 p -= 0.1 * p.grad
     return [losses, net[1].num_batches_tracked, losses[-1] < losses[0]]
+
+
+@like_pytorch
+def test_running_statistics_are_written_without_being_counted(m):
+    """What a call in evaluation mode saved of them is what they have become by the time of its backward pass."""
+    x, other = m.tensor([[1.0, 2.0], [3.0, 5.0], [-1.0, 0.5]], requires_grad=True), m.tensor([[2.0, 0.0], [1.0, 7.0]])
+    layer, found = m.nn.BatchNorm1d(2), []
+    for _ in range(3):
+        layer.eval()
+        y = layer(x)
+        layer.train()
+        layer(other)
+        y.square().sum().backward()
+        found += [layer.running_mean._version, layer.num_batches_tracked._version, x.grad.clone(), layer.weight.grad.clone(), layer.running_var]
+    mean, var = m.zeros(6)[::3], m.ones(4)
+    m.nn.functional.batch_norm(x, mean, var[2:], training=True)
+    return [*found, mean, mean._version, var, var._version]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.autograd.grad_mode import _unsafe_preserve_version_counter
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.out import write_out
@@ -211,9 +213,23 @@ def _batch_norm(
         raise RuntimeError(BATCHED)
     made = apply(bound, (*_given(input, weight, bias, *statistics), float(momentum)))
     moved = _moved_statistics(input, running_mean, running_var, momentum, eps) if in_transform() else made[3:]
-    rewrite(running_mean, moved[0]._read(), "batch_norm")
-    rewrite(running_var, moved[1]._read(), "batch_norm")
+    _put_uncounted(running_mean, moved[0])
+    _put_uncounted(running_var, moved[1])
     return made[0]
+
+
+def _put_uncounted(t: Tensor, made: Tensor) -> None:
+    """Write running statistics. No version counter counts that: what a call in evaluation mode has saved of them is, unnoticed, what they are now."""
+    storage = t._storage
+    if in_transform():  # of its memory outside others know
+        rewrite(t, made._read(), "batch_norm")
+    elif storage is None or t._view is not None or not storage.counted:
+        with nullcontext() if t.is_inference() else _unsafe_preserve_version_counter(t):
+            rewrite(t, made._read(), "batch_norm")
+    else:
+        before, version = storage.value, storage.counter.version
+        rewrite(t, made._read(), "batch_norm")
+        storage.set_version(version, before)
 
 
 def _moved_statistics(input: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float) -> Any:
