@@ -40,6 +40,7 @@ FACTORIZATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:torch.cholesky is deprecated")  # said once in a process
 @pytest.mark.parametrize("m", MODULES)
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 def test_what_is_tried_fails_where_it_is_tried(m, name):

@@ -255,6 +255,7 @@ def test_tracers_are_taken_as_data():
     assert jax.jit(lambda a: tj.tensor(a, dtype=tj.int32))(jnp.array(X)).tolist() == [0, -1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:torch.asarray. unspecified requires_grad")  # said once in a process
 def test_asarray():
     t, w = tj.ones(2), leaf([1.0, 2.0])
     y = w * 2
