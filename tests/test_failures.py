@@ -180,30 +180,36 @@ def test_finalizers_that_record_disturb_nothing():
         assert t.tolist() == [3.0 * k + n for k in range(4)]
 
 
-def test_signal_handlers_that_record_disturb_nothing():
-    found, shared = [], tj.arange(4.0)
+def interrupted(handle, every):
+    """Numbers from 0 on, for a second, while a signal calls `handle` so many seconds after it has returned, again and again."""
 
-    def handle(*_):
+    def handle_and_go_on(*_):
+        handle()
+        signal.setitimer(signal.ITIMER_REAL, every)
+
+    before = signal.signal(signal.SIGALRM, handle_and_go_on)
+    signal.setitimer(signal.ITIMER_REAL, every)
+    try:
+        until = time.monotonic() + 1.0
+        yield from itertools.takewhile(lambda _: time.monotonic() < until, itertools.count())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_signal_handlers_that_record_disturb_nothing():
+    found, shared, made = [], tj.arange(4.0), []
+
+    def handle():
         n = next(numbers)
         t = shared * 2.0 - n
         found.append((t, n))
         if len(found) % 3 == 0:
             t.sum().item()
-        signal.setitimer(signal.ITIMER_REAL, 1e-3)
 
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 1e-3)
-    made = []
-    try:
-        until = time.monotonic() + 1.0
-        i = 0
-        while time.monotonic() < until:
-            x = tj.full((3,), float(i % 50))
-            made.append((i % 50, (x * 2 + 1).sin() * 0 + x * 4, x[1:] - 1))
-            i += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    for i in interrupted(handle, 1e-3):
+        x = tj.full((3,), float(i % 50))
+        made.append((i % 50, (x * 2 + 1).sin() * 0 + x * 4, x[1:] - 1))
     assert found
     for n, a, b in made:
         assert a.tolist() == [4.0 * n] * 3 and b.tolist() == [n - 1.0] * 2
@@ -233,23 +239,10 @@ def test_traces_within_those_of_jax(words, again):
 def test_signal_handlers_that_look_while_a_call_is_learnt_disturb_nothing():
     from torchgrad_jax.calling.recalled import recalling
 
-    looked, shared = [], tj.arange(4.0)
-
-    def handle(*_):
-        looked.append((shared * 2.0 - 1).sum().item())
-        signal.setitimer(signal.ITIMER_REAL, 1e-4)
-
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 1e-4)
-    made = []
-    try:
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
-            times = recalling(lambda x, n: x * n)  # nothing is known of it
-            made.append((len(made), times(shared, float(len(made)))))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    looked, shared, made = [], tj.arange(4.0), []
+    for i in interrupted(lambda: looked.append((shared * 2.0 - 1).sum().item()), 1e-4):
+        times = recalling(lambda x, n: x * n)  # nothing is known of it
+        made.append((i, times(shared, float(i))))
     assert looked and set(looked) == {8.0}
     for n, y in made:
         assert y.tolist() == [0.0, n, 2.0 * n, 3.0 * n]

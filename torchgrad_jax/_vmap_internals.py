@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.func.mapped import checked_call
 from torchgrad_jax.lifting.basis import mapped
 
 __all__ = ["_vmap"]
@@ -57,16 +58,7 @@ def _check_out_dims(name: str, out_dims: Any) -> None:
 
 def _flat_with_dims(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[int | None]]:
     """What is in the arguments, with the dimension that each is mapped over. ValueError with PyTorch's texts."""
-    call = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, (int, tuple)):
-        raise ValueError(
-            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
-        )
-    if not args:
-        raise ValueError(
-            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs. "
-            "The latter is unsupported."
-        )
+    call = checked_call(name, in_dims, args)
     leaves: list[Any] = []
     dims: list[int | None] = []
     if not _flatten(args, in_dims, leaves, dims):

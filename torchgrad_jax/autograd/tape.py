@@ -86,13 +86,8 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
     stack: list[Any] = []
     node: NodeFields
     for (node, nr), grad in zip(roots, grads, strict=True):
-        if node not in index:
-            index[node] = len(index)
-            if type(node) is AccumulateGrad:
-                parts.append(AccumulateGrad)
-            else:
-                stack.append(node)
-        parts += (index[node], nr, _place(place, operands, grad), grad.aval)  # which nothing else tells where the graph is a leaf
+        i = _numbered(node, index, parts, stack)
+        parts += (i, nr, _place(place, operands, grad), grad.aval)  # which nothing else tells where the graph is a leaf
     while stack:
         node = stack.pop()
         if node.hooks is not None:
@@ -125,14 +120,7 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
                 operands.append(v)
                 parts.append(type(v))
         for target, nr in node.next:
-            i = index.get(target)
-            if i is None:
-                index[target] = i = len(index)
-                if type(target) is AccumulateGrad:  # nothing else tells which of several targets is a leaf
-                    parts.append(AccumulateGrad)
-                else:
-                    stack.append(target)
-            parts.append(i)
+            parts.append(_numbered(target, index, parts, stack))
             if nr:
                 parts.append(-nr)
         if len(index) > MAX_NODES:
@@ -143,6 +131,18 @@ def fingerprint(roots: Sequence[Edge], grads: Sequence[Value], captures: Sequenc
                 return None
             parts += (index[node], nr, "captured")
     return Fingerprint(tuple(parts), operands, index)
+
+
+def _numbered(node: Any, index: dict[Node, int], parts: list[Any], stack: list[Any]) -> int:
+    """The number of a node. One that is new goes on the stack, or among the parts where it is a leaf: nothing else tells which of several is."""
+    i = index.get(node)
+    if i is None:
+        index[node] = i = len(index)
+        if type(node) is AccumulateGrad:
+            parts.append(AccumulateGrad)
+        else:
+            stack.append(node)
+    return i
 
 
 def release(nodes: list[Any]) -> None:

@@ -22,6 +22,21 @@ def name_of(func: Any) -> str:
     return repr(func)
 
 
+def checked_call(name: str, in_dims: Dims, args: tuple[Any, ...]) -> str:
+    """What error messages call a mapped call. ValueError with PyTorch's texts where it has no arguments, or `in_dims` are of another kind."""
+    call = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
+    if not isinstance(in_dims, (int, tuple)):
+        raise ValueError(
+            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs. "
+            "The latter is unsupported."
+        )
+    return call
+
+
 class Inputs:
     """The leaves of the positional arguments, the dimension (0 or more, or None) that each is mapped over, and the common size of these."""
 
@@ -33,17 +48,7 @@ class Inputs:
 
     def __init__(self, in_dims: Dims, args: tuple[Any, ...], func: Callable[..., Any]) -> None:
         """ValueError with PyTorch's texts where they do not fit."""
-        name = name_of(func)
-        call = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
-        if not isinstance(in_dims, (int, tuple)):
-            raise ValueError(
-                f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
-            )
-        if not args:
-            raise ValueError(
-                f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no inputs. "
-                "The latter is unsupported."
-            )
+        call = checked_call(name_of(func), in_dims, args)
         self.leaves, self.spec = tree_flatten(args)
         dims = broadcast(in_dims, self.spec)
         if dims is None:

@@ -11,8 +11,9 @@ import numpy as np
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
 from torchgrad_jax.core.twins import data_of
+from torchgrad_jax.core.writing import memory_of
 from torchgrad_jax.lifting.differentiating import Freed
-from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, memory_of, order_of, part_of
+from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, order_of, part_of
 from torchgrad_jax.memory.storage import View
 from torchgrad_jax.runtime._jax_compat import call_x64, directly
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay

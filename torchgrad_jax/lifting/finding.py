@@ -10,6 +10,7 @@ import numpy as np
 from torchgrad_jax.core.anomaly import Fault, first_of
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
+from torchgrad_jax.core.writing import memory_of
 from torchgrad_jax.lifting.reach import Reach
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of, same_items
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
@@ -43,12 +44,6 @@ def order_of(t: Tensor) -> Any:
     kind = t._aval.dtype.kind
     turned = is_conj(t) if kind == "c" else kind == "f" and is_neg(t)
     return (view.strides, turned) if turned or not t.is_contiguous() else None
-
-
-def memory_of(t: Tensor) -> int:
-    """A number that tells the memory of a tensor from others."""
-    held = t._storage
-    return id(t) if held is None else id(held if held.siblings is None else held.siblings)
 
 
 def part_of(t: Tensor) -> Any:

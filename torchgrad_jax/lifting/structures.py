@@ -55,13 +55,13 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
         told = given._aval, given.requires_grad, node is None, kind
         return (*told, *[(name, _attribute_key(value, objects)) for name, value in given.__dict__.items()]) if given.__dict__ else told
     if kind is float:
-        return kind, given.hex()
+        return _value_key(given)
     if kind is list or kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         return kind, *[key_of(part, tensors, objects) for part in given]
     if kind is dict:
         return kind, tuple(given), *[key_of(part, tensors, objects) for part in given.values()]
     if isinstance(given, BY_VALUE):
-        return kind, told_by(given)
+        return _value_key(given)
     if kind is slice:
         return kind, *[key_of(part, tensors, objects) for part in (given.start, given.stop, given.step)]
     if isinstance(given, np.ndarray):
@@ -70,11 +70,13 @@ def key_of(given: Any, tensors: list[Tensor], objects: list[Any]) -> Any:
     return Same(given)
 
 
+def _value_key(value: Any) -> Any:
+    return type(value), value.hex() if type(value) is float else told_by(value)
+
+
 def _attribute_key(value: Any, objects: list[Any]) -> Any:
-    if type(value) is float:
-        return float, value.hex()
-    if isinstance(value, BY_VALUE):
-        return type(value), told_by(value)
+    if type(value) is float or isinstance(value, BY_VALUE):
+        return _value_key(value)
     objects.append(value)
     return Same(value)
 

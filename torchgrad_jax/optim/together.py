@@ -16,7 +16,7 @@ from torchgrad_jax.autograd.batched import standing_for
 from torchgrad_jax.core.history import repeats
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.writing import overwrite
+from torchgrad_jax.core.writing import memory_of, overwrite
 from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing
@@ -114,7 +114,7 @@ def _are_apart(tensors: Sequence[Tensor], written: Sequence[int]) -> bool:
         view = tensors[i]._view
         if view is not None and repeats(view, tensors[i]._aval):
             return False
-    memory = [id(t) if (held := t._storage) is None else held if held.siblings is None else id(held.siblings) for t in tensors]
+    memory = [memory_of(t) for t in tensors]
     if len(set(memory)) == len(memory):
         return True
     several = {m for m, count in Counter(memory).items() if count > 1}
