@@ -513,7 +513,11 @@ def test_least_squares_of_matrices_without_full_rank(m):
     calls = [
         lambda: m.linalg.lstsq(full, m.stack([b, b])), lambda: m.linalg.lstsq(m.stack([full, full]), b[:, 0]), lambda: m.linalg.lstsq(full, b[:3, 0]),
         lambda: m.linalg.lstsq(full, m.stack([b, b]).float()),
+        lambda: m.linalg.lstsq(full * m.tensor([1.0, 0, 0], dtype=m.float64), b, driver="gels").solution.tolist(),
+        lambda: m.linalg.lstsq(m.stack([full, full * 0, full * 0 + m.eye(3)[2]]), m.stack([b] * 3), driver="gels").solution.tolist(),
+        lambda: m.linalg.lstsq((full * m.tensor([1.0, 1, 0], dtype=m.float64)).mT, b[:3], driver="gels").solution.tolist(),
     ]  # fmt: skip
+    found.append(m.linalg.lstsq(m.zeros_like(full), b, driver="gels").solution)
     return found, batches, [error_of(call) for call in calls]
 
 

@@ -1,4 +1,4 @@
-"""What torchvision does when it is imported, in a program that `torchgrad-jax run` runs: a stand-in of its name, which does the same."""
+"""What torchvision and torchaudio do when they are imported, in a program that `torchgrad-jax run` runs: stand-ins of their names do the same."""
 
 import os
 import subprocess
@@ -53,17 +53,37 @@ from torch._dynamo.utils import is_compile_supported
 print(torchvision.extension.found, is_compile_supported("cpu"))
 print(torchvision.ops.nms(torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2.1], [5, 5, 6, 6]]), torch.tensor([0.5, 0.9, 0.1]), 0.5))
 """
+AUDIO_FILES = {
+    "__init__.py": "from torchaudio._extension import found",
+    "_extension/__init__.py": """
+from .utils import _load_lib
+found = _load_lib("_torchaudio")
+""",
+    "_extension/utils.py": """
+import torch
+def _load_lib(lib):
+    torch.ops.load_library(f"/torchaudio/lib/{lib}.so")
+    return True
+""",
+}
 
 
-def test_is_imported_without_its_library(tmp_path):
-    for name, text in FILES.items():
-        path = tmp_path / "torchvision" / name
+@pytest.mark.parametrize(
+    ("package", "files", "program", "printed"),
+    [
+        ("torchvision", FILES, PROGRAM, "False True\ntensor([1, 2])\n"),
+        ("torchaudio", AUDIO_FILES, "import torchaudio\nprint(torchaudio.found)", "False\n"),
+    ],
+)
+def test_is_imported_without_its_library(package, files, program, printed, tmp_path):
+    for name, text in files.items():
+        path = tmp_path / package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(program)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.path.dirname(os.path.dirname(torchgrad_jax.__file__))])}
     ended = subprocess.run([sys.executable, "-m", "torchgrad_jax.cli", "run", "program.py"], cwd=tmp_path, capture_output=True, text=True, env=env)
-    assert (ended.stdout, ended.returncode) == ("False True\ntensor([1, 2])\n", 0), ended.stderr
+    assert (ended.stdout, ended.returncode) == (printed, 0), ended.stderr
 
 
 def test_which_devices_are_compiled_for():

@@ -89,6 +89,7 @@ from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
 from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
+from torchgrad_jax.namespace import imported as _imported  # noqa: E402
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.observing.streams import Event, Stream  # noqa: E402, F401
 from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError  # noqa: E402, F401
@@ -125,10 +126,7 @@ _install_inplace_operators()
 torch = _sys.modules[__name__]
 setattr(autograd, "torch", torch)  # noqa: B010
 
-if not _gc.get_freeze_count():
-    # All that was imported is old from now on. Else the first collection, in the user's first step, would look through it: 40 ms.
-    _gc.freeze()
-    _gc.unfreeze()
+_imported.settle()
 if _collects:
     _gc.enable()
 

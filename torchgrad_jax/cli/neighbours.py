@@ -49,10 +49,15 @@ def _reading_buffers(module: ModuleType) -> None:
     vars(module)["safe_open"] = safe_open
 
 
+def _without_library(module: ModuleType) -> None:
+    """torchaudio does without its library, where it was built without one."""
+    vars(module)["_load_lib"] = lambda lib: False
+
+
 _ADJUSTED: dict[str, Callable[[ModuleType], None]] = {
     "safetensors": _reading_buffers, "safetensors.torch": _safetensors,
     "torchvision.extension": torchvision.extension, "torchvision.ops._register_onnx_ops": torchvision.onnx,
-    "torchvision.ops.boxes": torchvision.boxes,
+    "torchvision.ops.boxes": torchvision.boxes, "torchaudio._extension.utils": _without_library,
 }  # fmt: skip
 
 

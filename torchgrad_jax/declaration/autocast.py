@@ -33,8 +33,8 @@ _LISTS = {
             _cdist nanquantile polar prod prod_dim quantile trace view_as_complex
             fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn
             cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig linalg_eigh linalg_eigvals
-            linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve linalg_svd
-            linalg_svdvals linalg_tensorinv linalg_tensorsolve lu lu_solve ormqr pinverse triangular_solve""",
+            linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq linalg_lstsq_full_rank linalg_matrix_rank linalg_qr
+            linalg_solve linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve lu lu_solve ormqr pinverse triangular_solve""",
         WIDEST: "_stack cat index_copy",
         REFUSED: "",
     },

@@ -21,6 +21,7 @@ from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, not_implemented
 from torchgrad_jax.operators.kernels import ldl, loops
 from torchgrad_jax.operators.kernels.linalg_errors import (
+    DEFICIENT,
     ILL_CONDITIONED,
     NOT_FINITE,
     ZERO_IN_D,
@@ -332,10 +333,17 @@ def _lstsq_shapes(a: Aval, b: Aval, rcond: float | None, driver: str) -> None:
     broadcast_shapes(a.shape[:-2], b.shape[:-2])
 
 
-@op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", order=COLUMNS,
-    results=("solution", "residuals", "rank", "singular_values", "pinverse"),
-    grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE)  # fmt: skip
-def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
+def _deficient(a: Any) -> Any:
+    """The first column (row, where there are more of those), from 1 on, that is nothing but a sum of those before it, as the QR decomposition says
+    by an exact zero; 0 where there is none, and for a matrix of zeros, whose solution is zero."""
+    tall = a if a.shape[-2] >= a.shape[-1] else adjoint(a)
+    if not tall.size:
+        return jnp.zeros(a.shape[:-2], jnp.int64)
+    none = jnp.diagonal(jnp.linalg.qr(tall, mode="r"), axis1=-2, axis2=-1) == 0
+    return jnp.where(none.any(-1) & (a != 0).any((-2, -1)), jnp.argmax(none, -1) + 1, 0)
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
     """The solution of least squares (of least norm where there are several), by the pseudo-inverse; "gels" takes all matrices to have full rank."""
     m, n = a.shape[-2:]
     u, s, vh = jnp.linalg.svd(a, full_matrices=False)
@@ -348,6 +356,19 @@ def linalg_lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
     rank = jnp.zeros((0,), jnp.int64) if driver == "gels" else jnp.sum(s > limit, -1, dtype=jnp.int64)
     values = s if driver in ("gelsd", "gelss") else jnp.zeros((0,), real)
     return solution, residuals, rank, values, pinverse
+
+
+_LSTSQ: dict[str, Any] = dict(
+    order=COLUMNS, results=("solution", "residuals", "rank", "singular_values", "pinverse"), node="LinalgLstsqBackward0",
+    grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE
+)  # fmt: skip
+op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", **_LSTSQ)(_lstsq)
+
+
+@op("linalg_lstsq_full_rank(Tensor self, Tensor B, any rcond, str driver)", check=failure("torch.linalg.lstsq", DEFICIENT), **_LSTSQ)
+def linalg_lstsq_full_rank(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
+    """The same, where a matrix of less than full rank is refused."""
+    return *_lstsq(a, b, rcond, driver), first_failure(_deficient(a))
 
 
 # ---------------------------------------------------------------------- functions of matrices

@@ -439,7 +439,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         if b[-1] != a[-2]:
             raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-1)")
         B = views.unsqueeze(B, -1)
-    solution, residuals, rank, values = call("linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
+    solution, residuals, rank, values = call("linalg_lstsq_full_rank" if driver == "gels" else "linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     if driver in ("gelsd", "gelss") and residuals._aval.size and not in_transform() and bool((rank < a[-1]).any()):
         residuals = views.narrow(views.reshape(residuals, (-1,)), 0, 0, 0)
     return with_out("linalg_lstsq", out, _LSTSQ((views.squeeze(solution, -1) if vector else solution, residuals, rank, views.detach(values))))

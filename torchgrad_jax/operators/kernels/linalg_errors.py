@@ -179,6 +179,8 @@ ILL_CONDITIONED = (
     "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: {info})."
 )
 
+DEFICIENT = "The least squares solution could not be computed because the input matrix does not have full rank (error code: {info})."
+
 
 def checked_by_info(function: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
     """The results of `function` without its last, info, and the check of info."""
