@@ -43,7 +43,7 @@ def forked(tmp_path_factory):
     if not hasattr(os, "fork"):
         yield None
         return
-    forked = Forked(_environment(), tmp_path_factory.mktemp("forked"))
+    forked = Forked(_environment(), tmp_path_factory.mktemp("forked"), "torchgrad_jax.cli.main")
     yield forked
     forked.close()
 

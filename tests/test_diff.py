@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 import torchgrad_jax as tj
+from torchgrad_jax.cli import sides
 from torchgrad_jax.cli.main import main
 from torchgrad_jax.comparing.calls import Call
 from torchgrad_jax.comparing.finding import Aligned, Search
@@ -70,14 +72,51 @@ MATPLOTLIB = {
 
 
 @pytest.fixture
-def launch(tmp_path):
+def launch_anew(tmp_path):
     """Run `torchgrad-jax diff` with arguments in an empty directory."""
 
-    def launch(*arguments, **environment):
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH"), environment.pop("after", None)]))
-        env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **environment}
+    def launch(*arguments):
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-m", "torchgrad_jax.cli", "diff", *map(str, arguments)]
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+
+    return launch
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory):
+    """For each side what its processes are forked from; None where processes cannot be forked."""
+    if not hasattr(os, "fork"):
+        yield None
+        return
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    env = {**sides.environment(), "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
+    imported = {sides.OURS: ("torchgrad_jax.nn", "torchgrad_jax.optim"), sides.PYTORCH: ("torch", "torch._dynamo")}  # which its optimizers import
+    servers = {side: Forked(env, tmp_path_factory.mktemp(side), *names, "torchgrad_jax.cli.sides") for side, names in imported.items()}
+    yield servers
+    for server in servers.values():
+        server.close()
+
+
+@pytest.fixture
+def launch(tmp_path, launch_anew, forked, monkeypatch, capsys):
+    """The same here, with both sides' processes forked. after: a folder where modules are looked for."""
+
+    def launch(*arguments, after=None):
+        if forked is None and after is None:
+            return launch_anew(*arguments)
+        if forked is None:
+            pytest.skip("what is forked is given modules")
+
+        def process(workshop, side, file):
+            done = forked[side](side, str(file), folder=tmp_path, path=(after,) if after else ())
+            return done.returncode, done.stdout + done.stderr
+
+        monkeypatch.setattr(sides.Workshop, "process", process)
+        monkeypatch.chdir(tmp_path)
+        code, told = main(["diff", *map(str, arguments)]), capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
     return launch
 
@@ -139,8 +178,9 @@ def test_a_number_that_is_read_is_as_far_off_as_what_it_is_read_from(dtype, apar
 @with_pytorch
 @pytest.mark.slow
 class TestScripts:
-    def test_a_right_script_has_no_difference(self, planted):
-        found = planted("")
+    def test_a_right_script_has_no_difference(self, tmp_path, launch_anew):
+        (tmp_path / "train.py").write_text(TRAINING)
+        found = json.loads(launch_anew("--json", "--script", "train.py").stdout)
         assert found["agrees"] and found["difference"] is None and found["compared"] > 20 and found["alone"] == [0, 0]
 
     def test_an_operator_with_a_wrong_gradient_is_named(self, planted, tmp_path, launch):
@@ -206,10 +246,10 @@ class TestScripts:
 @with_pytorch
 @pytest.mark.slow
 class TestFunctions:
-    def test_of_a_module_that_imports_torch(self, tmp_path, launch):
+    def test_of_a_module_that_imports_torch(self, tmp_path, launch_anew):
         (tmp_path / "model.py").write_text("import torch\n\n\ndef energy(x, w):\n    return torch.tanh(x @ w).square().sum()\n")
         (tmp_path / "plain.py").write_text("import jax.numpy as jnp\n\n\ndef energy(x, w):\n    return jnp.sum(jnp.tanh(x @ w) ** 2)\n")
-        done = launch("model:energy", "--shapes", "3,4", "4,2", "--dtype", "float64", "--second", "--jax", "plain:energy", "--json")
+        done = launch_anew("model:energy", "--shapes", "3,4", "4,2", "--dtype", "float64", "--second", "--jax", "plain:energy", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         found = json.loads(done.stdout)
         assert found["agrees"] and found["reference"] == "pytorch" and {row["way"] for row in found["rows"]} == {"jax", "eager", "fused", "jit"}

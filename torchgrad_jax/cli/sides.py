@@ -52,12 +52,20 @@ class Workshop:
         out, file = self.folder / f"out{self._count}", self.folder / f"job{self._count}"
         with open(file, "wb") as opened:
             pickle.dump({**job, "out": str(out)}, opened)
-        # What PyTorch would compile is run as it is written.
-        env = {"PYTHONHASHSEED": "0", **os.environ, "TORCHDYNAMO_DISABLE": "1"}
-        command = [sys.executable, "-m", "torchgrad_jax.cli.sides", side, str(file)]
-        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        code, output = self.process(side, file)
         told = Path(f"{out}.error")
-        return Done(done.returncode, done.stdout, told.read_text() if told.exists() else ""), out
+        return Done(code, output, told.read_text() if told.exists() else ""), out
+
+    def process(self, side: str, file: Path) -> tuple[int, str]:
+        """Run this module for the job in a file; returns its exit status and what it printed."""
+        command = [sys.executable, "-m", "torchgrad_jax.cli.sides", side, str(file)]
+        done = subprocess.run(command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.returncode, done.stdout
+
+
+def environment() -> dict[str, str]:
+    """What both sides are run in: what PyTorch would compile is run as it is written."""
+    return {"PYTHONHASHSEED": "0", **os.environ, "TORCHDYNAMO_DISABLE": "1"}
 
 
 def main() -> int:
