@@ -128,10 +128,17 @@ def run(page: Path) -> int:
     return compared
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Run the pages that the command line names."""
     sys.path.insert(0, str(ROOT))
     try:
         for argument in sys.argv[1:]:
             print(f"{argument}: {run(Path(argument).resolve())} compared")
     except Different as different:
-        sys.exit(str(different))
+        print(different, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import Forked
 from pages import agrees, blocks
 
 pytestmark = pytest.mark.operators
@@ -32,12 +33,28 @@ def runnable(page):
     return any(block.kind in ("python", "sh") for block in blocks(page))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(DOCS)))
-def test_page(page):
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory):
+    """What the pages' processes are forked from; None where processes cannot be forked."""
+    if not hasattr(os, "fork"):
+        yield None
+        return
     # They show what is interpreted and what is compiled, as it is unless somebody has it otherwise.
     environ = {name: value for name, value in os.environ.items() if name not in ("TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_EXECUTION")}
-    done = subprocess.run([sys.executable, str(HERE / "pages.py"), str(page)], env=environ, capture_output=True, text=True, timeout=300)
+    path = os.pathsep.join(filter(None, [str(HERE), str(HERE.parent), environ.get("PYTHONPATH")]))
+    server = Forked({**environ, "PYTHONPATH": path}, tmp_path_factory.mktemp("forked"), "torchgrad_jax", "pages")
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: str(page.relative_to(DOCS)))
+def test_page(page, forked, tmp_path):
+    done = anew(page) if forked is None else forked(str(page), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def anew(page):
+    return subprocess.run([sys.executable, str(HERE / "pages.py"), str(page)], capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -71,7 +88,7 @@ def test_what_is_shown_and_what_is_printed(shown, printed, agree):
 def broken(tmp_path, text):
     page = tmp_path / "page.md"
     page.write_text(text)
-    return subprocess.run([sys.executable, str(HERE / "pages.py"), str(page)], capture_output=True, text=True, timeout=60)
+    return anew(page)
 
 
 @pytest.mark.parametrize(
