@@ -8,6 +8,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from test_baseline_agreement import OPTIONS
 
 import torchgrad_jax as torch
 from torchgrad_jax.declaration import dtypes
@@ -16,7 +17,7 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.baseline import NumPyForm
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.operation import Signature, rounding_options, signature
+from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import aval_of
 
@@ -309,7 +310,7 @@ def _by_jax(runs: list[tuple[Signature, list[Any]]]) -> list[list[np.ndarray]]:
     def function(*operands: list[Any]) -> list[Any]:
         return [sig.function(*given) for (sig, _), given in zip(runs, operands, strict=True)]
 
-    outs = jax.jit(function, compiler_options=rounding_options(CPU))(*[operands for _, operands in runs])
+    outs = jax.jit(function, compiler_options=OPTIONS)(*[operands for _, operands in runs])
     return [[np.asarray(o) for o in out] for out in outs]
 
 
