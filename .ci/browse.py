@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Chromium's own questions to its maker, and its sandbox, which the root of a container may not have.
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+WINDOWS = ((1280, 900), (390, 800))  # a screen's and a phone's, in pixels
 SEARCHES = {"vmap": "func", "NaN": "anomaly", "addmm": "operators", "recompiles": "troubleshooting"}  # what is typed, and a page that is found
 
 
@@ -68,16 +69,22 @@ class Visit:
             if self.page.request.get(url).status >= 400:
                 self.wrong.append(f"{url} is not there")
             return []
+        self.resize(WINDOWS[0])  # while nothing is shown: what slides in or out is not where it will be
         self.page.goto(url, wait_until="load")
         self.anchors[url] = set(self.page.evaluate("[...document.querySelectorAll('[id], a[name]')].map(e => e.id || e.name)"))
         for picture in self.page.evaluate("[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"):
             self.wrong.append(f"{url}: the picture {picture} is not drawn")
-        if self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1"):
-            self.wrong.append(f"{url} is wider than a window of {self.page.viewport_size['width']} pixels")
+        for window in WINDOWS:
+            self.resize(window)
+            if self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth + 1"):
+                self.wrong.append(f"{url} is wider than a window of {window[0]} pixels")
         links = [urljoin(url, link) for link in self.page.evaluate("[...document.links].map(a => a.href)")]
         links = [link for link in links if link.startswith(self.root)]
         self.links += [(url, link) for link in links]
         return [urldefrag(link)[0] for link in links]
+
+    def resize(self, window: tuple[int, int]) -> None:
+        self.page.set_viewport_size({"width": window[0], "height": window[1]})
 
     def search(self, words: str, expected: str) -> None:
         self.page.goto(self.root, wait_until="load")
@@ -102,19 +109,18 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def main(directory: str) -> int:
-    root, wrong, pages = serve(directory), [], 0
     with sync_playwright() as playwright:
         window = launch(playwright)
-        for width, height in ((1280, 900), (390, 800)):
-            visit = Visit(window.new_page(viewport={"width": width, "height": height}), root)
-            visit.everything()
+        visit = Visit(window.new_page(), serve(directory))
+        visit.everything()
+        for size in WINDOWS:
+            visit.resize(size)
             for words, expected in SEARCHES.items():
                 visit.search(words, expected)
-            wrong, pages = wrong + visit.wrong, len(visit.anchors)
         window.close()
-    print("\n".join(dict.fromkeys(wrong)))
-    print(f"{pages} pages, {len(set(wrong))} things wrong")
-    return bool(wrong)
+    print("\n".join(dict.fromkeys(visit.wrong)))
+    print(f"{len(visit.anchors)} pages, {len(set(visit.wrong))} things wrong")
+    return bool(visit.wrong)
 
 
 if __name__ == "__main__":
