@@ -18,7 +18,7 @@ COUNT = "import gc\nprint(gc.get_freeze_count() > 100_000)"
         ("made = []\nmade.append(made)", False),  # garbage is looked for as before
         ("made = ([],)", False),
         ("def main():\n    import torchgrad_jax\nmain()", False),
-        ("import gc\ngc.freeze()\nimport torchgrad_jax\ngc.unfreeze()", False),
+        ("import gc, jax\ngc.freeze()\nimport torchgrad_jax\ngc.unfreeze()", False),
     ],
 )
 def test_is_frozen_where_nothing_else_was_made(before, frozen):
