@@ -21,7 +21,9 @@ settings.load_profile("on any machine")
 
 
 def pytest_collection_finish():
-    """What is there before the first test stays: no collection of garbage, of which JAX and some tests ask for many, need look at it again."""
+    """What is there before the first test stays: no collection of garbage, of which JAX and some tests ask for many, need look at it again. With
+    Python's own limits the rest would take a tenth of the time of all tests."""
+    gc.set_threshold(10_000, 20, 20)
     gc.collect()
     _keep_what_is_there()
 
@@ -59,7 +61,7 @@ def collections_are_short():
 
 @pytest.fixture(autouse=True)
 def collections_look_at_what_is_new():
-    """What a test leaves behind stays, as caches do. Looked through in each full collection, it would take a tenth of the time of all tests."""
+    """What a test leaves behind stays, as caches do, and is not looked through again in each full collection."""
     yield
     if _full_collections() != _seen[0]:
         gc.collect()  # first of all what is garbage
