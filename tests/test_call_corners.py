@@ -177,3 +177,23 @@ def test_a_tensor_of_one_element_is_the_size_of_splits():
         return found
 
     like_pytorch(program)()
+
+
+@like_pytorch
+def test_what_is_no_integer_is_no_size(m):
+    given = [
+        m.tensor([1, 2]), [m.tensor(3), 2], [m.tensor(3.0), 2], [2.0], [np.int64(2), True], "ab", [m.tensor([1, 2])], [None], 3, (), range(3),
+        m.Size([4]),
+    ]  # fmt: skip
+    found = []
+
+    def sized(sizes):
+        size = m.Size(sizes)
+        found.append((type(size).__name__, repr(size), [type(n).__name__ for n in size], size.numel()))
+
+    x = m.arange(4.0)
+    calls = [
+        lambda: m.split(x, [1, 1.0, 2]), lambda: m.split_with_sizes(x, [1, 3.0]), lambda: x.unflatten(0, (2, 2.0)), lambda: m.atleast_1d(3),
+        lambda: m.atleast_2d("a"), lambda: m.atleast_3d([x, 3]), lambda: m.atleast_1d(x, 3),
+    ]  # fmt: skip
+    return [first_line(lambda sizes=sizes: sized(sizes)) for sizes in given], found, [first_line(call) for call in calls]

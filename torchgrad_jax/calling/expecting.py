@@ -30,6 +30,14 @@ def tensors_in(name: str, tensors: Any) -> list[Tensor]:
     return elements(tensors)
 
 
+def listed(name: str, tensors: Any) -> Any:
+    """A list or tuple. TypeError for what else a function so named, of a tensor or of several, was given."""
+    if not isinstance(tensors, (tuple, list)):
+        taken = "(Tensor input)\n * (tuple of Tensors tensors)\n"
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({type_name(tensors)}), but expected one of:\n * {taken}")
+    return tensors
+
+
 def elements(tensors: Any, place: int = 0) -> list[Tensor]:
     """The tensors of the argument at this place, a list or tuple. TypeError with PyTorch's text if there is anything else in it."""
     if not _are_tensors(map(type, tensors)):

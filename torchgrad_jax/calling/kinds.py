@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,3 +108,12 @@ def odd_element(p: Parameter, value: Any) -> tuple[int, str] | None:
         if not _is_element(v) and not isinstance(v, bool):
             return i, f"type must be {p.word},but got {type_name(v)}"
     return None
+
+
+def integers(sizes: Sequence[Any], argument: str) -> list[int]:
+    """The elements of an argument so named. TypeError for what is no integer."""
+    for i, size in enumerate(sizes):
+        if not hasattr(size, "__index__"):
+            kind = type_name(size)
+            raise TypeError(f'{argument} failed to unpack the object at pos {i + 1} with error "type must be tuple of ints,but got {kind}"')
+    return [int(size) for size in sizes]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
 from torchgrad_jax.core.level import in_transform, lies, meet, stands_for_batch
@@ -24,12 +28,31 @@ else:
     _Base = object
 
 _new = TensorFields.__new__
+_tuple = tuple.__new__  # of what is known to be sizes: `shape` is asked for often
+
+
+def _integer(place: int, size: Any) -> int:
+    try:
+        return size if isinstance(size, (int, np.integer)) and size is not True and size is not False else operator.index(size)
+    except TypeError:
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{type(size).__name__}')") from None
 
 
 class Size(tuple[int, ...]):
-    """The shape of a tensor."""
+    """The shape of a tensor.
+
+    TypeError for what is no integer: a 0-dim tensor of one is, and is read.
+    """
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """See the class."""
+        found = tuple(sizes)
+        for i, size in enumerate(found):
+            if type(size) is not int:
+                return tuple.__new__(cls, found[:i] + tuple([_integer(i + j, item) for j, item in enumerate(found[i:])]))
+        return tuple.__new__(cls, found)
 
     def numel(self) -> int:
         """The number of elements."""
@@ -40,7 +63,7 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        return _tuple(Size, found) if isinstance(key, slice) else found
 
     def __add__(self, other: tuple[int, ...]) -> Size:
         if not isinstance(other, tuple):
@@ -57,12 +80,12 @@ class Size(tuple[int, ...]):
     def __mul__(self, times: SupportsIndex) -> Size:
         if not hasattr(times, "__index__"):
             raise TypeError(f"can't multiply sequence by non-int of type '{type(times).__name__}'")
-        return Size(tuple.__mul__(self, times))
+        return _tuple(Size, tuple.__mul__(self, times))
 
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"torch.Size({list(self)})"
+        return f"torch.Size({[int(n) for n in self]})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _size, (tuple(self),)
@@ -132,13 +155,13 @@ class Tensor(TensorFields, _Base):
     @property
     def shape(self) -> Size:
         """The size of each dimension."""
-        return Size(self._aval.shape)
+        return _tuple(Size, self._aval.shape)
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension. IndexError where there is no such dimension."""
         shape = self._aval.shape
         if dim is None:
-            return Size(shape)
+            return _tuple(Size, shape)
         return shape[wrap_dim(dim, len(shape))]
 
     @property

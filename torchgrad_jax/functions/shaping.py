@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.expecting import elements, elements_or_listed, tensors_in
+from torchgrad_jax.calling.expecting import elements, elements_or_listed, listed, tensors_in
 from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
@@ -160,22 +160,22 @@ def block_diag(*tensors: Tensor) -> Tensor:
     return call("block_diag", found)
 
 
-def _of_each(function: Any, tensors: tuple[Any, ...]) -> Any:
-    if len(tensors) == 1:
-        return tuple(function(t) for t in elements(tensors[0])) if isinstance(tensors[0], (tuple, list)) else function(tensors[0])
-    return tuple(function(t) for t in elements(tensors))
+def _of_each(name: str, function: Any, tensors: tuple[Any, ...]) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        return function(tensors[0])
+    return tuple(function(t) for t in elements(listed(name, tensors[0]) if len(tensors) == 1 else tensors))
 
 
 @public("torch")
 def atleast_1d(*tensors: Any) -> Any:
     """Each tensor with at least one dimension."""
-    return _of_each(lambda t: t if t._aval.ndim else views.reshape(t, (1,)), tensors)
+    return _of_each("atleast_1d", lambda t: t if t._aval.ndim else views.reshape(t, (1,)), tensors)
 
 
 @public("torch")
 def atleast_2d(*tensors: Any) -> Any:
     """Each tensor with at least two dimensions, new ones in front."""
-    return _of_each(lambda t: t if t._aval.ndim > 1 else views.unsqueeze(t, 0) if t._aval.ndim else views.reshape(t, (1, 1)), tensors)
+    return _of_each("atleast_2d", lambda t: t if t._aval.ndim > 1 else views.unsqueeze(t, 0) if t._aval.ndim else views.reshape(t, (1, 1)), tensors)
 
 
 def _three(t: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def _three(t: Tensor) -> Tensor:
 @public("torch")
 def atleast_3d(*tensors: Any) -> Any:
     """Each tensor with at least three dimensions."""
-    return _of_each(_three, tensors)
+    return _of_each("atleast_3d", _three, tensors)
 
 
 # ---------------------------------------------------------------------- cutting

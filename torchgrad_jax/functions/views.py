@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from torchgrad_jax.calling.kinds import type_name
+from torchgrad_jax.calling.kinds import integers, type_name
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core import strided
 from torchgrad_jax.core.called import unary
@@ -273,7 +273,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several."""
     shape = input._aval.shape
-    dim, sizes = wrap_dim(dim, len(shape)), tuple(sizes)
+    dim, sizes = wrap_dim(dim, len(shape)), tuple(integers(sizes, "unflatten(): argument 'sizes'"))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not shape:
@@ -526,8 +526,7 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
     else:
         if not isinstance(by, (tuple, list)):
             raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {type_name(by)}")
-        sizes = [int(s) for s in by]
-        name = "split_with_sizes"
+        name, sizes = "split_with_sizes", integers(by, "split_with_sizes(): argument 'split_sizes'")
         if sum(sizes) != n:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"
