@@ -80,6 +80,7 @@ def layers_of_attention_cast_the_weights_that_they_share(m):
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+@pytest.mark.operators
 def test_recurrent_layers_give_what_their_products_make_of_their_states(name):
     found = []
     for m in (tj, torch):

@@ -256,6 +256,7 @@ BOUNDS = st.none() | st.integers(-7, 7)
 KEYS = st.integers(-4, 4) | st.none() | st.just(Ellipsis) | st.builds(slice, BOUNDS, BOUNDS, st.none() | st.integers(1, 3))
 
 
+@pytest.mark.operators
 @settings(max_examples=200)
 @given(st.lists(KEYS, max_size=5).filter(lambda keys: keys.count(...) < 2).map(tuple), st.booleans())
 def test_any_basic_key_gives_the_view_that_numpy_gives(key, alone):

@@ -42,6 +42,7 @@ def strides(m, expression):
     return made.stride(), made.is_contiguous(), made.is_contiguous(memory_format=m.channels_last) if made.ndim == 4 else None
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 @pytest.mark.filterwarnings("ignore")
 def test_strides(expression):
@@ -58,6 +59,7 @@ x.relu(); x.clamp(0); x.softmax(-1); x.cumsum(0); torch.where(x > 0, x, x); x.le
 torch.nn.functional.gelu(x); x.new_empty(x.shape); (x.t() if x.ndim == 2 else x) + x.sum()"""
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("name", OF_SIZE_1)
 @pytest.mark.parametrize("expression", [e.strip() for e in OF_ONE.replace("\n", ";").split(";")])
 @pytest.mark.filterwarnings("ignore")

@@ -69,6 +69,7 @@ def _written(m, operation, which):
     return error_of(lambda: result.sum().backward())
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["self", "other", "result"])
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.filterwarnings("ignore")
@@ -138,6 +139,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "complex64", "bool", "float16"])
 def test_only_values_of_its_own_dtype_are_written_at_index_tensors(dtype, place):
@@ -154,6 +156,7 @@ def test_only_values_of_its_own_dtype_are_written_at_index_tensors(dtype, place)
 SHAPES = [(), (1,), (2,), (2, 3), (1, 1)]
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["index_add", "index_copy", "index_reduce", "index_select"])
 @pytest.mark.filterwarnings("ignore")
