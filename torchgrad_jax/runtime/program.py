@@ -281,6 +281,8 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
 
 def rescue(epoch: Epoch) -> None:
     """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
+    if epoch.ended:  # all results were there already
+        return
     with epoch.lock:
         recover(epoch)
     outcomes = epoch.outcomes or {}
