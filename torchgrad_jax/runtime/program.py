@@ -111,6 +111,7 @@ class Program(ProgramFields):
         function = self.form.function
         counters.ran += 1
         if function is None:
+            self.interpreted = None
             self.form.function = self._compiled([a.dtype.kind for a in numbers])
             if self.donated and self.device is CPU:  # what it takes is not known before it is run: no more than all its results together
                 freed_memory.keep_for(sum([c.signature.nbytes for c in self.calls]))
@@ -122,6 +123,7 @@ class Program(ProgramFields):
         assert self.rolled is not None and self.common is not None
         rolled, form = self.rolled, self.common
         counters.ran += 1
+        self.interpreted = None
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         form.used, function = keeping.now, form.function
         if function is None:
