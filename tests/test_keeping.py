@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -180,6 +181,20 @@ def test_calls_of_programs_that_begin_alike_stay_few(few, monkeypatch):
             assert generated(n) == pytest.approx(value, rel=1e-5)
             assert held() <= 1.5 * keeping.MOST_CALLS
     assert held() > 0
+
+
+def test_calls_may_be_let_go_of_while_other_threads_make_them(few, monkeypatch):
+    monkeypatch.setattr(keeping, "MOST_CALLS", 300)
+    monkeypatch.setattr(keeping, "call_limit", 0)
+    expected = {n: generated(n) for n in range(1, 12)}
+
+    def look(seed):
+        generator = random.Random(seed)
+        return [(n, generated(n)) for n in (generator.randint(1, 11) for _ in range(60))]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(look, range(3)))
+    assert all(value == pytest.approx(expected[n], rel=1e-5) for pairs in found for n, value in pairs)
 
 
 def test_what_was_interpreted_holds_no_calls_once_it_is_compiled(few):

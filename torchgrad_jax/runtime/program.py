@@ -97,10 +97,11 @@ class Program(ProgramFields):
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
-        if self.interpreted is None or (modes.without_xla and self.interpreted.plans is not estimate.plans):
-            self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
+        found = self.interpreted  # which another thread may let go of
+        if found is None or (modes.without_xla and found.plans is not estimate.plans):
+            found = self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
         counters.interpreted += 1
-        return self.interpreted(by_number, arrays)
+        return found(by_number, arrays)
 
     def is_long(self) -> bool:
         """Whether a call of what is compiled of it takes so long that the other thread had better make it."""
