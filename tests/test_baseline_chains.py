@@ -274,4 +274,4 @@ def test_large_arrays_are_shared_by_threads_with_the_same_bits(name):
     for _ in range(20):
         with np.errstate(all="ignore"):
             assert_same(program(list(values.values())), [expected["out"], expected["mask"]])
-    assert not compiled or any(isinstance(step.function, blocks.Chain) for step in program._steps)
+    assert not compiled or any(isinstance(function, blocks.Chain) for function, *_ in program.ready[0])

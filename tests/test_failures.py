@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import signal
@@ -22,6 +23,7 @@ from compat_suite.faults.search import Program, search
 from compat_suite.faults.threads import look_at_a_dead_threads_tensors
 from torchgrad_jax.runtime import execution_mode, program
 from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 
 pytestmark = pytest.mark.operators  # tries its own modes
 
@@ -85,6 +87,93 @@ def test_writes_after_a_failed_check_are_taken_back_when_it_is_told_and_not_befo
 def test_an_interrupt_at_any_line_loses_nothing(warm):
     outcomes = list(search(KeyboardInterrupt, (), 53, warm))
     assert len(outcomes) > 30 and outcomes == [None] * len(outcomes)
+
+
+class TimeLimit(Exception):
+    """What a program's own handler of a signal raises."""
+
+
+class AtALine(Injected):
+    """Injects what must not be swallowed: whoever set the limit waits for it."""
+
+    def __call__(self, function, at=0):
+        found = super().__call__(function, at)
+        assert not self.place or type(found) is TimeLimit, (self.place, found)
+        return found
+
+
+def out_of_time(*_):
+    raise TimeLimit
+
+
+@pytest.fixture
+def alarm():
+    before = signal.signal(signal.SIGALRM, out_of_time)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("warm", [0, 2])
+def test_a_time_limit_is_told_at_any_line_and_loses_nothing(alarm, monkeypatch, warm):
+    monkeypatch.setattr("compat_suite.faults.search.Injected", AtALine)
+    outcomes = list(search(out_of_time, (), 59, warm))
+    assert len(outcomes) > 30 and outcomes == [None] * len(outcomes)
+
+
+@pytest.mark.failing_programs
+@pytest.mark.parametrize("name", ["settled", "_run"])
+def test_an_exception_after_a_program_has_run_finds_its_results(monkeypatch, name):
+    x = tj.arange(4.0)
+    y = x * 3 + 1
+
+    before = getattr(program, name)
+
+    def raising(*given):
+        before(*given)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program, name, raising)
+        z = (x + 7) / 2
+        assert z.tolist() == [3.5, 4.0, 4.5, 5.0]
+    assert y.tolist() == [1.0, 4.0, 7.0, 10.0]
+
+
+class Handler:
+    def __call__(self, *_):
+        raise TimeoutError("out of time")
+
+    def method(self, number, frame):
+        raise RuntimeError("out of time")
+
+
+@pytest.mark.parametrize("handler", [out_of_time, Handler(), Handler().method, functools.partial(out_of_time, 1)])
+def test_a_time_limit_is_told_where_the_program_runs_that_it_ends(alarm, monkeypatch, handler):
+    x = tj.arange(3.0)
+    y = x * 2 + 1
+
+    def ended(*given, run=program._run):
+        signal.raise_signal(signal.SIGALRM)
+        run(*given)
+
+    signal.signal(signal.SIGALRM, handler)
+    with monkeypatch.context() as patch, pytest.raises((TimeLimit, TimeoutError, RuntimeError), match="|out of time"):
+        patch.setattr(program, "_run", ended)
+        y.tolist()
+    assert y.tolist() == [1.0, 3.0, 5.0]
+
+
+def test_what_another_thread_sends_comes_from_outside():
+    """It is raised at any line: here at one of the library's."""
+
+    def sent(error, module):
+        try:
+            exec("raise error", {"__name__": module, "error": error})
+        except Exception as found:
+            return from_outside(found)
+
+    assert sent(TimeLimit(), "torchgrad_jax.runtime.program") and sent(TimeLimit(), "jax._src.core")
+    assert not sent(MemoryError(), "torchgrad_jax.runtime.program") and not sent(TimeLimit(), "users.module")
 
 
 @pytest.mark.failing_programs

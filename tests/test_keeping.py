@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -153,6 +154,60 @@ def test_a_program_that_is_pending_when_others_are_let_go_is_found_again(few):
     met = keeping.now
     assert recorded().item() == expected
     assert keeping.now == met
+
+
+def generated(length):
+    """What is looked at after so many steps, each of which reads more than the one before."""
+    cache, x = tj.zeros(64, 4), tj.ones(4)
+    for i in range(length):
+        cache[i] = x * 0.5
+        x = (cache[: i + 1].t() @ tj.softmax(cache[: i + 1] @ x, 0)) + 0.1
+    return x.sum().item()
+
+
+def test_calls_of_programs_that_begin_alike_stay_few(few, monkeypatch):
+    monkeypatch.setattr(keeping, "MOST_CALLS", 2_000)
+    monkeypatch.setattr(keeping, "call_limit", 0)
+
+    def held():
+        ready = [program.interpreted for program in programs() if program.interpreted and program.interpreted.merged]
+        return sum(len(interpreted.calls) for interpreted in ready)
+
+    lengths = [*range(1, 41)] * 2
+    expected = [generated(n) for n in lengths]
+    assert sum(8 * n for n in range(1, 41)) > 3 * keeping.MOST_CALLS
+    for _ in range(2):
+        for n, value in zip(lengths, expected, strict=True):
+            assert generated(n) == pytest.approx(value, rel=1e-5)
+            assert held() <= 1.5 * keeping.MOST_CALLS
+    assert held() > 0
+
+
+def test_calls_may_be_let_go_of_while_other_threads_make_them(few, monkeypatch):
+    monkeypatch.setattr(keeping, "MOST_CALLS", 300)
+    monkeypatch.setattr(keeping, "call_limit", 0)
+    expected = {n: generated(n) for n in range(1, 12)}
+
+    def look(seed):
+        generator = random.Random(seed)
+        return [(n, generated(n)) for n in (generator.randint(1, 11) for _ in range(60))]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(look, range(3)))
+    assert all(value == pytest.approx(expected[n], rel=1e-5) for pairs in found for n, value in pairs)
+
+
+def test_what_was_interpreted_holds_no_calls_once_it_is_compiled(few):
+    x = tj.linspace(0.0, 1.0, 10_000)
+    before = {id(program) for program in programs()}
+    for _ in range(300):
+        y = x
+        for _ in range(30):
+            y = (y * 0.9).tanh()
+        y.sum().item()
+    made = [program for program in programs() if id(program) not in before]
+    assert any(program.form.executable or program.common for program in made)
+    assert not any(program.interpreted for program in made if program.tier != "interpreted")
 
 
 def test_signatures_and_operators_with_their_arguments_stay_few(few, monkeypatch):

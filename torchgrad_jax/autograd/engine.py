@@ -34,6 +34,7 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, call_values, per_thread
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Value
 
@@ -81,7 +82,7 @@ def _run_task(rec: Recorder, task: GraphTask, roots: Sequence[Edge], grads: Sequ
             if outer is not None:  # if the pass that it is part of is taken back, so is it
                 outer.undo.grads += task.undo.grads
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or from_outside(error):
                 rec.flags.packing[:] = before[2]  # which `rare` counts
                 rec.level, rec.rare = level
                 task.undo.take_back()
@@ -203,8 +204,8 @@ class GraphTask:
                         self._accumulate(node)
                 else:
                     self.captured[node, nr] = grad
-        except Exception:
-            if not self.retain_graph:  # what would have run before is freed
+        except Exception as error:
+            if not (self.retain_graph or from_outside(error)):  # what would have run before is freed
                 for k in found.runs[: found.ran[found.targets.index((i, nr))]]:
                     nodes[k].release()
             raise

@@ -15,6 +15,7 @@ from torchgrad_jax.core.tensor import Tensor, fresh
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import TURNED, call_values, per_thread
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256
@@ -87,7 +88,9 @@ def _rehearsed(values: Sequence[Value], compute: Callable[[], Sequence[Tensor]])
         per_thread.recorder = scratch
         found = composed("backward_passes", scratch, [t._read() for t in compute()], values)
         return None if found is None or found.constants else Passes(found.whole, found.numbers, scratch.device)
-    except (Exception, Looked):  # the user is told by the same computation on his values
+    except (Exception, Looked) as error:  # the user is told by the same computation on his values
+        if from_outside(error):
+            raise
         return None
     finally:
         per_thread.recorder = rec

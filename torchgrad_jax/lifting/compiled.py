@@ -23,6 +23,7 @@ from torchgrad_jax.runtime.notices import compiling
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import COMPILING, RUNNING, timed
 from torchgrad_jax.runtime.recorder import Recorder
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.user_code import line_of
 from torchgrad_jax.runtime.value import Aval, Value, constant, is_tracer
@@ -155,7 +156,7 @@ class Compiled:
                 _write(rec, t, value, versions)
             self._set_grads(tensors, made)
         except BaseException as error:
-            if not isinstance(error, Exception):  # an interrupt: what is begun is done
+            if not isinstance(error, Exception) or from_outside(error):  # what is begun is done
                 for t, value, versions in writes:
                     if not versions or t._storage is None or t._storage.peek() is not value:
                         _write(rec, t, value, versions)

@@ -20,6 +20,7 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.asking import MOST_BYTES, asks_for_all, content_of, is_consumed, is_setting, state_of, strings_asked
 from torchgrad_jax.lifting.structures import BY_VALUE, told_by
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 
 # What belongs to libraries is taken to stay what it is.
 _LIBRARIES = frozenset(("torchgrad_jax", "torch", "jax", "jaxlib", "numpy", "builtins", "math", "functools", "itertools", "collections", "typing"))
@@ -183,7 +184,9 @@ def _dict_of(o: Any) -> Any:
     """The attributes of an object, None where it has no dict of them."""
     try:
         return o.__dict__
-    except Exception:  # code of the object's own may be asked, and what that raises is nobody's
+    except Exception as error:  # code of the object's own may be asked, and what that raises is nobody's
+        if from_outside(error):
+            raise
         return None
 
 

@@ -31,6 +31,7 @@ from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, compos
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import Recorder, per_thread, record
 from torchgrad_jax.runtime.recording.epoch import Epoch
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 MOST_KEPT = 256
@@ -212,8 +213,9 @@ def _rehearsed(
             before.put_back()
         if result is not None:
             found = _remembered(scratch, noted, *result, tensors, [unknown[id(v)] for v in values])
-    except (Exception, Looked):
-        pass
+    except (Exception, Looked) as error:
+        if from_outside(error):
+            raise
     finally:
         before.put_back()  # an interrupt may have come while that was done
         per_thread.recorder = rec

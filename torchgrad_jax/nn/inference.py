@@ -18,6 +18,7 @@ from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.value import Value, is_tracer
 
 _are_plain = frozenset((Tensor, Parameter)).issuperset
@@ -87,7 +88,9 @@ def _rehearsed(rec: Recorder, name: str, function: Callable[..., Tensor], values
         with rehearsing(rec) as scratch:
             made = function(*map(wrap, given))
             return composed(name, scratch, [made._read()], given) if made.is_contiguous() and made._view is None else None
-    except (Exception, Looked):  # the user is told by the same function of his tensors
+    except (Exception, Looked) as error:  # the user is told by the same function of his tensors
+        if from_outside(error):
+            raise
         return None
 
 

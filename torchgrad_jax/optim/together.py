@@ -21,6 +21,7 @@ from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing
 from torchgrad_jax.runtime.recorder import Recorder, call_values, per_thread
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.value import Value
 
 MAX_KEPT = 256
@@ -141,5 +142,7 @@ def _rehearsed(
             written = [i for i, t in enumerate(tensors) if t._version]
             found = composed(name, scratch, [tensors[i]._read() for i in written], given)
         return None if found is None else Whole(found, [v for v in settings.values() if type(v) is float], written)
-    except (Exception, Looked):  # the user is told by the same formula on his tensors
+    except (Exception, Looked) as error:  # the user is told by the same formula on his tensors
+        if from_outside(error):
+            raise
         return None

@@ -85,6 +85,7 @@ class Interpreted:
             parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
         self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
         self.merged = Merged(parts, [*[-1 - index for index in self.inputs], *self.numbers], [*self.outputs, *checks], self._is_big())
+        keeping.new_calls(len(parts))
 
     def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         assert self.merged is not None

@@ -97,10 +97,11 @@ class Program(ProgramFields):
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
-        if self.interpreted is None or (modes.without_xla and self.interpreted.plans is not estimate.plans):
-            self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
+        found = self.interpreted  # which another thread may let go of
+        if found is None or (modes.without_xla and found.plans is not estimate.plans):
+            found = self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
         counters.interpreted += 1
-        return self.interpreted(by_number, arrays)
+        return found(by_number, arrays)
 
     def is_long(self) -> bool:
         """Whether a call of what is compiled of it takes so long that the other thread had better make it."""
@@ -111,6 +112,7 @@ class Program(ProgramFields):
         function = self.form.function
         counters.ran += 1
         if function is None:
+            self.interpreted = None
             self.form.function = self._compiled([a.dtype.kind for a in numbers])
             if self.donated and self.device is CPU:  # what it takes is not known before it is run: no more than all its results together
                 freed_memory.keep_for(sum([c.signature.nbytes for c in self.calls]))
@@ -122,6 +124,7 @@ class Program(ProgramFields):
         assert self.rolled is not None and self.common is not None
         rolled, form = self.rolled, self.common
         counters.ran += 1
+        self.interpreted = None
         given = [rolled.sizes, *rolled.arguments([*numbers, *arrays])]
         form.used, function = keeping.now, form.function
         if function is None:
@@ -281,6 +284,8 @@ def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epo
 
 def rescue(epoch: Epoch) -> None:
     """Compute what can be computed of a program that failed. What cannot is told at the next look at it."""
+    if epoch.ended:  # all results were there already
+        return
     with epoch.lock:
         recover(epoch)
     outcomes = epoch.outcomes or {}

@@ -1,4 +1,5 @@
-"""Letting go of Steps: of the programs that were not run for longest, until what is kept of the others is half of what may be kept.
+"""Letting go of Steps: of the programs that were not run for longest, until what is kept of the others is half of what may be kept. Where it is the
+interpreter's calls that are too many, of those.
 
 What is compiled has a bound of its own, and its Steps stay. Another thread may be recording at a Step that is cut off here: it goes on there, and
 what it records is new the next time.
@@ -29,10 +30,12 @@ def _prune(roots: dict[Any, Step], current: Step | None) -> None:
     for root in list(roots.values()):
         kept.add(root)
     kept.add(current)
-    for step in _by_use(list(roots.values())):
+    ends = _by_use(list(roots.values()))
+    for step in ends:
         if not kept.add(step):
             break
     _cut(kept.steps)
+    _let_go_of_calls([step for step in ends if step in kept.steps])
     for forget in keeping.after_steps:
         forget(kept.signatures)
     if forgets:
@@ -69,6 +72,22 @@ class _Kept:
         for part in () if known is None else known.steps:
             self.count += 1
             self._note(part.signature)
+
+
+def _let_go_of_calls(ends: list[Step]) -> None:
+    """Count the interpreter's calls, and keep half of what may be kept of them if they are too many: those of the programs that were run last."""
+    most = keeping.MOST_CALLS // 2 if keeping.calls > keeping.call_limit else keeping.calls
+    count = 0
+    for step in ends:
+        for program in list((step.programs or {}).values()):
+            interpreted = program.interpreted
+            if interpreted is None or interpreted.merged is None:
+                continue
+            if count >= most:
+                step.settled = program.interpreted = None
+            else:
+                count += len(interpreted.calls)
+    keeping.calls, keeping.call_limit = count, max(keeping.MOST_CALLS, 2 * count)
 
 
 def _by_use(stack: list[Step]) -> list[Step]:

@@ -15,6 +15,7 @@ from torchgrad_jax.runtime.baseline import quietly
 from torchgrad_jax.runtime.interpreted import alone
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.holding import held
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.structure import calls_to, inputs_of, operands
 from torchgrad_jax.runtime.user_code import line_of
@@ -70,8 +71,8 @@ def look_from_outside(epoch: Epoch, value: Value) -> None:
         return
     try:
         value.array = apart.outcome(value.slot)
-    except Exception:
-        if epoch.recorder.epoch is epoch:  # else it runs by now, and may have been given the memory that was read here
+    except Exception as error:
+        if epoch.recorder.epoch is epoch or from_outside(error):  # else it runs by now, and may have been given the memory that was read here
             raise
 
 
@@ -100,6 +101,8 @@ def _input(leaf: Value) -> Any:
         if getattr(array, "is_deleted", bool)():
             raise RuntimeError("the program that makes this tensor failed after memory that it was to be computed from had been given to its results")
     except Exception as error:
+        if from_outside(error):
+            raise
         return failure_of(leaf) or _failed(error)
     return array
 
@@ -119,6 +122,8 @@ def _carried_out(call: Any, given: list[Any], lines: dict[int, tuple[str, int] |
             return outs, None
         bad, offender = np.asarray(outs[-1])
     except Exception as error:
+        if from_outside(error):
+            raise
         return (), _failed(error, f"{sig.bop.name} of {', '.join(map(str, sig.specs))}")
     if not bad:
         return outs, None

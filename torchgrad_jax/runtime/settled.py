@@ -24,6 +24,7 @@ from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
 from torchgrad_jax.runtime.recording import holding
 from torchgrad_jax.runtime.recording.epoch import Epoch, running
+from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.recovery import CheckFailed
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED
@@ -97,8 +98,8 @@ def _is_usual() -> bool:
 def run_pending(rec: Recorder, reason: str) -> None:
     """Run the recorder's pending program, make its living Values concrete, and begin a new one.
 
-    Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what is no Exception, as
-    KeyboardInterrupt, is raised here; errors are told where what they befell is looked at.
+    Whatever fails, nothing is lost: the epoch keeps what its results are computed from until they are there. Only what comes from outside,
+    as KeyboardInterrupt or a time limit, is raised here; errors are told where what they befell is looked at.
     """
     if _kept["steps"] > _kept["step_limit"]:
         prune(roots, rec.epoch.step)
@@ -115,16 +116,16 @@ def run_pending(rec: Recorder, reason: str) -> None:
             keep(epoch, outs)
     except CheckFailed:
         running.rescue(epoch)
-    except Exception:
+    except BaseException as error:
+        if not isinstance(error, Exception) or from_outside(error):
+            if epoch.results:
+                with suppress(CheckFailed):  # told at the next look
+                    keep(epoch, epoch.results[0])
+            raise
         counters.failed += 1
         if rec.epoch is epoch:  # it had not even begun
             rec.epoch = new
         running.rescue(epoch)
-    except BaseException:
-        if epoch.results:
-            with suppress(CheckFailed):  # told at the next look
-                keep(epoch, epoch.results[0])
-        raise
     finally:
         epoch.ended = rec.epoch is not epoch
 

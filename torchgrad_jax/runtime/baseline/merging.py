@@ -70,7 +70,7 @@ class Merged:
         self._assign(_without_repetition(steps, constants, set(self._results)))
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
-        self._steps = steps
+        self._steps = () if self.final else steps  # what chains are looked for in
         self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
@@ -88,13 +88,16 @@ class Merged:
 
     def _watched(self, arrays: list[Any]) -> list[Any]:
         """Run as ever, and see of which shapes and dtypes everything is. From now on there are chains."""
+        steps = self._steps
+        if self.final:  # another thread has seen it meanwhile
+            return self(arrays)
         facts: dict[int, Fact] = {slot: fact(array) for slot, array in self._constants.items()}
         facts.update(enumerate(map(fact, arrays)))
-        last = {slot: i for i, step in enumerate(self._steps) for slot in step.operands}
-        last.update(dict.fromkeys(self._results, len(self._steps)))
+        last = {slot: i for i, step in enumerate(steps) for slot in step.operands}
+        last.update(dict.fromkeys(self._results, len(steps)))
         values = {**self._constants, **dict(enumerate(arrays))}
         arrays.clear()
-        for i, step in enumerate(self._steps):
+        for i, step in enumerate(steps):
             made = step.function(*[values[slot] for slot in step.operands])
             for slot, array in zip(step.results, [made] if len(step.results) == 1 else made, strict=True):
                 facts[slot] = fact(array)
@@ -103,8 +106,8 @@ class Merged:
                 if last.get(slot, i) == i:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
-        self._assign(chained(self._steps, facts, self._results))
-        self.final = True
+        found, self.final = chained(steps, facts, self._results), True
+        self._assign(found)
         return results
 
 
