@@ -1,4 +1,5 @@
 from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t
 
 from torchgrad_jax.runtime.native cimport tiling
 from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
@@ -136,7 +137,7 @@ cdef extern from *:
     """
     enum: TJ_MOST_GIVEN
     void* tj_recurrer(int minor) noexcept
-    void tj_recur_here(float** given, long long count, float** made, long long results, long long* how) noexcept
+    void tj_recur_here(float** given, int64_t count, float** made, int64_t results, int64_t* how) noexcept
 
 
 cdef inline object handler(int minor):
@@ -153,7 +154,7 @@ cdef inline bint recur(object given, object made, object how) except *:
         hold(&arrays, (*given, *made, how), count)
         for i in range(arrays.held):
             pointers[i] = <float*>arrays.views[i].buf
-        tj_recur_here(pointers, count, pointers + count, len(made), <long long*>pointers[arrays.held - 1])
+        tj_recur_here(pointers, count, pointers + count, len(made), <int64_t*>pointers[arrays.held - 1])
         return True
     finally:
         let_go(&arrays)
