@@ -7,12 +7,13 @@ process. Where nothing else was made before, they are frozen, so that no collect
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 _PROGRAM = (ModuleType, FunctionType, BuiltinFunctionType, type, type(annotations))
-
+_NOT_THE_PROGRAMS = ("<frozen ", os.path.dirname(os.__file__) + os.sep)
 _PYTHONS = 2000  # more than Python 3.12 itself freezes at its start
 
 
@@ -27,10 +28,12 @@ def settle() -> None:
 
 
 def _nothing_else_was_made(frame: FrameType | None) -> bool:
-    """Whether a program is at its imports: no function of it is running, and it has no names yet but of modules, functions and classes, and of what
-    refers to nothing. What it had made before would stay until its end, where it refers to itself."""
+    """Whether a program is at its imports: no function of it is running, though some of Python's or of a package's may be, as of pytest's, and it
+    has no names yet but of modules, functions and classes, and of what refers to nothing. What it had made before would stay until its end, where it
+    refers to itself."""
     while frame is not None:
-        if frame.f_code.co_name != "<module>" and not frame.f_code.co_filename.startswith("<frozen "):
+        code = frame.f_code
+        if code.co_name != "<module>" and not code.co_filename.startswith(_NOT_THE_PROGRAMS) and "-packages" not in code.co_filename:
             return False
         frame = frame.f_back
     program = getattr(sys.modules.get("__main__"), "__dict__", {})
