@@ -565,3 +565,12 @@ def test_initial_contents_by_what_initializers_are_made_of(m):
 @like_pytorch
 def test_what_files_are_pickled_by(m):
     return m.serialization.pickle is pickle, m.serialization.DEFAULT_PROTOCOL
+
+
+@like_pytorch
+def test_steps_that_a_compiler_would_leave_alone(m):
+    def step(x):
+        return x + 1
+
+    marked = m._disable_dynamo(step), m._disable_dynamo(recursive=False)(step)
+    return [(f.__name__, f(1)) for f in marked]
