@@ -195,3 +195,45 @@ def test_it_is_transformed():
     assert tj.allclose(tj.func.grad(f)(x), expected)
     assert tj.allclose(tj.func.vmap(tj.func.grad(f))(x[:, None])[:, 0], expected)
     assert tj.allclose(tj.func.jvp(f, (x,), (tj.ones_like(x),))[1], expected.sum())
+
+
+NAMED = [
+    *(f"_foreach_{name}(xs, scalar=0.6)" for name in BINARY if name != "pow"), *(f"_foreach_{name}(xs, scalars=[0.5, 2])" for name in BINARY[:-1]),
+    "_foreach_add(xs, other=ys, alpha=2)", "_foreach_mul(self=xs, other=ys)", "_foreach_pow(xs, exponent=ys)", "_foreach_lerp(xs, ys, weights=ys)",
+    "_foreach_lerp(xs, tensors1=ys, weight=0.3)", "_foreach_addcmul(xs, ys, ys, value=2)", "_foreach_addcdiv(xs, ys, tensor2=ys, scalars=[1, 2])",
+    "_foreach_clone(xs, memory_format=m.preserve_format)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", NAMED)
+def test_what_stands_beside_a_list_is_named_after_its_kind(call):
+    def program(m):
+        xs, ys = lists(m)
+        return seen(m, eval(f"m.{call}", {"m": m, "xs": xs, "ys": ys}), xs)
+
+    compare(program)
+
+
+def test_in_place_what_stands_beside_a_list_is_named_too():
+    def program(m):
+        xs, ys = ([t.detach() for t in group] for group in lists(m))
+        m._foreach_mul_(xs, scalar=3)
+        m._foreach_add_(xs, scalars=[1.0, 2.0])
+        m._foreach_sub_(xs, other=ys, alpha=2)
+        m._foreach_pow_(xs, exponent=2)
+        m._foreach_lerp_(xs, ys, weights=ys)
+        m._foreach_addcdiv_(xs, ys, ys, scalars=[1.0, 2.0])
+        return [t.tolist() for t in xs]
+
+    compare(program)
+
+
+@pytest.mark.parametrize(
+    "call", ["_foreach_add(xs)", "_foreach_mul_(xs, scalar=1, scalars=[1, 2])", "_foreach_lerp(xs, xs)", "_foreach_add(xs, 1, other=xs)"]
+)
+def test_one_thing_stands_beside_a_list(call):
+    def program(m):
+        with pytest.raises(TypeError):
+            eval(f"m.{call}", {"m": m, "xs": [m.ones(1), m.ones(1)]})
+
+    compare(program)

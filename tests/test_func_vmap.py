@@ -4,7 +4,7 @@ import functools
 from collections import OrderedDict, namedtuple
 
 import pytest
-from side_by_side import programs, shown
+from side_by_side import like_pytorch, programs, shown
 
 pytestmark = pytest.mark.operators
 
@@ -312,3 +312,28 @@ def tensors_made_in_the_likeness_of_mapped_ones(m):
     nested = m.vmap(lambda a: m.vmap(lambda b: a.new_zeros(3).add_(a).mul_(2) + b.new_zeros(()).add_(b))(x[0]))(x)
     inside = [m.func.grad(lambda x: m.vmap(f)(x)[0].sum())(x), m.vmap(m.func.grad(lambda x: f(x)[1].pow(2).sum()))(x)]
     return shown([m.vmap(f)(x), nested, inside, m.func.jvp(lambda x: m.vmap(f)(x)[0], (x,), (x,)), m.vmap(lambda x: m.zeros_like(y := x * 2) + y)(x)])
+
+
+@like_pytorch
+def test_the_rule_of_a_function_sees_what_is_in_containers(m):
+    told = []
+
+    class Weighted(m.autograd.Function):
+        @staticmethod
+        def forward(factor, pair, named):
+            return pair[0] * factor + named["a"]
+
+        @staticmethod
+        def setup_context(*_):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, factor, pair, named):
+            told.append((in_dims, info.batch_size, [tuple(t.shape) for t in pair]))
+            return pair[0].sum(0) * factor + named["a"], None
+
+    x, named = m.arange(6.0).view(3, 2), {"a": m.ones(2), "b": None}
+    for i in range(3):  # also when such calls are remembered
+        told.append(m.vmap(lambda row, i=i: Weighted.apply(2, (row, m.ones(2)), named) + i)(x))
+        told.append(m.vmap(lambda row: Weighted.apply(row, [m.ones(2), row], named))(x))
+    return told

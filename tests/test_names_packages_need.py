@@ -545,3 +545,32 @@ def test_functions_about_processes_are_found_where_they_are_written(m):
     names = "ProcessGroup", "get_rank", "is_initialized", "all_reduce", "GroupMember"
     c10d._unpickler = None  # as avalanche does
     return [getattr(c10d, name) is getattr(d, name) for name in names], caught(c10d._get_default_group)
+
+
+@like_pytorch
+def test_initial_contents_by_what_initializers_are_made_of(m):
+    init, w = m.nn.init, m.nn.Parameter(m.empty(2, 3))
+    m.manual_seed(0)
+    calls = [
+        ("_no_grad_uniform_", (-0.5, 0.5)), ("_no_grad_normal_", (1.0, 0.1)), ("_no_grad_trunc_normal_", (0.0, 1.0, -2.0, 2.0)),
+        ("_no_grad_fill_", (3.0,)), ("_no_grad_zero_", ()),
+    ]  # fmt: skip
+    filled = []
+    for name, given in calls:
+        made = getattr(init, name)(w, *given)
+        filled.append((made is w, made.detach().clone()))
+    return filled, w.is_leaf, w.requires_grad
+
+
+@like_pytorch
+def test_what_files_are_pickled_by(m):
+    return m.serialization.pickle is pickle, m.serialization.DEFAULT_PROTOCOL
+
+
+@like_pytorch
+def test_steps_that_a_compiler_would_leave_alone(m):
+    def step(x):
+        return x + 1
+
+    marked = m._disable_dynamo(step), m._disable_dynamo(recursive=False)(step)
+    return [(f.__name__, f(1)) for f in marked]

@@ -70,7 +70,8 @@ FORWARD = [
     "x[:, :3], 8, window=w, return_complex=True",
     "x, 8, 0, window=w, return_complex=True", "x, 0, window=w, return_complex=True", "x, 8, win_length=9, window=w, return_complex=True",
     "x, 8, win_length=4, window=w, return_complex=True", "x.cfloat(), 8, window=w, onesided=True",
-    "x, 8, window=w, pad_mode='none', return_complex=True",
+    "x, 8, window=w, pad_mode='none', return_complex=True", "x, 8, window=w, pad_mode=3, return_complex=True",
+    "x, 8, window=w, center=False, pad_mode=None, return_complex=True", "x, 8, window=w, center=False, pad_mode=3, return_complex=True",
     "x, 100, window=w, center=False, return_complex=True", "x.long()[0], 8, window=w, return_complex=True",
 ]  # fmt: skip
 

@@ -92,6 +92,7 @@ from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace import imported as _imported  # noqa: E402
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
 from torchgrad_jax.runtime.observing.streams import Event, Stream  # noqa: E402, F401
+from torchgrad_jax.runtime.passing_through import decorator as _disable_dynamo  # noqa: E402, F401
 from torchgrad_jax.runtime.recovery import AcceleratorError, OutOfMemoryError  # noqa: E402, F401
 from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
     get_float32_matmul_precision,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle as pickle  # packages name it as `torch.serialization.pickle`, in the defaults of their arguments
 import tempfile
 from typing import Any
 

@@ -114,6 +114,11 @@ class Extra:
         self.nested: Tensor | None = None
 
 
+def _is_none_of_these(self: Any) -> bool:
+    """False: there are no such tensors here."""
+    return False
+
+
 class Tensor(TensorFields, _Base):
     """A multi-dimensional array that autograd can follow.
 
@@ -258,8 +263,15 @@ class Tensor(TensorFields, _Base):
         """Whether the content is on a device of the type `xla`."""
         return self._aval.device.type == "xla"
 
-    is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = is_mps = is_xpu = is_ipu = is_maia = is_mtia = is_vulkan = False
-    layout = strided
+    # Attributes as PyTorch's: subclasses are asked about them, by `torch.Tensor.is_sparse.__get__` and its like, and they cannot be written to.
+    is_sparse, is_sparse_csr, is_quantized, is_nested, is_mkldnn, is_vulkan = (property(_is_none_of_these) for _ in range(6))
+    is_mps, is_xpu, is_ipu, is_maia, is_mtia = (property(_is_none_of_these) for _ in range(5))
+
+    @property
+    def layout(self) -> Any:
+        """`torch.strided`, always."""
+        return strided
+
     __array_priority__ = 1000  # NumPy's scalars and arrays leave their operators to the tensor's
 
     def get_device(self) -> int:

@@ -90,6 +90,15 @@ def _same_count(kind: int, each: Sequence[Any], count: int) -> None:
         raise RuntimeError("Tensor list must have same number of elements as scalar list.")
 
 
+def _beside(name: str, **given: Any) -> Any:
+    """What stands beside a list, which PyTorch names after its kind: what is given by one of these names. TypeError for none and for several."""
+    found = {label: value for label, value in given.items() if value is not None}
+    if len(found) != 1:
+        told = ", ".join(found) if found else "nothing"
+        raise TypeError(f"{name}() received an invalid combination of arguments - got {told}, but expected one of: {', '.join(given)}")
+    return next(iter(found.values()))
+
+
 def _publish(name: str, function: Callable[..., Any]) -> None:
     function.__name__ = function.__qualname__ = name
     public("torch")(function)
@@ -109,7 +118,7 @@ def _unary(name: str, node: str) -> None:
     of_each.__doc__ = f"`torch.{name}` of each tensor of a list. TypeError for anything but a list of tensors, RuntimeError for an empty one."
     write_each.__doc__ = f"In-place `_foreach_{name}`; returns the list."
     _publish(public_name, of_each)
-    if name not in ("clone", "max"):
+    if name != "max":
         _publish(public_name + "_", write_each)
 
 
@@ -133,18 +142,18 @@ def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The function of each tensor of a list and something beside it, and its in-place twin."""
     public_name, ends = f"_foreach_{name}", _NODES[name]
 
-    def of_each(self: Any, other: Any, *, alpha: Any = None) -> tuple[Tensor, ...]:
+    def of_each(self: Any, other: Any = None, *, scalar: Any = None, scalars: Any = None, alpha: Any = None) -> tuple[Tensor, ...]:
         tensors = _tensors(public_name, self)
-        kind, each = _spread(public_name, other, len(tensors))
+        kind, each = _spread(public_name, _beside(public_name, other=other, scalar=scalar, scalars=scalars), len(tensors))
         node = _camel(name) + ends[kind]
         given = tuple(each) if kind == _NUMBERS else each[0]
         shown = {n: given if what == 1 else what for n, what in _SHOWN.get(node, {}).items()}
         results = [_single(name, t, o, alpha) for t, o in zip(tensors, each, strict=True)]
         return joined(node, results, 2 if kind in (_LIST, _TENSOR) else 1, shown)
 
-    def write_each(self: Any, other: Any, *, alpha: Any = None) -> Any:
-        tensors = _tensors(public_name + "_", self)
-        for t, o in zip(tensors, _spread(public_name + "_", other, len(tensors))[1], strict=True):
+    def write_each(self: Any, other: Any = None, *, scalar: Any = None, scalars: Any = None, alpha: Any = None) -> Any:
+        tensors, beside = _tensors(public_name + "_", self), _beside(public_name + "_", other=other, scalar=scalar, scalars=scalars)
+        for t, o in zip(tensors, _spread(public_name + "_", beside, len(tensors))[1], strict=True):
             _single(name + "_", t, o, alpha)
         return self
 
@@ -171,12 +180,12 @@ def _ternary(name: str) -> None:
         kind, each = _spread(public_name, value.tolist() if isinstance(value, Tensor) else value, len(lists[0]))
         return kind, list(zip(*lists, each, strict=True))
 
-    def of_each(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> tuple[Tensor, ...]:
-        kind, each = arguments(self, tensor1, tensor2, value)
+    def of_each(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *, scalars: Any = None) -> tuple[Tensor, ...]:
+        kind, each = arguments(self, tensor1, tensor2, value if scalars is None else scalars)
         return joined(_camel(name) + ends[kind], [getattr(t, name)(a, b, value=n) for t, a, b, n in each], 3, {})
 
-    def write_each(self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
-        for t, a, b, n in arguments(self, tensor1, tensor2, value)[1]:
+    def write_each(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *, scalars: Any = None) -> Any:
+        for t, a, b, n in arguments(self, tensor1, tensor2, value if scalars is None else scalars)[1]:
             getattr(t, name + "_")(a, b, value=n)
         return self
 
@@ -196,23 +205,22 @@ def _lerp_arguments(self: Any, tensors1: Any, weight: Any) -> tuple[int, list[tu
 
 
 @public("torch")
-def _foreach_lerp(self: Any, tensors1: Any, weight: Any) -> tuple[Tensor, ...]:
+def _foreach_lerp(self: Any, tensors1: Any, weight: Any = None, *, weights: Any = None) -> tuple[Tensor, ...]:
     """`torch.lerp` of the tensors of two lists, by a number, or those of a list. RuntimeError for lists of other lengths."""
-    kind, each = _lerp_arguments(self, tensors1, weight)
+    kind, each = _lerp_arguments(self, tensors1, _beside("_foreach_lerp", weight=weight, weights=weights))
     node = _camel("lerp") + _NODES["lerp"][kind]
     return joined(node, [t.lerp(end, w) for t, end, w in each], 3 if kind == _LIST else 2, {})
 
 
 @public("torch")
-def _foreach_lerp_(self: Any, tensors1: Any, weight: Any) -> Any:
+def _foreach_lerp_(self: Any, tensors1: Any, weight: Any = None, *, weights: Any = None) -> Any:
     """In-place `_foreach_lerp`; returns the list."""
-    for t, end, w in _lerp_arguments(self, tensors1, weight)[1]:
+    for t, end, w in _lerp_arguments(self, tensors1, _beside("_foreach_lerp_", weight=weight, weights=weights))[1]:
         t.lerp_(end, w)
     return self
 
 
 _power, _power_ = _binary("pow")
-_publish("_foreach_pow_", _power_)
 
 
 @public("torch")
@@ -226,12 +234,25 @@ def _foreach_pow(self: Any, exponent: Any) -> tuple[Tensor, ...]:
 
 
 @public("torch")
+def _foreach_pow_(self: Any, exponent: Any) -> Any:
+    """In-place `_foreach_pow`; returns the list."""
+    return _power_(self, exponent)
+
+
+@public("torch")
 def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """The `ord`-norm of each tensor of a list, all its elements taken as one vector."""
     if isinstance(ord, complex):
         raise RuntimeError("foreach_tensor_norm_slow expects ord to be integer or float")
     results = [t.norm(ord, dtype=dtype) for t in _tensors("_foreach_norm", self)]
     return joined("ForeachNormBackward0", results, 1, {"ord": ord, "result": Part("_saved_result"), "self": Part("_saved_self")})
+
+
+@public("torch")
+def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...]:
+    """`clone` of each tensor of a list."""
+    kept = {} if memory_format is None else {"memory_format": memory_format}
+    return joined("ForeachCloneBackward0", [t.clone(**kept) for t in _tensors("_foreach_clone", self)], 1, {})
 
 
 @public("torch")
@@ -289,8 +310,7 @@ def _amp_update_scale_(
 
 for _name in _UNARY.split():
     _unary(_name, _camel(_name) + "0")
-for _name in ("clone", "max"):
-    _unary(_name, _camel(_name) + ("1" if _name == "max" else "0"))
+_unary("max", _camel("max") + "1")
 for _name in ("add", "sub", "mul", "div", "maximum", "minimum", "clamp_max", "clamp_min"):
     _made, _written = _binary(_name)
     _publish(f"_foreach_{_name}", _made)

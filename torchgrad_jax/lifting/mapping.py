@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torchgrad_jax.autograd.function import Function
 from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import without_duals
@@ -22,6 +23,7 @@ from torchgrad_jax.functions.views import clone
 from torchgrad_jax.lifting.functions import Info, rule_of
 from torchgrad_jax.lifting.level import ESCAPED, Held, Level, held
 from torchgrad_jax.lifting.striding import ACROSS, refuse_beyond, told
+from torchgrad_jax.lifting.trees import tree_flatten, tree_unflatten
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
@@ -280,12 +282,16 @@ class BatchLevel(Level):
 
     def function(self, cls: Any, args: tuple[Any, ...]) -> Any:
         """See Level: by the user's `vmap`, or by that of what forward and backward do, if the Function says so."""
-        if not any([isinstance(a, Tensor) and self.is_mapped(a) for a in args]):
+        # A rule of the user's is given containers of arguments too, as they are outside; what is made from forward and backward maps what is in them.
+        flat, spec = tree_flatten(args) if cls.vmap is not Function.vmap else (args, None)
+        if not any([isinstance(a, Tensor) and self.is_mapped(a) for a in flat]):
             with self.outside:
                 return cls.apply(*args)
         made = rule_of(cls, BatchLevel)
-        dims = tuple([0 if isinstance(a, Tensor) and self.is_mapped(a) else None for a in args])
-        given = [a if dim is None and not (isinstance(a, Tensor) and self.owns(a)) else self._held(a) for a, dim in zip(args, dims, strict=True)]
+        dims: Any = tuple([0 if isinstance(a, Tensor) and self.is_mapped(a) else None for a in flat])
+        given = [a if dim is None and not (isinstance(a, Tensor) and self.owns(a)) else self._held(a) for a, dim in zip(flat, dims, strict=True)]
+        if spec is not None:
+            dims, given = tree_unflatten(dims, spec), tree_unflatten(given, spec)
         with self.outside:
             found, out_dims = made(Info(self.size, self.randomness), dims, given)
         return self._mapped_again(found, out_dims)

@@ -1,6 +1,8 @@
 """`torch.nn.init`: initial contents of parameters. The same seed gives PyTorch's numbers. All write in place, without a graph, and return the
 tensor.
 
+Packages build initializers of their own on those that begin with `_no_grad_`, which have PyTorch's names.
+
 As in PyTorch modes and subclasses are asked about four of them, by which modules fill most of their parameters: a mode that leaves these out is how
 a module is made without being filled. Of the others they are asked about what these call.
 """
@@ -62,10 +64,10 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     """Uniform numbers of [a, b)."""
     if has_torch_function_unary(tensor):
         return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
-    return _uniform(tensor, a, b, generator)
+    return _no_grad_uniform_(tensor, a, b, generator)
 
 
-def _uniform(tensor: Tensor, a: float, b: float, generator: Any) -> Tensor:
+def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: Any = None) -> Tensor:
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
@@ -74,10 +76,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     """Normal numbers."""
     if has_torch_function_unary(tensor):
         return handle_torch_function(normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator)
-    return _normal(tensor, mean, std, generator)
+    return _no_grad_normal_(tensor, mean, std, generator)
 
 
-def _normal(tensor: Tensor, mean: float, std: float, generator: Any) -> Tensor:
+def _no_grad_normal_(tensor: Tensor, mean: float, std: float, generator: Any = None) -> Tensor:
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -86,18 +88,25 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
     if has_torch_function_unary(tensor):
         return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
+    return _no_grad_fill_(tensor, val)
+
+
+def _no_grad_fill_(tensor: Tensor, val: float) -> Tensor:
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
-    with no_grad():
-        return tensor.fill_(1.0)
+    return _no_grad_fill_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
+    return _no_grad_zero_(tensor)
+
+
+def _no_grad_zero_(tensor: Tensor) -> Tensor:
     with no_grad():
         return tensor.zero_()
 
@@ -106,13 +115,13 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     """Glorot's uniform numbers: of the variance gain² · 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
-    return _uniform(tensor, -bound, bound, generator)
+    return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Glorot's normal numbers: of the variance gain² · 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return _normal(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    return _no_grad_normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
@@ -132,13 +141,13 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonline
     if std is None:
         return tensor
     bound = math.sqrt(3.0) * std
-    return _uniform(tensor, -bound, bound, generator)
+    return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He's normal numbers: of the variance gain² / fan."""
     std = _kaiming_std(tensor, a, mode, nonlinearity)
-    return tensor if std is None else _normal(tensor, 0.0, std, generator)
+    return tensor if std is None else _no_grad_normal_(tensor, 0.0, std, generator)
 
 
 def _normal_distribution(x: float) -> float:
@@ -147,6 +156,10 @@ def _normal_distribution(x: float) -> float:
 
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None) -> Tensor:
     """Normal numbers of [a, b]. Warns where the mean is far outside."""
+    return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator)
+
+
+def _no_grad_trunc_normal_(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None) -> Tensor:
     if mean < a - 2 * std or mean > b + 2 * std:
         warn_user("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.", UserWarning)
     low, high = (a - mean) / std, (b - mean) / std

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
@@ -72,14 +73,17 @@ def _in_the_middle(window: Tensor | None, n_fft: int, win_length: int, like: Ten
 @public("torch", "torch.Tensor")
 def stft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
-    pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
+    pad_mode: Any = "reflect", normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The transforms of windows of n_fft points, hop_length apart: (*, T) to (*, frequencies, windows), with a last dimension of two without
-    `return_complex`. RuntimeError for sizes that do not fit and for real input without `return_complex`."""
+    `return_complex`. pad_mode is looked at where there is a `center` only. RuntimeError for sizes that do not fit and for real input without
+    `return_complex`."""
     if align_to_window is not None and center:
         raise RuntimeError("stft align_to_window should only be set when center = false")
     if center:
+        if not isinstance(pad_mode, str):
+            raise TypeError(f"pad(): argument 'mode' (position 3) must be str, not {type_name(pad_mode)}")
         ndim, half = input.dim(), n_fft // 2
         input = views.view(pad(views.view(input, (1,) * (3 - ndim) + tuple(input.shape)), (half, half), pad_mode), _longer(input, half))
     hop_length = n_fft // 4 if hop_length is None else hop_length
