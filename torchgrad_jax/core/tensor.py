@@ -31,7 +31,7 @@ _new = TensorFields.__new__
 _tuple = tuple.__new__  # of what is known to be sizes: `shape` is asked for often
 
 
-def _integer(place: int, size: Any) -> int:
+def _integer(place: int, size: Any) -> Any:
     try:
         return size if isinstance(size, (int, np.integer)) and size is not True and size is not False else operator.index(size)
     except TypeError:
