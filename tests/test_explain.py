@@ -543,7 +543,7 @@ def programs_of(stack):
     found = []
     while stack:
         step = stack.pop()
-        stack += step.next.values()
+        stack += step.following()
         found += (step.programs or {}).values()
     return found
 

@@ -50,7 +50,7 @@ def steps():
     found, stack = [], list(recorder.roots.values())
     while stack:
         found.append(stack.pop())
-        stack.extend(found[-1].next.values())
+        stack.extend(found[-1].following())
     return found
 
 

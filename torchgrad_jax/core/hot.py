@@ -52,7 +52,7 @@ def record1(rec: Recorder, bop: BoundOp, a: Value) -> Value:
     step = before.last
     if step is None or step.bop is not bop or step.a is not slot:
         key = (bop, slot)
-        step = before.next.get(key)
+        step = before.after(key)
         if step is None:
             step = rec.extend(before, bop, key, (a,))
         before.last = step
@@ -88,7 +88,7 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
     step = before.last
     if step is None or step.bop is not bop or step.a is not slot_a or step.b is not slot_b:
         key = (bop, slot_a, slot_b)
-        step = before.next.get(key)
+        step = before.after(key)
         if step is None:
             step = rec.extend(before, bop, key, (a, b))
         before.last = step

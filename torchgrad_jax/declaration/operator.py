@@ -385,7 +385,7 @@ def forget_signatures() -> None:
         if hasattr(one, "kin"):
             one.kin(())[0].clear()
     for root in list(recorder.roots.values()):
-        root.next, root.last = {}, None
+        root.forget()
     keeping.steps = keeping.signatures = 0
     recorder.recorder().begin()
 

@@ -94,7 +94,7 @@ def known_programs(most: int) -> list[Met]:
     found, stack = [], list(roots.values())
     while stack:
         step = stack.pop()
-        stack += step.next.values()
+        stack += step.following()
         found += [(program.form.used, step, alive, program) for (alive, _), program in list((step.programs or {}).items()) if program.seen]
     found.sort(key=lambda one: one[0])
     return [Met(0, step, alive, program) for _, step, alive, program in found[-most:]]

@@ -17,6 +17,8 @@ from torchgrad_jax.runtime.structure import last_uses, operands, store
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
+# From which run on a program of few operations, and one of more, is one list: making it takes as long as ten runs gain by it.
+_FEW, _ONCE, _SOME = 64, 2, 6
 # What is smaller NumPy's BLAS does by one thread without being told.
 _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 
@@ -24,8 +26,8 @@ _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 class Interpreted:
     """A program's calls with their plans (None: run by XLA), ready to be run.
 
-    merged: from the second run on, all of them as one list; numbers: the places of the Python numbers that it is given after the inputs. multiplies:
-    see `quietly`.
+    merged: all of them as one list, once they were run before; numbers: the places of the Python numbers that it is given after the inputs.
+    multiplies: see `quietly`.
     """
 
     __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "_runs", "_dying", "_checks")
@@ -45,7 +47,7 @@ class Interpreted:
         self._runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        if self._runs == 1:
+        if self._runs < (_ONCE if len(self.calls) <= _FEW else _SOME):
             return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()

@@ -98,7 +98,7 @@ def _by_use(stack: list[Step]) -> list[Step]:
         if step.programs:
             forms = [program.form for program in list(step.programs.values())]
             found.append((any(f.executable for f in forms), max([f.used for f in forms]), step))
-        stack.extend(step.next.values())
+        stack.extend(step.following())
     found.sort(key=lambda one: one[:2], reverse=True)
     return [step for _, _, step in found]
 
@@ -107,14 +107,8 @@ def _cut(kept: set[Step]) -> None:
     """Take apart what hangs on the Steps that are kept and is not: Steps and Programs refer to each other."""
     stack: list[Step] = []
     for step in kept:
-        after = step.next
-        if step.last not in kept:
-            step.last = None
-        if not kept.issuperset(after.values()):
-            for key in [key for key in list(after) if after[key] not in kept]:
-                stack.append(after.pop(key))
+        stack.extend(step.forget(kept))
     while stack:
         step = stack.pop()
-        stack.extend(step.next.values())
-        step.next, step.last = {}, None
+        stack.extend(step.forget())
         step.programs = None

@@ -129,7 +129,7 @@ class Recorder:
         before = epoch.step
         step = before.last
         if step is None or step.aval is not aval or step.signature is not None:
-            step = before.next.get(aval)
+            step = before.after(aval)
             if step is None:
                 step = self._add(before, aval, Step(before, None, (), aval, -1 - before.inputs, before.end))
             before.last = step
@@ -166,7 +166,7 @@ class Recorder:
         keeping.steps += 1
         if observer.active:
             step.line = user_line()
-        return before.next.setdefault(key, step)
+        return before.follow(key, step)
 
     def operand(self, operand: Any) -> Any:
         """What stands in a key for an operand that is not of this program so far: a new input's slot, a number's type."""
@@ -299,7 +299,7 @@ def record(rec: Recorder, bop: BoundOp, operands: tuple[Any, ...]) -> Any:
     step = before.last
     if step is None or step.bop is not bop or step.args != args:
         key = (bop, *args)
-        step = before.next.get(key)
+        step = before.after(key)
         if step is None:
             step = rec.extend(before, bop, key, operands)
         before.last = step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,18 @@ class Step:
     number beyond every limit. programs: what was run that ends here, by which results were held and which inputs given away; settled: see `Settled`.
     line: the user's that it was first recorded from, where somebody watched (`observing`).
 
-    What comes next is `next`, by what tells it; last: of these, what came last, which most often comes again. It is told by bop and args, of
-    which `a` and `b` are the first two.
+    last: what came next the last time, which most often comes again. It is told by bop and args, of which `a` and `b` are the first two. All that
+    came next are `next`, by what tells them, or `only` where it was one: a long program that is met once is made of these.
     """
 
     __slots__ = (
-        "next", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
+        "next", "only", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
         "counts", "nbytes", "programs", "settled", "line", "last", "bop", "a", "b",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
-        self.next: dict[Any, Step] = {}
+        self.next: dict[Any, Step] | None = None
+        self.only: Step | None = None
         self.last: Step | None = None
         self.bop: Any = None if sig is None else sig.bop
         self.a: Any = args[0] if args else None
@@ -67,6 +69,44 @@ class Step:
             if sig.numbered:
                 self._place_numbers()
         self.several = type(aval) is tuple or len(self.numbers) > 1
+
+    def after(self, key: Any) -> Step | None:
+        """What comes next by this key: an input's aval, or a bop and its args."""
+        if self.next is not None:
+            return self.next.get(key)
+        only = self.only
+        return only if only is not None and only.key() == key else None
+
+    def follow(self, key: Any, step: Step) -> Step:
+        """Let a Step come next. Returns the one that does, which another thread may have made. One that is lost where two threads make the first two
+        at once is made again."""
+        if self.next is None:
+            only = self.only
+            if only is None:
+                self.only = step
+                return step
+            self.next = {only.key(): only}
+        return self.next.setdefault(key, step)
+
+    def key(self) -> Any:
+        """What tells it from others after its parent."""
+        return self.aval if self.signature is None else (self.bop, *self.args)
+
+    def following(self) -> list[Step]:
+        """All that came next."""
+        if self.next is not None:
+            return list(self.next.values())
+        return [] if self.only is None else [self.only]
+
+    def forget(self, steps: Container[Step] | None = None) -> list[Step]:
+        """Let go of what came next, or of that which is not among some. Returns what is let go of."""
+        if self.last is not None and (steps is None or self.last not in steps):
+            self.last = None
+        gone = [step for step in self.following() if steps is None or step not in steps]
+        if gone:
+            kept = [step for step in self.following() if steps is not None and step in steps]
+            self.only, self.next = None, {step.key(): step for step in kept} if kept else None
+        return gone
 
     def _place_numbers(self) -> None:
         counts = dict(self.counts)
