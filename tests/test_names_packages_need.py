@@ -81,12 +81,6 @@ def test_classes_of_fx_are_there_for_annotations_and_questions(m):
     return [fx.Node is node.Node, fx.Proxy is proxy.Proxy, *asked, str(node.Target)]
 
 
-def test_no_graph_of_fx_is_made():
-    for kind in (tj.fx.GraphModule, tj.fx.Node, tj.fx.Proxy):
-        with pytest.raises(NotImplementedError, match=f"torch.fx.{kind.__name__} is not available in torchgrad_jax"):
-            kind()
-
-
 @pytest.mark.skipif(tj.cuda.is_available(), reason="there is a GPU")
 def test_memory_is_pinned_for_an_accelerator_only():
     assert caught(lambda: tj.ones(1).pin_memory()) == caught(lambda: torch.ones(1).pin_memory())

@@ -1,6 +1,6 @@
 """Private names of PyTorch's that code about autograd uses."""
 
-from torchgrad_jax._C import _autograd, _functions, _functorch, _nn
+from torchgrad_jax._C import _autograd, _functions, _functorch
 from torchgrad_jax._C._caching import _add_cached_tensor, _is_cached_tensor, _remove_cached_tensor, _set_cached_tensors_enabled
 from torchgrad_jax._C._dispatching import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torchgrad_jax.autograd.forward_ad import _is_fwd_grad_enabled
@@ -14,6 +14,7 @@ from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFu
 from torchgrad_jax.core.level import in_transform as _are_functorch_transforms_active
 from torchgrad_jax.futures import PlainFuture as Future
 from torchgrad_jax.operators.kernels.linalg_errors import LinAlgError
+from torchgrad_jax.runtime import lazy as _lazy
 from torchgrad_jax.runtime.passing_through import never_made, no
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "_ExcludeDispatchKeyGuard", "_disabled_torch_function_impl",
     "_add_cached_tensor", "_are_functorch_transforms_active", "_is_cached_tensor", "_remove_cached_tensor", "_set_cached_tensors_enabled",
     "_autograd", "_current_graph_task_id", "_functions", "_functorch", "_is_grad_layout_enforcement_enabled", "_is_multithreading_enabled",
-    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_nn", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
+    "_is_fwd_grad_enabled", "_set_fwd_grad_enabled", "_is_view_replay_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip
 
 _LinAlgError = LinAlgError
+# Functions by the names of PyTorch's library, loaded when one is asked for.
+globals().update(_lazy.submodules(__name__, ("_fft", "_linalg", "_nn", "_special")))
 # Of TorchScript's graphs, which functions with `symbolic` name in annotations.
 Graph, Node, Value = (never_made(f"torch._C.{name}", "there is no TorchScript") for name in ("Graph", "Node", "Value"))
 # Its types, which annotations name: DeviceObjType where torch.device is meant.

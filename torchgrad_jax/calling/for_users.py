@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,6 +34,16 @@ def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterabl
     """Have the call of `public_api` answered by a mode or by the classes of `relevant_args`. TypeError where all of them decline."""
     asked = [] if state.everything else overloaded((list(relevant_args),), tensors_too=True)
     return ask(public_api, asked, args, kwargs)
+
+
+def asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of `torch`, whose calls are answered by `__torch_function__` where an argument has one: numbers of programs that are recorded."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        return handle_torch_function(call, args, *args) if has_torch_function(args) else function(*args)
+
+    return call
 
 
 def make_known(func: Callable[..., Any], name: str) -> None:

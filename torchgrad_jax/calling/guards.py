@@ -126,15 +126,20 @@ def around_look(implementation: Callable[..., Any], otherwise: Callable[..., Any
     return call
 
 
-def around_factory(implementation: Callable[..., Any], public: Any, at_first: Callable[..., Any], calls: Calls | None = None) -> Callable[..., Any]:
-    """The guard of a factory, whose arguments are data: only modes are asked. calls: see `recalls`."""
+def around_factory(
+    implementation: Callable[..., Any], public: Any, at_first: Callable[..., Any], calls: Calls | None = None, looks: bool = False
+) -> Callable[..., Any]:
+    """The guard of a factory. calls: see `recalls`. looks: whether sequences among its arguments may hold what answers; else they are data."""
     known: dict[Any, bool] = public.known
 
     def call(*args: Any, **kwargs: Any) -> Any:
         kinds = _kinds(args, kwargs)
         if _active.modes:
             return _ways.answer(public, implementation, args, kwargs)
-        return implementation(*args, **kwargs) if kinds in known else at_first(public, implementation, args, kwargs, kinds)
+        settled = known.get(kinds)
+        if settled is None or (looks and not settled and not hold_plain(args)):
+            return at_first(public, implementation, args, kwargs, kinds)
+        return implementation(*args, **kwargs)
 
     return call if calls is None else _recalled(calls, call)
 

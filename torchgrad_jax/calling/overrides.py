@@ -157,14 +157,15 @@ def _add(found: list[Any], a: Any, tensors_too: bool) -> None:
 
 class Public:
     """A public function as handlers see it. func: the object; name: its dotted name. in_python: whether PyTorch dispatches it in Python, where
-    arguments with defaults are passed on by name and the words of the error are others. by_type: whether arguments are asked, or modes only.
-    with_tensors: whether the types that handlers see include Tensor itself."""
+    arguments with defaults are passed on by name and the words of the error are others. by_type: whether arguments are asked by their types;
+    factories are given numbers. of_data: whether a factory's first argument is data, in which nobody is looked for. with_tensors: whether the types
+    that handlers see include Tensor itself."""
 
-    __slots__ = ("func", "name", "in_python", "by_type", "with_tensors", "signature", "known", "convention")
+    __slots__ = ("func", "name", "in_python", "by_type", "of_data", "with_tensors", "signature", "known", "convention")
 
     def __init__(self, name: str, in_python: bool = False, by_type: bool = True) -> None:
         self.func: Any = None
-        self.name, self.in_python, self.by_type, self.with_tensors = name, in_python, by_type, in_python
+        self.name, self.in_python, self.by_type, self.of_data, self.with_tensors = name, in_python, by_type, False, in_python
         self.signature: inspect.Signature | None = None
         # The combinations of types that calls were found to be in order with; how the function may be called, once that was asked.
         # For each whether that settles it: elements of sequences are looked at each time.
@@ -194,8 +195,8 @@ def _answer(public: Public, implementation: Callable[..., Any], args: tuple[Any,
     if state.passed_over() or state.everything:
         return held(public, implementation, args, kwargs)
     asked: list[Any] = []
-    if public.by_type and not state.subclasses:
-        asked = overloaded((*args, *kwargs.values()))
+    if not state.subclasses:
+        asked = overloaded(kwargs.values() if public.of_data else (*args, *kwargs.values()))
     if not asked and not state.modes:
         return held(public, implementation, args, kwargs)
     if public.with_tensors:
@@ -265,6 +266,8 @@ def _python_name(name: str) -> str:
 
 def _by_name(public: Public, implementation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as PyTorch's functions written in Python pass them on: those that have defaults by name, also where they were not given."""
+    if public.name == "torch.functional.einsum" and len(args) == 2 and isinstance(args[1], (list, tuple)):
+        args = (args[0], *args[1])  # it is asked of the operands, however they are given
     if public.signature is None:  # PyTorch's where that is known: ours may take more
         known = convention_of(public)
         public.signature = inspect.signature(known.binds if isinstance(known, PythonConvention) else implementation)
@@ -393,9 +396,17 @@ def guard_look(implementation: Callable[..., Any], public: Public) -> Callable[.
 
 
 def guard_for_modes(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
-    """`guard` for factories, whose arguments are data: only modes are asked."""
-    public.by_type = False
-    return _made_public(around_factory(implementation, public, held, recalls(public.name, False)), implementation, public)
+    """`guard` for factories: of those whose arguments are data, only modes and what is given by name are asked."""
+    public.by_type, public.of_data = False, public.name.rpartition(".")[2] in _OF_DATA
+    made = around_factory(implementation, public, _made_at_first, recalls(public.name, False), not public.of_data)
+    return _made_public(made, implementation, public)
+
+
+def _made_at_first(public: Public, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]) -> Any:
+    """A call of a factory whose types are new, or are sequences that may hold what answers."""
+    if state.subclasses or state.everything or not overloaded(kwargs.values() if public.of_data else (*args, *kwargs.values())):
+        return held(public, implementation, args, kwargs, kinds)
+    return answer(public, implementation, args, kwargs)
 
 
 def _made_public(call: Any, implementation: Any, public: Public) -> Any:
@@ -478,8 +489,13 @@ _FUNCTIONAL_NOT_IN_PYTHON = _names("""adaptive_avg_pool1d avg_pool1d avg_pool2d 
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid
     native_channel_shuffle one_hot pairwise_distance pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ scaled_dot_product_attention selu_ softplus
     softshrink threshold_""")
+# Those that are functions of `torch` itself: the same objects.
+OF_TORCH = _names("""adaptive_avg_pool1d avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+    conv_transpose3d cosine_similarity hardshrink pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_
+    selu_ threshold_""")
 _FACTORIES = _names("""tensor as_tensor asarray from_numpy zeros ones empty full arange linspace logspace eye rand randn randint randperm normal
     hann_window hamming_window bartlett_window blackman_window tril_indices triu_indices""")
+_OF_DATA = _names("tensor as_tensor asarray from_numpy")
 NEVER_ASKED = _names("""manual_seed seed initial_seed get_rng_state set_rng_state set_printoptions get_default_dtype set_default_dtype
     get_default_device set_default_device is_tensor handle_torch_function has_torch_function has_torch_function_unary has_torch_function_variadic""")
 # Methods that are not asked for, or ask by what they call.
@@ -511,14 +527,17 @@ def guarded(namespace: str, functions: dict[str, Any]) -> dict[str, Any]:
     """The functions of a namespace with guards around those that have none of this name; other objects as they are."""
     found = {}
     for name, function in functions.items():
-        if isinstance(function, FUNCTIONS) and name not in NEVER_ASKED and _wants_guard(function, f"{namespace}.{name}"):
+        shared = name in OF_TORCH and namespace in ("torch", "torch.nn.functional")
+        if isinstance(function, FUNCTIONS) and name not in NEVER_ASKED and (name in _guards or _wants_guard(function, f"{namespace}.{name}")):
             in_python = _is_in_python(namespace, name)
-            key = (function, in_python, namespace, name)
+            key = name if shared else (function, in_python, namespace, name)
             if key not in _guards:
-                dotted = f"torch.functional.{name}" if in_python and namespace == "torch" else f"{namespace}.{name}"
+                dotted = f"torch.functional.{name}" if in_python and namespace == "torch" else f"{'torch' if shared else namespace}.{name}"
                 around = guard_for_modes if name in _FACTORIES and namespace == "torch" else guard
                 _guards[key] = around(function, Public(dotted, in_python))
             function = _guards[key]
+        elif shared:
+            function = _guards.setdefault(name, function)
         found[name] = function
     return found
 

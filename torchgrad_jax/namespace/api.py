@@ -26,10 +26,10 @@ import torchgrad_jax.nn.sparse  # noqa: F401
 from torchgrad_jax.calling.generate import is_tensor
 from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.declaration import dtypes, only_named, strides, symbolic
+from torchgrad_jax.declaration import dtypes, only_named, strides
 from torchgrad_jax.functions import creation, formatting, legacy, limits, overloads
 from torchgrad_jax.memory import formats
-from torchgrad_jax.namespace import checks, late, methods
+from torchgrad_jax.namespace import checks, late, methods, symbolic
 from torchgrad_jax.runtime.device import device
 
 

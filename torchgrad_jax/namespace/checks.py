@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.user_code import warn_user
@@ -64,6 +65,8 @@ def _check_is_size(i: Any, message: Callable[[], Any] | None = None, *, max: Any
 
 def _assert(condition: Any, message: Any) -> None:
     """AssertionError with the message unless the condition, which may be a tensor of one element, holds."""
+    if type(condition) is not Tensor and has_torch_function((condition,)):
+        return handle_torch_function(_assert, (condition,), condition, message)
     assert bool(condition) if isinstance(condition, Tensor) else condition, message
 
 

@@ -46,8 +46,8 @@ functionalize = _moved(functionalizing.functionalize, "torch.func.functionalize"
 
 
 def make_fx(*args: Any, **kwargs: Any) -> NoReturn:
-    """NotImplementedError: there is no `torch.fx` here."""
+    """NotImplementedError: no graphs are made of the operators below autograd."""
     raise NotImplementedError(
-        "functorch.make_fx makes a graph of torch.fx, which torchgrad_jax does not have. What runs are XLA programs: jax.make_jaxpr shows that of a "
-        "function of JAX arrays."
+        "functorch.make_fx makes a graph of PyTorch's operators below autograd, which torchgrad_jax does not have. torch.fx.symbolic_trace makes "
+        "one of what a program calls; what runs are XLA programs: jax.make_jaxpr shows that of a function of JAX arrays."
     )

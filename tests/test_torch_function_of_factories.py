@@ -1,0 +1,29 @@
+"""`__torch_function__`: factories ask the arguments that are no data, and functions that PyTorch has under two names are one object."""
+
+from __future__ import annotations
+
+from side_by_side import like_pytorch
+
+
+@like_pytorch
+def test_functions_that_are_torchs_own_are_the_same_objects(m):
+    F = m.nn.functional
+    absent = "conv_tbc", "native_channel_shuffle"
+    both = [name for name in dir(F) if name.islower() and name[0] != "_" and name not in absent and callable(getattr(F, name))]
+    return [name for name in both if getattr(m, name, 0) is getattr(F, name)]
+
+
+@like_pytorch
+def test_torch_function_is_asked_by_factories(m):
+    class Asked:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function.__name__, len(args), sorted(kwargs or {})
+
+    a, found = Asked(), []
+    for name in ("zeros", "ones", "empty", "rand", "randn"):
+        f = getattr(m, name)
+        m.zeros((2, 3))  # sequences of numbers are known by then
+        found += [f(a), f((a, 2)), f(2, a), f([2, a]), f(3, device=a), f(3, dtype=a), f((2, 3)).shape]
+    found += [m.arange(a), m.arange(1, a, 2), m.linspace(0, 1, a), m.eye(2, a), m.full((2, a), 1), m.full((2,), a), m.randperm(a), m.randint(2, a)]
+    return [*found, m.tensor([1.0], device=a), m.as_tensor(1.0, dtype=a), m._assert(a, "x"), m.sym_int(a), m.einsum("i,i", [m.ones(1), a])]
