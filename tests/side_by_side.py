@@ -69,7 +69,7 @@ def like_pytorch(program):
         told_once = (
             "create_graph=True", "torch.jit.script", "get_attr Node", "There is a performance drop", "TypedStorage is deprecated",
             "os.fork() was called", "Converting a tensor with requires_grad=True to a scalar", "Casting complex values to real",
-            "gradient layout contract",
+            "gradient layout contract", "is deprecated on 0-D tensors", "Using padding='same' with even kernel lengths",
         )  # fmt: skip
         # Where in PyTorch's sources a warning comes from is not ours to say.
         kept = [w for w in caught if not any(part in str(w.message) for part in told_once)]

@@ -1,6 +1,7 @@
 """Calls at the edge of what is allowed, and beyond: results, or the class and the first line of errors, as PyTorch's."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -197,3 +198,18 @@ def test_what_is_no_integer_is_no_size(m):
         lambda: m.atleast_2d("a"), lambda: m.atleast_3d([x, 3]), lambda: m.atleast_1d(x, 3),
     ]  # fmt: skip
     return [first_line(lambda sizes=sizes: sized(sizes)) for sizes in given], found, [first_line(call) for call in calls]
+
+
+@like_pytorch
+def test_what_is_told_of_tensors_without_dimensions_and_of_padding(m):
+    before = m.is_warn_always_enabled()
+    m.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x = m.tensor(3j)
+            x.adjoint(), x.mH, x.H, x.T, x.mT
+            m.nn.functional.conv1d(m.ones(1, 1, 8), m.ones(1, 1, 4), padding="same")
+    finally:
+        m.set_warn_always(before)
+    return [[w.category.__name__, str(w.message).partition(" (Triggered internally")[0]] for w in caught]
