@@ -76,9 +76,9 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }  # fmt: skip
 # Modules of public functions that are no operators: settings, modes, transforms.
 LEFT_OUT = frozenset({
-    "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes", "declaration.symbolic",
+    "autograd.anomaly_mode", "autograd.autocast_mode", "autograd.grad_mode", "autograd.mixed_precision", "declaration.dtypes",
     "calling.for_users", "determinism", "func.branching", "func.vmapping", "functions.formatting", "lifting.from_jax", "lifting.jitting",
-    "lifting.to_jax", "namespace.checks", "namespace.late", "runtime.settings", "runtime.user_code",
+    "lifting.to_jax", "namespace.checks", "namespace.late", "namespace.symbolic", "runtime.settings", "runtime.user_code",
 })  # fmt: skip
 # Where users look for what is written elsewhere.
 _HOMES = {

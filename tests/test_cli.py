@@ -31,12 +31,6 @@ def _execute(command, directory, stdin="", **environment):
     return subprocess.run([sys.executable, *command], cwd=directory, env=env, input=stdin, capture_output=True, text=True, timeout=300)
 
 
-@pytest.fixture
-def launch(tmp_path):
-    """Run `torchgrad-jax` with arguments in an empty directory."""
-    return lambda *arguments, **options: _execute(["-m", "torchgrad_jax.cli", *arguments], tmp_path, **options)
-
-
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory):
     """See `Forked`; None where processes cannot be forked."""
@@ -49,15 +43,24 @@ def forked(tmp_path_factory):
 
 
 @pytest.fixture
-def run_source(tmp_path, launch, forked):
+def launch(tmp_path, forked):
+    """Run `torchgrad-jax` with arguments in an empty directory: anew, where its environment is another one."""
+
+    def launch(*arguments, stdin="", **environment):
+        if forked is None or environment:
+            return _execute(["-m", "torchgrad_jax.cli", *arguments], tmp_path, stdin, **environment)
+        return forked(*arguments, folder=tmp_path, stdin=stdin)
+
+    return launch
+
+
+@pytest.fixture
+def run_source(tmp_path, launch):
     """Run a script with the given source; it must succeed. Returns what it prints."""
 
     def run_source(source, *arguments, **options):
         (tmp_path / "script.py").write_text(textwrap.dedent(source))
-        if forked is None:
-            result = launch("run", "script.py", *arguments, **options)
-        else:
-            result = forked("run", "script.py", *arguments, folder=tmp_path, **options)
+        result = launch("run", "script.py", *arguments, **options)
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -65,12 +68,12 @@ def run_source(tmp_path, launch, forked):
 
 
 @pytest.fixture
-def fail_source(tmp_path, launch, forked):
+def fail_source(tmp_path, launch):
     """Run a script with the given source; it must exit with 1. Returns its stderr."""
 
     def fail_source(source, **options):
         (tmp_path / "script.py").write_text(textwrap.dedent(source))
-        result = launch("run", "script.py", **options) if forked is None or options else forked("run", "script.py", folder=tmp_path)
+        result = launch("run", "script.py", **options)
         assert result.returncode == 1, result
         return result.stderr
 

@@ -307,6 +307,9 @@ def modules_are_split(m):
 
 @pytest.mark.parametrize("m", [torch, tj], ids=["torch", "torchgrad_jax"])
 def test_tables(m, capsys):
+    if m is torch:
+        pytest.importorskip("tabulate")  # which PyTorch prints tables by
+
     class Net(m.nn.Module):
         def __init__(self):
             super().__init__()

@@ -10,6 +10,7 @@ from graphs import graph_of, sequence_of
 import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.operators
 
 
 def leaves(m):
