@@ -11,12 +11,12 @@ import threading
 from math import sqrt
 
 import pytest
-import torch
-import torch.fx
 from side_by_side import caught, programs
 
 import torchgrad_jax as tj
 
+torch = pytest.importorskip("torch")
+importlib.import_module("torch.fx")
 program, test_like_pytorch = programs()
 
 
