@@ -388,3 +388,15 @@ def test_fx_is_loaded_when_it_is_asked_for():
     program = f"import sys, torchgrad_jax as t; {look}; t.fx.Graph; {look}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+@program
+def tracers_may_refuse_functions_that_write(m):
+    class Checking(m.fx.Tracer):
+        check_mutable_operations = True
+
+    def first(found):
+        return found and (found[0], found[1].split("operation ")[-1].split(" ")[0].removeprefix("aten::").partition("(")[0].rstrip("."))
+
+    calls = [lambda x: m.relu(x), lambda x: m.relu_(x), lambda x: x.add_(1), lambda x: m.add(x, 1, out=x), lambda x: m.neg_(x), lambda x: x + 1]
+    return [first(caught(lambda call=call: Checking().trace(call))) for call in calls], str(m.fx.Tracer().trace(calls[1]))

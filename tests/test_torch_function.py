@@ -10,7 +10,7 @@ import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
 
-from side_by_side import caught, error_of, like_pytorch  # noqa: E402 - needs torch
+from side_by_side import error_of, like_pytorch  # noqa: E402 - needs torch
 
 
 def recording(m, log):
@@ -588,20 +588,3 @@ def test_pytorch_itself_is_no_function_of_our_tensors_nor_its_tensors_arguments_
     x = tj.ones(2)
     with pytest.raises(TypeError):
         eval(call, {"torch": torch, "tj": tj, "x": x})
-
-
-@like_pytorch
-def test_subclasses_are_asked_what_kind_of_tensor_it_is(m):
-    asked = []
-    names = "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "layout"
-
-    class Asked(m.Tensor):
-        @classmethod
-        def __torch_function__(cls, func, types, args=(), kwargs=None):
-            asked.extend(name for name in names if func == getattr(m.Tensor, name).__get__)
-            return super().__torch_function__(func, types, args, kwargs or {})
-
-    x, plain = m.ones(2).as_subclass(Asked), m.ones(2)
-    told = [str(getattr(x, name)) for name in names]
-    refused = [caught(lambda name=name: setattr(plain, name, True)) for name in names]
-    return told, asked, refused, m.Tensor.is_sparse.__get__(plain), m.Tensor.is_sparse is m.Tensor.is_mps

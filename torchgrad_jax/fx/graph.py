@@ -152,7 +152,7 @@ class Graph:
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """A member of the module, by its dotted path. Warns where the owning module has none of this path."""
-        if self.owning_module is not None and not _has(self.owning_module, qualified_name):
+        if self.owning_module is not None and not has_member(self.owning_module, qualified_name):
             warnings.warn(
                 "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call GraphModule.add_submodule to add "
                 "the necessary submodule, GraphModule.add_parameter to add the necessary Parameter, or nn.Module.register_buffer to add the "
@@ -379,7 +379,8 @@ def _kept_meta(node: Node) -> dict[str, Any]:
     return {key: node.meta[key] for key in ("is_wrapped", "stack_trace") if key in node.meta}
 
 
-def _has(module: Any, path: str) -> bool:
+def has_member(module: Any, path: str) -> bool:
+    """Whether a module has what a dotted path names."""
     for part in path.split("."):
         if not hasattr(module, part):
             return False

@@ -58,8 +58,8 @@ class ScopeContextManager:
 class TracerBase:
     """What makes nodes of what is done to proxies.
 
-    record_stack_traces: note in nodes where in the program they are from. check_mutable_operations: kept, and changes nothing. trace_asserts: let
-    ``assert`` of a proxy be recorded. proxy_buffer_attributes: let buffers be proxies too.
+    record_stack_traces: note in nodes where in the program they are from. check_mutable_operations: refuse functions that write to
+    their operands, such as `torch.relu_`. trace_asserts: let ``assert`` of a proxy be recorded. proxy_buffer_attributes: let buffers be proxies too.
     """
 
     graph: Graph
@@ -80,7 +80,12 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Make a node. Subclasses note here what is recorded."""
+        """Make a node. Subclasses note here what is recorded. RuntimeError: see `check_mutable_operations`."""
+        if kind == "call_function" and self.check_mutable_operations and _writes(target):
+            raise RuntimeError(
+                f"Tried to trace mutable operation {getattr(target, '__name__', target)}. FX only supports functional code, so "
+                "operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
+            )
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         stack = getattr(self, "module_stack", None)
         if stack:
@@ -307,6 +312,12 @@ class ParameterProxy(Proxy):
     def nelement(self) -> int:
         """The number of elements."""
         return self.param.nelement()
+
+
+def _writes(target: Any) -> bool:
+    """Whether it is a function of `torch`, or of its functional, whose name says that it writes."""
+    name, torch = getattr(target, "__name__", ""), sys.modules[PACKAGE]
+    return name.endswith("_") and not name.endswith("__") and any(getattr(m, name, None) is target for m in (torch, torch.nn.functional))
 
 
 # ---------------------------------------------------------------------- what the caller's code is about to do

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from torchgrad_jax.fx.graph import Graph
+from torchgrad_jax.fx.graph import Graph, has_member
 from torchgrad_jax.fx.graph_module import GraphModule, _copy_attr
 from torchgrad_jax.fx.matching import Found, matches
 from torchgrad_jax.fx.node import Node, map_arg
@@ -125,14 +125,6 @@ def _parts(result: Any) -> list[Node]:
 def _take_members(gm: GraphModule, replacement: Module) -> None:
     """Let the module have what the replacement's nodes name."""
     for node in gm.graph.nodes:
-        if node.op in ("call_module", "get_attr") and not _has(gm, str(node.target)):
+        if node.op in ("call_module", "get_attr") and not has_member(gm, str(node.target)):
             _copy_attr(copy.deepcopy(replacement), gm, str(node.target))
     gm.delete_all_unused_submodules()
-
-
-def _has(module: Any, path: str) -> bool:
-    for part in path.split("."):
-        if not hasattr(module, part):
-            return False
-        module = getattr(module, part)
-    return True

@@ -1,8 +1,8 @@
-"""`__torch_function__`: factories ask the arguments that are no data, and functions that PyTorch has under two names are one object."""
+"""`__torch_function__` of what is no function of tensors: factories, attributes, and functions that PyTorch has under two names as one object."""
 
 from __future__ import annotations
 
-from side_by_side import like_pytorch
+from side_by_side import caught, like_pytorch
 
 
 @like_pytorch
@@ -27,3 +27,20 @@ def test_torch_function_is_asked_by_factories(m):
         found += [f(a), f((a, 2)), f(2, a), f([2, a]), f(3, device=a), f(3, dtype=a), f((2, 3)).shape]
     found += [m.arange(a), m.arange(1, a, 2), m.linspace(0, 1, a), m.eye(2, a), m.full((2, a), 1), m.full((2,), a), m.randperm(a), m.randint(2, a)]
     return [*found, m.tensor([1.0], device=a), m.as_tensor(1.0, dtype=a), m._assert(a, "x"), m.sym_int(a), m.einsum("i,i", [m.ones(1), a])]
+
+
+@like_pytorch
+def test_subclasses_are_asked_what_kind_of_tensor_it_is(m):
+    asked = []
+    names = "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "layout"
+
+    class Asked(m.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.extend(name for name in names if func == getattr(m.Tensor, name).__get__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x, plain = m.ones(2).as_subclass(Asked), m.ones(2)
+    told = [str(getattr(x, name)) for name in names]
+    refused = [caught(lambda name=name: setattr(plain, name, True)) for name in names]
+    return told, asked, refused, m.Tensor.is_sparse.__get__(plain), m.Tensor.is_sparse is m.Tensor.is_mps
