@@ -88,6 +88,24 @@ def test_large_products_have_the_same_bits_whoever_helps():
             np.testing.assert_array_equal(found, first)
 
 
+def test_small_products_in_a_row_have_the_same_bits_whoever_helps():
+    """Helpers are woken by the second one and may join any later one: on a machine with one processor, or where they are not near, never."""
+    shapes = [(32, 64, 64), (64, 128, 128), (16, 256, 256), (200, 40, 33)]
+    operands = [(numbers((m, k)), numbers((k, n), seed=1)) for m, k, n in shapes]
+    first = [multiplied(x, y, False, False) for x, y in operands]
+    for found, (x, y) in zip(first, operands, strict=True):
+        close(found, x @ y)
+
+    def again(turns):
+        for turn in range(turns):
+            x, y = operands[turn % 4]
+            np.testing.assert_array_equal(multiplied(x, y, False, False), first[turn % 4])
+
+    again(2000)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(again, [300] * 8))
+
+
 def test_python_goes_on_meanwhile():
     """It may not come to its turn while the machine is busy: so it is tried more than once."""
     x, y = numbers((1500, 1500)), numbers((1500, 1500), seed=1)

@@ -94,11 +94,11 @@ cdef extern from *:
     } tj_hand;
     /* Does the piece of some work that has this number. */
     typedef void (*tj_piece)(const void* work, int64_t number, tj_hand* hand);
-    /* `pieces` pieces of some work. Whoever comes late finds none left, and does not touch the work. */
+    /* `pieces` pieces of some work, for `most` threads. Whoever comes late finds none left, and does not touch the work. */
     typedef struct tj_shared {
         tj_piece piece;
         const void* work;
-        int64_t pieces, next, done, users;
+        int64_t pieces, next, done, users, most;
     } tj_shared;
 
     /* The piece that this thread does next, taken now: none if it is no number of a piece. */
@@ -123,6 +123,15 @@ cdef extern from *:
         tj_take_pieces((tj_shared*)shared);
         tj_leave((tj_shared*)shared);
     }
+    #if TJ_HELPS
+    static int64_t tj_clock(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000000000LL + now.tv_nsec;
+    }
+    #else
+    static int64_t tj_clock(void) { return 0; }
+    #endif
     static int64_t tj_threads(const tj_call* call) {
         int64_t found = 1;
         tj_asking asked = {sizeof(tj_asking), 0, call->context, &found};
@@ -134,9 +143,11 @@ cdef extern from *:
         }
         return found;
     }
+    static int64_t tj_xla_at = 0; /* when its threads were asked last */
     static void tj_ask_for_help(const tj_call* call, tj_shared* shared) {
     #ifndef _MSC_VER
         int64_t helpers = tj_threads(call) - 1;
+        __atomic_store_n(&tj_xla_at, tj_clock(), __ATOMIC_RELAXED);
         if (helpers > shared->pieces - 1) { helpers = shared->pieces - 1; }
         for (; helpers > 0; helpers--) {
             tj_scheduling asked = {sizeof(tj_scheduling), 0, call->context, tj_help, shared};
@@ -153,38 +164,49 @@ cdef extern from *:
     #endif
     }
     #if TJ_HELPS
-    /* Our helpers wait for work, asleep but for the first 300 us, and join one at a time: who finds another's under way works alone. */
-    enum { TJ_MOST_HELPERS = 7, TJ_AWAKE = 300000, TJ_PAUSES = 64 };
+    /* Our helpers wait for work, asleep but for the first 300 us, and join one at a time: who finds another's under way works alone.
+       TJ_NEAR_BY: ns within which a helper answers, there and back, if its processor shares a cache with the asker's: else what it writes comes so late that
+       sharing light work is slower. A machine's owner may move its processors: how near they are is trusted for so many ns. */
+    enum { TJ_MOST_HELPERS = 7, TJ_AWAKE = 300000, TJ_PAUSES = 64, TJ_TRUSTED = 20000000, TJ_XLAS = 10000000, TJ_NEAR_BY = 250, TJ_CALLS = 8, TJ_PATIENCE = 2000 };
     static pthread_mutex_t tj_door = PTHREAD_MUTEX_INITIALIZER;
     static pthread_cond_t tj_bell = PTHREAD_COND_INITIALIZER;
     static tj_shared* tj_open = 0;
     static int64_t tj_helpers = -1; /* not begun */
+    static int64_t tj_awake = 0, tj_light_at = 0, tj_measured_at = 0, tj_near = 0;
+    static struct { char before[64]; int64_t called; char between[64]; int64_t answered; char after[64]; } tj_calls;
 
     static void tj_close(tj_shared* shared) {
         pthread_mutex_lock(&tj_door);
         if (tj_open == shared) { tj_open = 0; }
         pthread_mutex_unlock(&tj_door);
     }
-    static int64_t tj_clock(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return now.tv_sec * 1000000000LL + now.tv_nsec;
+    /* Until there is work, for as long as a helper stays awake: answers who measures how near it is. */
+    static void tj_watch(void) {
+        int64_t until = tj_clock() + TJ_AWAKE, called;
+        int spun;
+        TJ_ADD(&tj_awake, 1);
+        for (spun = 1; !__atomic_load_n(&tj_open, __ATOMIC_RELAXED) && (spun % TJ_PAUSES || tj_clock() < until); spun++) {
+            called = TJ_READ(&tj_calls.called);
+            if (called != TJ_READ(&tj_calls.answered)) { __atomic_store_n(&tj_calls.answered, called, __ATOMIC_RELEASE); }
+            TJ_PAUSE();
+        }
+        TJ_ADD(&tj_awake, -1);
     }
     static void* tj_stand_by(void* unused) {
         (void)unused;
         for (;;) {
             tj_shared* shared;
-            int64_t until = tj_clock() + TJ_AWAKE;
-            int spun;
-            for (spun = 1; !__atomic_load_n(&tj_open, __ATOMIC_RELAXED) && (spun % TJ_PAUSES || tj_clock() < until); spun++) { TJ_PAUSE(); }
+            tj_watch();
             pthread_mutex_lock(&tj_door);
-            while (!tj_open) { pthread_cond_wait(&tj_bell, &tj_door); }
+            if (!tj_open) { pthread_cond_wait(&tj_bell, &tj_door); }
             shared = tj_open;
-            TJ_ADD(&shared->users, 1);
+            if (shared && TJ_ADD(&shared->users, 1) + 1 >= shared->most) { tj_open = 0; }
             pthread_mutex_unlock(&tj_door);
-            tj_take_pieces(shared);
-            tj_close(shared);
-            tj_leave(shared);
+            if (shared) {
+                tj_take_pieces(shared);
+                tj_close(shared);
+                tj_leave(shared);
+            }
         }
         return 0;
     }
@@ -199,7 +221,7 @@ cdef extern from *:
         tj_door = door;
         tj_bell = bell;
         tj_open = 0;
-        tj_helpers = 0;
+        tj_helpers = tj_awake = tj_measured_at = tj_near = 0;
     }
     /* A forked process has no helpers, and is one of several that share the processors. */
     static void tj_heed_forks(void) { pthread_atfork(0, 0, tj_forked); }
@@ -223,6 +245,7 @@ cdef extern from *:
         }
         pthread_sigmask(SIG_SETMASK, &before, 0);
     }
+    /* Wake the helpers, for some work if there is any. */
     static void tj_ring(tj_shared* shared) {
         pthread_mutex_lock(&tj_door);
         if (tj_helpers < 0) { tj_begin_helpers(); }
@@ -232,25 +255,56 @@ cdef extern from *:
         }
         pthread_mutex_unlock(&tj_door);
     }
+    /* Whether a helper that is awake answers within TJ_NEAR_BY. */
+    static int64_t tj_measure(void) {
+        int64_t begun = tj_clock(), call, spun;
+        for (call = 0; call < TJ_CALLS; call++) {
+            int64_t number = TJ_ADD(&tj_calls.called, 1) + 1;
+            for (spun = 0; TJ_READ(&tj_calls.answered) < number; spun++) {
+                if (spun == TJ_PATIENCE) { return 0; }
+                TJ_PAUSE();
+            }
+        }
+        return tj_clock() - begun < TJ_CALLS * TJ_NEAR_BY;
+    }
+    /* Whether helpers may do pieces of light work, of a few us: if they are awake and near, and XLA's threads, which would wait beside them, have not been
+       asked for TJ_XLAS ns. Who asks again within the time that they stay awake, but sleep, wakes them for later. */
+    static int tj_help_is_near(void) {
+        int64_t now = tj_clock(), before = __atomic_exchange_n(&tj_light_at, now, __ATOMIC_RELAXED);
+        int trusted = now - TJ_READ(&tj_measured_at) < TJ_TRUSTED;
+        if (now - __atomic_load_n(&tj_xla_at, __ATOMIC_RELAXED) < TJ_XLAS) { return 0; }
+        if (trusted && !TJ_READ(&tj_near)) { return 0; }
+        if (!TJ_READ(&tj_awake)) {
+            if (tj_helpers && now - before < TJ_AWAKE) { tj_ring(0); }
+            return 0;
+        }
+        if (!trusted) {
+            __atomic_store_n(&tj_near, tj_measure(), __ATOMIC_RELAXED);
+            __atomic_store_n(&tj_measured_at, now, __ATOMIC_RELEASE);
+        }
+        return TJ_READ(&tj_near) != 0;
+    }
     #else
     static void tj_close(tj_shared* shared) { (void)shared; }
     static void tj_ring(tj_shared* shared) { (void)shared; }
+    static int tj_help_is_near(void) { return 0; }
     static void tj_heed_forks(void) {}
     static void tj_work_alone(void) {}
     #endif
-    /* Do all pieces: with the help of XLA's threads if it calls, else of ours; or alone. call: 0 if it does not. */
-    static void tj_do(const tj_call* call, tj_piece piece, const void* work, int64_t pieces, int alone) {
-        tj_shared alone_here = {piece, work, pieces, 0, 0, 1}, *shared = alone || pieces < 2 ? 0 : (tj_shared*)malloc(sizeof(tj_shared));
+    /* Who does pieces: the thread that calls; of light work, which takes a few us, helpers of ours, too, if they are near; of other work XLA's threads if it
+       calls, else helpers of ours. */
+    enum { TJ_BY_ALL = 0, TJ_BY_ONE = 1, TJ_BY_NEAR = 2 };
+    /* Do all pieces. call: 0 if XLA does not call. */
+    static void tj_do(const tj_call* call, tj_piece piece, const void* work, int64_t pieces, int by) {
+        tj_shared alone = {piece, work, pieces, 0, 0, 1}, *shared = 0;
+        if (by != TJ_BY_ONE && pieces > 1 && (by == TJ_BY_ALL || tj_help_is_near())) { shared = (tj_shared*)malloc(sizeof(tj_shared)); }
         if (!shared) {
-            tj_take_pieces(&alone_here);
+            tj_take_pieces(&alone);
             return;
         }
-        shared->piece = piece;
-        shared->work = work;
-        shared->pieces = pieces;
-        shared->next = shared->done = 0;
-        shared->users = 1;
-        if (call) {
+        *shared = alone;
+        shared->most = pieces;
+        if (call && by == TJ_BY_ALL) {
             tj_ask_for_help(call, shared);
             tj_take_pieces(shared);
         } else {

@@ -144,8 +144,9 @@ cdef extern from *:
        which on the next strip is fetched; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay. */
     enum { TJ_TERMS = 256, TJ_NEAR = 1 << 15, TJ_PAGE = 4096, TJ_FAR = 1 << 18, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least where threads share, each of so many multiplications; and below how many multiplications one
-       thread is quicker than two: what another core has written takes long to come. */
-    enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 128, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21 };
+       thread is quicker than two unless those are near, and of how many it is in any case. */
+    enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 128, TJ_LEAST_PIECES = 8, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
+           TJ_LIGHT_PIECE = 1 << 16, TJ_LIGHT = 3 << 16 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
        `together` times the tiles of one group by one strip. left_lies, right_lies: those strips are read where they lie in the matrix, but for what is
        not as wide as a tile on the right. */
@@ -227,7 +228,8 @@ cdef extern from *:
         tj_tiling p = {*of, by};
         int64_t most = TJ_KEPT / (of->k * by->size), pieces;
         int near = of->k * by->columns * by->size <= TJ_NEAR;
-        int alone = of->alone || of->batch * of->m * of->n * of->k < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE);
+        int64_t all = of->batch * of->m * of->n * of->k;
+        int light = all < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE), alone = of->alone || all < TJ_LIGHT;
         p.height = tj_pieces(tj_pieces(of->m, tj_pieces(of->m, by->rows)), 4) * 4;
         if (p.height > by->rows) { p.height = by->rows; }
         p.down = tj_pieces(of->m, p.height);
@@ -240,13 +242,13 @@ cdef extern from *:
         p.groups = tj_pieces(p.down, p.group);
         p.all = of->batch * p.groups * p.across;
         pieces = of->batch * p.groups < TJ_LEAST_PIECES ? TJ_LEAST_PIECES : of->batch * p.groups;
-        p.together = tj_pieces(TJ_PIECE, p.group * p.height * by->columns * of->k);
+        p.together = tj_pieces(light ? TJ_LIGHT_PIECE : TJ_PIECE, p.group * p.height * by->columns * of->k);
         if (p.together < p.all / pieces) { p.together = p.all / pieces; }
         if (alone) { p.together = p.all; }
         p.left_lies = of->x.turned && near && of->x.lead * by->size < TJ_PAGE && p.across <= TJ_FEW_STRIPS;
         p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || (near && of->y.lead * by->size < TJ_PAGE));
         p.far = of->k * of->n * by->size > TJ_FAR;
-        tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), 0);
+        tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
     }
     #else
     static int tj_vector_bits(void) { return 0; }
