@@ -261,3 +261,40 @@ def test_which_kernels_of_attention_may_be_chosen_is_asked_again():
         assert "FlashAttention" in attend(q, q, q).grad_fn.name()
         with tj.nn.attention.sdpa_kernel(kinds.MATH):
             assert "FlashAttention" not in attend(q, q, q).grad_fn.name()
+
+
+@pytest.mark.parametrize("same_first", [True, False])
+@pytest.mark.parametrize("call", ["addcmul_", "addcmul", "addmm", "where"])
+def test_the_same_tensor_twice_is_not_two_others(call, same_first):
+    """What is learned of calls with one tensor at two places holds for those alone; and it is learned."""
+    rng = np.random.RandomState(0)
+
+    def tensor():
+        return tj.tensor(rng.standard_normal((3, 3)))
+
+    def check(y, z):
+        x, mask = tensor(), tensor() > 0
+        a, b, c = x.numpy().copy(), y.numpy(), z.numpy()
+        if call == "where":
+            found, wanted = tj.where(mask, y, z), np.where(mask.numpy(), b, c)
+        elif call == "addmm":
+            found, wanted = tj.addmm(x, y, z, alpha=0.5), a + 0.5 * (b @ c)
+        else:
+            found, wanted = getattr(x, call)(y, z, value=0.5), a + 0.5 * b * c
+            assert (found is x) == call.endswith("_")
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+
+    forget()
+    for turn in range(6):
+        y = tensor()
+        check(y, y if (turn % 2 == 0) == same_first else tensor())
+
+
+@pytest.mark.operators  # of programs
+def test_calls_with_one_tensor_twice_are_learned():
+    forget()
+    for _ in range(2):
+        x, y = tj.ones(2, 2), tj.ones(2, 2)
+        x.addcmul_(y, y, value=0.5), tj.where(y > 0, y, y)
+    twice = {e.bound.operator.name: e.twins for e in known() if e.twins}
+    assert twice == {"addcmul": ((1, 2),), "where_self": ((1, 2),)}

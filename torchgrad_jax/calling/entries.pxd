@@ -15,7 +15,7 @@ cdef class Several:
 
 
 cdef class Entry:
-    cdef public tuple args, names, values, places, numbers
+    cdef public tuple args, names, values, places, numbers, twins
     cdef public Entry after
     cdef public bint follows, named, silent
     cdef public Py_ssize_t pick

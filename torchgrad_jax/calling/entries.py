@@ -42,12 +42,12 @@ class Entry:
     `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`.
     wrap: what makes the result of the operation's; named: whether it is a class of `return_types`. pick: which of several results it is. array: the
     content of what is made of no tensor, and of no operation. silent: whether what writes returns nothing. order: in which order the result is
-    laid out then, where the function does that.
+    laid out then, where the function does that. twins: pairs of places where the same tensor was given, None where all were others.
     """
 
     __slots__ = (
         "args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named", "pick",
-        "array", "silent", "order",
+        "array", "silent", "order", "twins",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
@@ -66,6 +66,7 @@ class Entry:
         self.array: Any = None
         self.silent = False
         self.order: Any = None
+        self.twins: Any = None
 
 
 class Calls:

@@ -9,18 +9,13 @@ from typing import Any
 from torchgrad_jax.calling.out import check_out, check_same_dtype, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.return_types import return_type
+from torchgrad_jax.calling.understood import Understood, is_tensor, written_by
 from torchgrad_jax.core.called import binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import write_plainly
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Operator
+from torchgrad_jax.declaration.operator import ARRAY, Operator
 
 _OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
-
-
-def is_tensor(x: Any) -> bool:
-    """Whether `x` is a Tensor."""
-    return isinstance(x, Tensor)
 
 
 def function_of(operator: Operator, name: str | None = None) -> Callable[..., Any]:
@@ -109,60 +104,6 @@ def _computed_in(dtype: Any, out: Tensor) -> Any:
     return out.dtype
 
 
-class Understood:
-    """Calls of one operator, each kind worked out once: which bound operator, and which arguments are its operands. Working out what the
-    arguments of a call mean costs more than recording it."""
-
-    __slots__ = ("_operator", "_dynamic", "_typed", "_by_name", "_known", "_fixed")
-
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-        parameters = operator.schema.parameters
-        self._dynamic = tuple(p.is_tensor or p.is_number for p in parameters)
-        self._typed = all(self._dynamic)
-        self._by_name = {p.name: i for i, p in enumerate(parameters)}
-        self._fixed = not any(p.type in ("Tensor[]", "int...") for p in parameters)
-        self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
-
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The BoundOperator and the operands. TypeError for arguments that do not fit the schema."""
-        if not self._fixed:
-            return self._operator.parse(args, kwargs, is_tensor)
-        try:
-            key = self._key(args, kwargs)
-            found = self._known.get(key)
-        except (TypeError, KeyError):  # an argument without a hash, or of another name
-            return self._operator.parse(args, kwargs, is_tensor)
-        if found is not None:
-            bound, places = found
-            return bound, [args[p] if type(p) is int else kwargs[p] for p in places]
-        bound, operands = self._operator.parse(args, kwargs, is_tensor)
-        places = self._places(args, kwargs)
-        if len(places) == len(operands):  # else a default is an operand
-            self._known[key] = bound, places
-        return bound, operands
-
-    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if self._typed:
-            return (len(args), *map(type, args), *kwargs, *map(type, kwargs.values()))
-        # 1, 1.0 and True are equal, but not the same argument: static ones are told apart by type, too.
-        key: list[Any] = [type(a) if dynamic else (type(a), a) for a, dynamic in zip(args, self._dynamic, strict=False)]
-        key.append(len(args))
-        for name, a in kwargs.items():
-            key += (name, type(a) if self._dynamic[self._by_name[name]] else (type(a), a))
-        return tuple(key)
-
-    def _places(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Where the operands stand in a call, in the schema's order: positions and keywords."""
-        found: list[Any] = []
-        for i, p in enumerate(self._operator.schema.parameters):
-            if self._dynamic[i]:
-                value = args[i] if i < len(args) else kwargs.get(p.name)
-                if isinstance(value, Tensor) and not p.is_number or type(value) in NUMBERS:
-                    found.append(i if i < len(args) else p.name)
-        return tuple(found)
-
-
 def _result_type(operator: Operator) -> Any:
     if operator.results is None:
         return None
@@ -171,14 +112,9 @@ def _result_type(operator: Operator) -> Any:
 
 def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
     """The twin of a declared operator that writes its result into `self`, by its dotted name."""
-    understood = Understood(operator)
     public = Public(name)
-
-    def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        bound, operands = understood((self, *args), kwargs)
-        return write_plainly(bound, tuple(operands))
-
-    write.schema = operator.schema  # type: ignore[attr-defined] - which names the function knows
+    write: Any = written_by(Understood(operator))
+    write.schema = operator.schema  # which names the function knows
     write.__name__ = write.__qualname__ = name.rpartition(".")[2]
     write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
     general = guard(write, public)

@@ -83,11 +83,24 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
     except _Unlike:
         return
     entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
+    entry.twins = _twins(tensors)
     if not _read_off(entry, epoch, before, tensors, made, calls):
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return
     _keep(calls, entry)
+
+
+def _twins(tensors: list[Any]) -> Any:
+    """The pairs of places, the first one and another, where the same tensor is; None where there are none."""
+    at: dict[int, int] = {}
+    pairs = [(at[id(t)], i) for i, t in enumerate(tensors) if at.setdefault(id(t), i) != i]
+    return tuple(pairs) or None
+
+
+def _singly(entry: Entry, tensors: list[Any]) -> set[int]:
+    """The places of tensors, each tensor's first."""
+    return set(range(len(tensors))).difference([again for _, again in entry.twins or ()])
 
 
 def _keep(calls: Calls, entry: Entry) -> None:
@@ -107,9 +120,11 @@ def begin_write(calls: Calls, follows: bool, args: tuple[Any, ...], kwargs: dict
         named = tuple([_item(a, tensors, calls.bounds) for a in kwargs.values()])
     except _Unlike:
         return None
-    if not tensors or tensors[0] is not args[0] or len(set(map(id, tensors))) < len(tensors):
+    if not tensors or tensors[0] is not args[0] or any([t is tensors[0] for t in tensors[1:]]):
         return None
-    return Entry(items, tuple(kwargs), named, follows), tensors
+    entry = Entry(items, tuple(kwargs), named, follows)
+    entry.twins = _twins(tensors)
+    return entry, tensors
 
 
 def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any) -> None:
@@ -125,7 +140,7 @@ def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any) -> None:
             if isinstance(o, Tensor) and not _is_number(o):
                 return
             numbers.append(o)
-    if places[0] != 0 or not set(places).issuperset(range(len(tensors))):
+    if places[0] != 0 or not set(places).issuperset(_singly(entry, tensors)):
         return
     entry.bound, entry.places, entry.numbers, entry.silent = bound, tuple(places), tuple(numbers), made is None
     _keep(calls, entry)
@@ -154,14 +169,15 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     if sig is None or not _is_returned(entry, epoch, step, made):
         return False
     slots: dict[int, int] = {}
-    for place, t in enumerate(tensors):
-        value = t._content()
+    singly = _singly(entry, tensors)
+    for place in singly:
+        value = tensors[place]._content()
         slot = value.slot if value.epoch is epoch else epoch.foreign.get(value)
         if slot is None:
             continue
         slots[slot] = -1 if slot in slots else place
     places = [slots.get(arg, -1) if type(arg) is int else -2 for arg in step.args]
-    if -1 in places or not (makes or (places and set(places).issuperset(range(len(tensors))))):  # a tensor may be asked for a number
+    if -1 in places or not (makes or (places and set(places).issuperset(singly))):  # a tensor may be asked for a number
         return False
     entry.bound, entry.places = step.bop, tuple([max(place, -1) for place in places])
     entry.numbers = tuple([numbers[place] for place in step.numbers])

@@ -3,7 +3,7 @@ cimport cython
 from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Several, may_be_known
 from torchgrad_jax.core.dispatch cimport apply
 from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
-from torchgrad_jax.core.hot cimport Called, of_one, of_two
+from torchgrad_jax.core.hot cimport Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.viewing cimport made_again, made_together
 from torchgrad_jax.memory.fields cimport ViewFields
 from torchgrad_jax.runtime.recorder cimport Recorder
@@ -19,6 +19,8 @@ cpdef object recall(Calls calls, object otherwise, tuple args, dict kwargs)
 cdef Entry _found(Calls calls, bint follows, tuple args, dict kwargs, list got)
 @cython.locals(known=tuple)
 cdef bint _fits(Entry entry, tuple args, dict kwargs, list got) except -1
+@cython.locals(first=Py_ssize_t, again=Py_ssize_t, pair=tuple)
+cdef bint _are_twins(tuple twins, list got) except -1
 @cython.locals(i=Py_ssize_t)
 cdef bint _are_alike(tuple items, object values, list got) except -1
 @cython.locals(like=Like, t=TensorFields, view=ViewFields, several=Several)

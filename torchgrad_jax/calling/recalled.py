@@ -133,7 +133,16 @@ def _fits(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], got: list
         return False
     if not _are_alike(known, args, got):
         return False
-    return not kwargs or (tuple(kwargs) == entry.names and _are_alike(entry.values, kwargs.values(), got))
+    if kwargs and (tuple(kwargs) != entry.names or not _are_alike(entry.values, kwargs.values(), got)):
+        return False
+    return entry.twins is None or _are_twins(entry.twins, got)
+
+
+def _are_twins(twins: tuple[Any, ...], got: list[Any]) -> bool:
+    for first, again in twins:  # noqa: SIM110 - a loop of C's
+        if got[first] is not got[again]:
+            return False
+    return True
 
 
 def _are_alike(items: tuple[Any, ...], values: Any, got: list[Any]) -> bool:

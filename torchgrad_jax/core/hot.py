@@ -336,30 +336,37 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
     return x
 
 
-def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Tensor:
+def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
     """`apply_inplace` for the common case of several operands: plain tensors, no graph, no view, a result like the target."""
-    rec = per_thread.recorder
-    target = operands[0]
-    values = []
-    for o in operands:
-        if type(o) is Tensor or type(o) is Parameter:
-            if o._view is not None or (o._rg and rec.grad_enabled) or (o is target and values):
-                return apply_inplace(bound, operands)
-            o = o._value if o._storage is None else o._read()
-        elif isinstance(o, Tensor):
-            return apply_inplace(bound, operands)
-        values.append(o)
+    rec: Recorder = per_thread.recorder
     if rec.rare or rec.writes is not None:
         return apply_inplace(bound, operands)
+    values: list[Any] = []
+    for o in operands:
+        if type(o) is Tensor or type(o) is Parameter:
+            t: Tensor = o
+            if t._view is not None or (t._rg and rec.grad_enabled) or (values and o is operands[0]):
+                return apply_inplace(bound, operands)
+            values.append(t._value if t._storage is None else read(t))
+        elif isinstance(o, Tensor):
+            return apply_inplace(bound, operands)
+        else:
+            values.append(o)
     try:
-        value = record(rec, bound, tuple(values))
+        value: Value = record(rec, bound, tuple(values))
     except Elsewhere:
         return apply_inplace(bound, operands)
-    aval = values[0].aval
-    storage = target._storage or target._shared()
-    if value.aval is not aval:
-        value = fit(rec, value, aval)
-    storage.write(value)
+    a: Value = values[0]
+    target: Tensor = operands[0]
+    storage = target._storage
+    if storage is None:
+        storage = target._shared()
+    if value.aval is not a.aval:
+        value = fit(rec, value, a.aval)
+    if type(storage) is Storage:
+        put_content(storage, value)
+    else:
+        storage.write(value)
     target._value = value
     return target
 
