@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
-from torchgrad_jax.runtime import tiers
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes
 from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection
+from torchgrad_jax.runtime.tiers import costs
 
 SELECT = {name: _selection(np.dtype(name)) for name in ("float32", "float64")}
 
@@ -233,7 +233,7 @@ def test_functions_of_single_precision_are_right_everywhere(number, function, un
 
 
 def test_an_interpreted_step_of_an_optimizer_has_few_calls_and_the_same_bits(monkeypatch):
-    monkeypatch.setattr(tiers, "COMPILE", 1e18)
+    monkeypatch.setattr(costs, "COMPILE", 1e18)
 
     def run(by_numbers):
         monkeypatch.setattr(blocks, "by_numbers", by_numbers)

@@ -18,8 +18,9 @@ import pytest
 import torchgrad_jax as torch
 from torchgrad_jax import nn
 from torchgrad_jax.nn import functional as F
-from torchgrad_jax.runtime import counters, tiers
+from torchgrad_jax.runtime import counters
 from torchgrad_jax.runtime.operation import compiler_options
+from torchgrad_jax.runtime.tiers import costs
 
 pytestmark = pytest.mark.operators  # runs in the usual mode, in another process
 
@@ -189,10 +190,10 @@ def first_steps(width):
 def main(how):
     """In a process of its own: every case, and what first steps take, as JSON. how: what is done with programs, by the prices of compiling them."""
     if how == "compiled":  # as soon as they come back
-        tiers.ON_ACCELERATORS = tiers.Prices(1.0, 1.0, 0.0, 0.0, 0.0, 1e8)
+        costs.ON_ACCELERATORS = costs.Prices(1.0, 1.0, 0.0, 0.0, 0.0, 1e8)
     found = {name: case(OTHER) for name, case in CASES.items()}
     few = first_steps(6)
-    tiers.MOST_BYTES = 0  # all of it is too large for the interpreter
+    costs.MOST_BYTES = 0  # all of it is too large for the interpreter
     print(json.dumps({"cases": found, "few": few, "large": first_steps(7)}))
 
 

@@ -20,6 +20,7 @@ from torchgrad_jax.runtime.compiling.compiled import options_of
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import compiler_options
 from torchgrad_jax.runtime.recorder import recorder
+from torchgrad_jax.runtime.tiers import costs
 
 pytestmark = pytest.mark.operators  # tries its own modes
 
@@ -49,9 +50,9 @@ def test_what_is_new_is_interpreted():
 
 def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compiled(monkeypatch):
     x = tj.ones(4, 6)
-    monkeypatch.setattr(tiers, "COMPILE", 0.0)
-    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 1000.0)
-    monkeypatch.setattr(tiers, "CALL", 0.0)
+    monkeypatch.setattr(costs, "COMPILE", 0.0)
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 1000.0)
+    monkeypatch.setattr(costs, "CALL", 0.0)
     spent = delta(lambda: [chain(x, 8) for _ in range(20)])
     assert spent["compiled"] == 1 and spent["ran"] >= 15 and spent["interpreted"] >= 1
 
@@ -73,7 +74,7 @@ def test_a_few_operations_on_small_arrays_are_never_compiled():
 
 
 def test_an_operation_that_would_take_long_is_xlas_from_the_first_time_on(monkeypatch):
-    monkeypatch.setattr(tiers, "MOST", 1e4)
+    monkeypatch.setattr(costs, "MOST", 1e4)
     x = tj.ones(300, 301)
     spent = delta(lambda: (x * 2).sum().item())
     assert spent["compiled_ops"] + spent["compiled"] > 0
@@ -256,7 +257,7 @@ def test_products_of_all_sizes_are_right(width, option, monkeypatch):
     monkeypatch.setattr(compiled, "_missing", set())
     monkeypatch.setattr(products, "knows_products", lambda: False)  # they are to be XLA's
     for price in ("COMPILE", "COMPILE_PRIMITIVE", "CALL", "OUTPUT"):
-        monkeypatch.setattr(tiers, price, 0.0)
+        monkeypatch.setattr(costs, price, 0.0)
     generator = np.random.default_rng(width)
     x, w = (generator.standard_normal((width, width), np.float32) for _ in range(2))
     a, b = tj.tensor(x, requires_grad=True), tj.tensor(w)
@@ -270,18 +271,18 @@ def test_products_of_all_sizes_are_right(width, option, monkeypatch):
 
 
 def test_inside_gradcheck_nothing_that_can_be_interpreted_runs_compiled(monkeypatch):
-    monkeypatch.setattr(tiers, "COMPILE", 0.0)
-    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 0.0)
-    monkeypatch.setattr(tiers, "CALL", 0.0)
+    monkeypatch.setattr(costs, "COMPILE", 0.0)
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 0.0)
+    monkeypatch.setattr(costs, "CALL", 0.0)
     x = tj.linspace(0.1, 0.9, 5, dtype=tj.float64, requires_grad=True)
     spent = delta(lambda: tj.autograd.gradcheck(lambda t: (t.exp() * t).cumsum(0), (x,)))
     assert spent["ran"] == 0 and spent["interpreted"] > 10
 
 
 def test_deterministic_algorithms_keep_a_program_in_its_tier(monkeypatch):
-    monkeypatch.setattr(tiers, "COMPILE", 1e5)
-    monkeypatch.setattr(tiers, "COMPILE_PRIMITIVE", 0.0)
-    monkeypatch.setattr(tiers, "CALL", 0.0)
+    monkeypatch.setattr(costs, "COMPILE", 1e5)
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 0.0)
+    monkeypatch.setattr(costs, "CALL", 0.0)
     x = tj.ones(3, 11)
     tj.use_deterministic_algorithms(True)
     try:

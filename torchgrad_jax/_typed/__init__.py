@@ -24,7 +24,7 @@ ROOT = HERE.parent
 MODULES = (
     "runtime/counters", "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
-    "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
+    "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
@@ -65,7 +65,7 @@ def digest(root: Path = ROOT) -> str:
     """What tells the present sources from others."""
     found = hashlib.sha256()
     for name in sources(root):
-        found.update((root / name).read_bytes())
+        found.update(name.encode() + (root / name).read_bytes())
     return found.hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 ``with torchgrad_jax.explain() as report: step()`` and then ``print(report)``; `report()` is of the whole process. The way of an operation is that of
 docs/architecture.md: it is recorded (runtime/recorder.py), something has it run (`flushing`), it is part of a program that is known or new
-(`program`), which is interpreted or compiled (runtime/tiers.py); an Explanation is told of each of these by runtime/observing.
+(`program`), which is interpreted or compiled (runtime/tiers); an Explanation is told of each of these by runtime/observing.
 """
 
 from __future__ import annotations

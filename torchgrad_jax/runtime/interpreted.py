@@ -13,7 +13,8 @@ from torchgrad_jax.runtime.baseline import Merged, Part, quietly
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
-from torchgrad_jax.runtime.structure import last_uses, operands, store
+from torchgrad_jax.runtime.stepping import step_through
+from torchgrad_jax.runtime.structure import last_uses
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
@@ -54,19 +55,11 @@ class Interpreted:
         return quietly(self.multiplies, self._at_once, numbers, arrays)
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
-        if self._dying is None:
-            self._dying = last_uses(self.calls, self.outputs) if self._is_big() else [()] * len(self.calls)
+        if self._dying is None and self._is_big():
+            self._dying = last_uses(self.calls, self.outputs)
         env = {-1 - index: read(array) for index, array in zip(self.inputs, arrays, strict=True)}
         arrays.clear()
-        flags: list[Any] = []
-        for call, plan, dead in zip(self.calls, self.plans, self._dying, strict=True):
-            given = operands(env, numbers, call)
-            outs = [read(o) for o in alone(call.signature, given)] if plan is None else plan(*given)
-            store(env, call, outs, flags)
-            if dead:
-                given = outs = None
-                for slot in dead:
-                    env.pop(slot, None)
+        flags = step_through(self.calls, self.plans, self._dying, env, numbers, lambda sig, given: [read(o) for o in alone(sig, given)])
         results = [own(env[slot]) for slot in self.outputs]
         return [*results, _first_failure(flags)] if flags else results
 

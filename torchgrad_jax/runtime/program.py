@@ -25,10 +25,11 @@ from torchgrad_jax.runtime.recording.fields import ProgramFields
 from torchgrad_jax.runtime.recording.holding import held, with_aliased
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
-from torchgrad_jax.runtime.rolling.roll import roll
+from torchgrad_jax.runtime.rolling.roll import Rolled, roll
 from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
-from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Estimate, Form, tier_of
+from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Form, tier_of
+from torchgrad_jax.runtime.tiers.costs import Estimate
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 
@@ -36,6 +37,9 @@ from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 LEAST_ROLLED = 40
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
+# After so many new programs in a row of whose loops there is no other length, only each so manieth is searched, until there is one, or it comes back:
+# a search takes 1 to 2 us an operation.
+IN_VAIN, SOME = 12, 4
 
 
 class Program(ProgramFields):
@@ -43,12 +47,12 @@ class Program(ProgramFields):
 
     repeats: how often in a row it was one of the last programs run: a loop is at work. tier: the one it was last run by. form: what is compiled of
     it alone; rolled, common: the program with loops for what repeats in it, and what is compiled of all that differ from it in how
-    often those go round.
+    often those go round; searched: whether that was looked for.
     """
 
     __slots__ = (
         "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "repeats", "tier", "rolled", "common",
-        "interpreted", "_estimates", "_stepped", "_numbers",
+        "searched", "interpreted", "_estimates", "_stepped", "_numbers",
     )  # fmt: skip
 
     def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: dict[int, Value]) -> None:
@@ -64,8 +68,17 @@ class Program(ProgramFields):
         self._stepped: Interpreted | None = None
         self._numbers: tuple[Any, list[Any] | None] = (None, None)
         self.form = Form()
-        self.rolled = roll(self.calls, self.outputs, self.inputs) if len(self.calls) >= LEAST_ROLLED else None
-        self.common = None if self.rolled is None else _common_form(self.rolled.key)
+        self.rolled: Rolled | None = None
+        self.common: Form | None = None
+        self.searched = len(self.calls) < LEAST_ROLLED
+        if not self.searched and _forms.are_worth_a_search():
+            self.search()
+
+    def search(self) -> None:
+        """Look for what repeats in it."""
+        self.searched = True
+        self.rolled = roll(self.calls, self.outputs, self.inputs)
+        self.common = None if self.rolled is None else _forms.common(self.rolled.key)
 
     def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
@@ -151,16 +164,31 @@ class Program(ProgramFields):
         return arrays
 
 
-_forms: dict[Any, Form] = {}
+class _Forms:
+    """What is compiled of programs that differ in how often their loops go round. in_vain: how many
+    programs in a row have been met without another one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Form] = {}
+        self._in_vain = 0
+
+    def are_worth_a_search(self) -> bool:
+        """Whether a new program is searched for loops, which is one more so far."""
+        self._in_vain += 1
+        return self._in_vain <= IN_VAIN or self._in_vain % SOME == 0
+
+    def common(self, key: Any) -> Form:
+        """The one Form of all programs with these loops, which now are one more."""
+        if len(self._known) >= MOST_FORMS:  # structures that never come back must not pile up
+            self._known.clear()
+        found = self._known.setdefault(key, Form())
+        found.members += 1
+        if found.members > 1:
+            self._in_vain = 0
+        return found
 
 
-def _common_form(key: Any) -> Form:
-    """The one Form of all programs that differ in how often their loops go round, which now are one more."""
-    if len(_forms) >= MOST_FORMS:  # structures that never come back must not pile up
-        _forms.clear()
-    found = _forms.setdefault(key, Form())
-    found.members += 1
-    return found
+_forms = _Forms()
 
 
 def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool, quickly: bool = False) -> Any:
@@ -208,6 +236,8 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
         rec.new_in_a_row = rec.changing.met(program.calls, rec.new_in_a_row)
     else:
         rec.new_in_a_row = 0
+        if not program.searched:
+            program.search()
     program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])

@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.runtime.recording cimport making
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
+from torchgrad_jax.runtime.recording.fields cimport SignatureFields
 from torchgrad_jax.runtime.recording.step cimport Step
 from torchgrad_jax.runtime.value cimport Aval, Value
 
@@ -22,6 +23,7 @@ cdef class Recorder:
 
     @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch, aval=Aval)
     cpdef object enter(self, Value value)
+    @cython.locals(specs=tuple, sig=SignatureFields, avals=tuple, step=Step, end=Py_ssize_t)
     cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
     cpdef Step _add(self, Step before, object key, Step step)
     cpdef object operand(self, object operand)

@@ -25,6 +25,7 @@ from torchgrad_jax.runtime.operation import BoundOp, signature
 from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.expecting import error_is_expected
+from torchgrad_jax.runtime.recording.fields import SignatureFields
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.user_code import innermost_frame, user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
@@ -155,10 +156,13 @@ class Recorder:
     def extend(self, before: Step, bop: BoundOp, key: tuple[Any, ...], operands: tuple[Any, ...]) -> Step:
         """The Step of an operation that was not recorded at this place before."""
         specs = tuple([o.aval if type(o) is Value else type(o) for o in operands])
-        sig = signature(bop, specs)
-        end = before.end + len(sig.avals)
-        aval = sig.avals[0] if sig.single else sig.avals
-        step = Step(before, sig, key[1:], aval, before.end, end)
+        found: Any = bop.signatures.get(specs)
+        sig: SignatureFields = signature(bop, specs) if found is None else found
+        avals = sig.avals
+        end = before.end + len(avals)
+        aval = avals[0] if sig.single else avals
+        step: Step = making.step(Step)
+        step.begin(before, sig, key[1:], aval, before.end, end)
         step.bop = bop  # that of the Signature may be an equal one
         return self._add(before, key, step)
 

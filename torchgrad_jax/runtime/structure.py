@@ -1,4 +1,7 @@
-"""The structure of a program: its operations once those made of others are taken apart, what goes in and out, and when each array is last used."""
+"""The structure of a program: its operations once those made of others are taken apart, what goes in and out, and when each array is last used.
+
+A program that is new pays for this once, whether it comes back or not. This is compiled where there is a compiler (`torchgrad_jax/_typed`).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.runtime.operation import Expansion, Signature, expansion
+from torchgrad_jax.runtime.recording.fields import CallFields, SignatureFields
 from torchgrad_jax.runtime.recording.step import Step
 
 # A Python number among a program's: which of its arrays of numbers (by NumPy's kind), and the place in it.
 Number = tuple[str, int]
 
 
-class Call:
-    """One operation of a program, with the same fields as a Step but no place in the tree of Steps.
+class Call(CallFields):
+    """One operation of a program, with the fields of a Step that say what it is, but no place in the tree of Steps.
 
     args: slots (results of earlier calls from 0 on, the program's inputs as -1, -2, ...), and the type of each Python number. `numbers`: for each of
     these its place among the program's numbers. Results take the slots from `slot` up to `end`.
     """
 
-    __slots__ = ("signature", "args", "numbers", "slot", "end")
+    __slots__ = ()
 
     def __init__(self, signature: Signature, args: tuple[Any, ...], numbers: tuple[Number, ...], slot: int, end: int) -> None:
         self.signature, self.args, self.numbers, self.slot, self.end = signature, args, numbers, slot, end
@@ -40,34 +44,49 @@ def calls_to(step: Step | None, wanted: Sequence[int]) -> tuple[list[Any], list[
 
 def inputs_of(calls: list[Any], outputs: Sequence[int]) -> list[int]:
     """The program's inputs that are read, or are outputs as they are, as 0, 1, ..."""
-    read = {-1 - a for c in calls for a in c.args if type(a) is int and a < 0}
-    return sorted(read.union([-1 - slot for slot in outputs if slot < 0]))
+    read: set[Any] = set()
+    for c in calls:
+        call: CallFields = c
+        read.update(call.args)
+    return sorted([-1 - a for a in read.union(outputs) if type(a) is int and a < 0])
 
 
-def last_uses(calls: list[Any], outputs: Sequence[int]) -> list[tuple[int, ...]]:
+def last_uses(calls: list[Any], outputs: Sequence[int]) -> list[Any]:
     """For each call the slots that nothing after it reads."""
-    kept = set(outputs)
-    last: dict[int, int] = {}
-    for i, call in enumerate(calls):
+    least, most = min(0, min(outputs, default=0)), 0  # of the slots
+    for c in calls:
+        call: CallFields = c
+        most = max(most, call.end)
         for a in call.args:
-            if type(a) is int:
-                last[a] = i
-        for slot in range(call.slot, call.end):
-            last.setdefault(slot, i)
-    dying: list[list[int]] = [[] for _ in calls]
-    for slot, i in last.items():
-        if slot not in kept:
-            dying[i].append(slot)
-    return [tuple(d) for d in dying]
+            if type(a) is int and a < least:
+                least = a
+    met = bytearray(most - least)
+    for slot in outputs:
+        met[slot - least] = 1
+    found: list[Any] = []
+    for c in reversed(calls):
+        call = c
+        dying: list[Any] = []
+        for a in call.args:
+            if type(a) is int and not met[a - least]:
+                met[a - least] = 1
+                dying.append(a)
+        for n in range(call.slot, call.end):
+            if not met[n - least]:
+                dying.append(n)
+        found.append(dying)
+    found.reverse()
+    return found
 
 
 def operands(env: dict[int, Any], numbers: dict[str, Any], call: Any, args: Sequence[Any] = ()) -> list[Any]:
     """The operands of a call: of the arrays in `env` by slot, and of the arrays of numbers by kind. args: in the place of its own."""
-    args = args or call.args
-    if not call.numbers:
+    given: CallFields = call
+    args = args or given.args
+    if not given.numbers:
         return [env[a] for a in args]
-    places = iter(call.numbers)
-    found = []
+    places = iter(given.numbers)
+    found: list[Any] = []
     for a in args:
         if type(a) is int:
             found.append(env[a])
@@ -79,15 +98,20 @@ def operands(env: dict[int, Any], numbers: dict[str, Any], call: Any, args: Sequ
 
 def store(env: dict[int, Any], call: Any, outs: Sequence[Any], flags: list[Any]) -> None:
     """Put the results of a call into `env`, and the outcome of its check, which comes last if it has one, into `flags`."""
-    if call.signature.check is not None:
+    made: CallFields = call
+    sig: SignatureFields = made.signature
+    if sig.check is not None:
         flags.append(outs[-1])
         outs = outs[:-1]
+    if len(outs) == 1:
+        env[made.slot] = outs[0]
+        return
     for i, out in enumerate(outs):
-        env[call.slot + i] = out
+        env[made.slot + i] = out
 
 
-def _steps_to(step: Step | None) -> list[Step]:
-    found = []
+def _steps_to(step: Step | None) -> list[Any]:
+    found: list[Any] = []
     while step is not None:
         if step.signature is not None:
             found.append(step)
@@ -97,18 +121,20 @@ def _steps_to(step: Step | None) -> list[Step]:
 
 
 def _needed(calls: list[Any], wanted: set[int]) -> list[Any]:
-    """Of these calls those that the `wanted` slots and all checks depend on. `wanted` becomes all slots that are needed."""
-    found = []
-    for call in reversed(calls):
+    """Of these calls those that the `wanted` slots and all checks depend on. `wanted` becomes all slots that are needed, and the types of numbers."""
+    found: list[Any] = []
+    for c in reversed(calls):
+        call: CallFields = c
+        sig: SignatureFields = call.signature
         slot, end = call.slot, call.end
-        if slot in wanted or call.signature.check is not None or (end - slot > 1 and not wanted.isdisjoint(range(slot, end))):
-            wanted.update([a for a in call.args if type(a) is int])
+        if slot in wanted or sig.check is not None or (end - slot > 1 and not wanted.isdisjoint(range(slot, end))):
+            wanted.update(call.args)
             found.append(call)
     found.reverse()
     return found
 
 
-def _taken_apart(steps: list[Step]) -> tuple[list[Any], dict[int, int]]:
+def _taken_apart(steps: list[Any]) -> tuple[list[Any], dict[int, int]]:
     """The steps with the parts of those made of others in their place; and which slot a renamed one became."""
     renamed: dict[int, int] = {}
     calls: list[Any] = []

@@ -3,3 +3,11 @@ cimport cython
 
 @cython.locals(call=tuple, arity=Py_ssize_t, a=Py_ssize_t, b=Py_ssize_t, c=Py_ssize_t, given=tuple)
 cpdef carry_out(list calls, list values)
+
+
+cdef class Prepared:
+    cdef public list _calls, _template, _outputs
+    cdef public Py_ssize_t _inputs
+
+    @cython.locals(values=list, i=Py_ssize_t)
+    cpdef list of(self, list arrays)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
-from torchgrad_jax.runtime.baseline.carrying import carry_out
+from torchgrad_jax.runtime.baseline.carrying import Prepared
 from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
@@ -35,7 +35,7 @@ _NEVER: Mapping[int, Any] = MappingProxyType({})
 _ALL = -1
 
 
-class Plan:
+class Plan(Prepared):
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
     cost: estimated nanoseconds of a call; alike: those that XLA takes, too. size: how many functions it calls. compiling: what compiling it
@@ -49,7 +49,7 @@ class Plan:
 
     __slots__ = (
         "cost", "alike", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
-        "_calls", "_template", "_inputs", "_outputs", "_broadcasting",
+        "_broadcasting",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -86,10 +86,13 @@ class Plan:
         return self._broadcasting
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        values = self._template.copy()
-        values[: self._inputs] = arrays
-        carry_out(self._calls, values)
-        return [values[i] for i in self._outputs]
+        return self.of(list(arrays))
+
+    def __copy__(self) -> Plan:
+        found: Plan = Plan.__new__(Plan)
+        for name in (*Prepared.__slots__, *Plan.__slots__):
+            setattr(found, name, getattr(self, name))
+        return found
 
 
 def plan_of(closed: ClosedJaxpr) -> Plan | None:

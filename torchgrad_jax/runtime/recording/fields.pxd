@@ -9,6 +9,12 @@ cdef class ProgramFields:
     cdef public Py_ssize_t seen
 
 
+cdef class CallFields:
+    cdef public object signature, slot
+    cdef public tuple args, numbers
+    cdef public Py_ssize_t end
+
+
 cdef class SignatureFields:
     cdef public object bop, check
     cdef public tuple avals

@@ -23,6 +23,17 @@ class FormFields:
     used: int
 
 
+class CallFields:
+    """See Step and `structure.Call`."""
+
+    __slots__ = ("signature", "args", "numbers", "slot", "end")
+    signature: Any
+    args: tuple[Any, ...]
+    numbers: tuple[tuple[str, int], ...]
+    slot: Any
+    end: int
+
+
 class SignatureFields:
     """See Signature."""
 

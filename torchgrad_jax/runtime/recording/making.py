@@ -5,3 +5,4 @@ Each makes an instance of the class that it is given, and nothing else: fields a
 """
 
 value = object.__new__
+step = object.__new__

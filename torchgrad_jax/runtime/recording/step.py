@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.recording.fields import SignatureFields
+from torchgrad_jax.runtime.recording.fields import CallFields, SignatureFields
 
 # A Python number is an argument by its value, which a program takes at run time; its type alone shapes the program.
 NUMBER_DTYPES: dict[type, np.dtype] = {
@@ -24,7 +24,7 @@ KINDS: dict[str, Any] = {"f": np.float64, "i": np.int64, "c": np.complex128}
 _places: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
 
 
-class Step:
+class Step(CallFields):
     """One operation, or one more input, at one place of a program.
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
@@ -38,34 +38,44 @@ class Step:
     """
 
     __slots__ = (
-        "next", "only", "parent", "first", "signature", "args", "aval", "slot", "end", "due", "several", "inputs", "numbers", "numbered",
-        "counts", "nbytes", "programs", "settled", "line", "last", "bop", "a", "b",
+        "next", "only", "parent", "first", "aval", "due", "several", "inputs", "numbered", "counts", "nbytes", "programs", "settled", "line",
+        "last", "bop", "a", "b",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
+        self.begin(parent, sig, args, aval, slot, end)
+
+    def begin(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int) -> None:
+        """Be made, by `__init__` or in place of it."""
         self.next: dict[Any, Step] | None = None
         self.only: Step | None = None
         self.last: Step | None = None
-        self.bop: Any = None if sig is None else sig.bop
         self.a: Any = args[0] if args else None
         self.b: Any = args[1] if len(args) > 1 else None
         self.line = ""
         self.parent = parent
-        self.first: SignatureFields | None = sig if parent is None or parent.first is None else parent.first
-        self.signature: Any = sig  # a Signature, but for inputs
-        self.args = args
+        self.signature = sig  # a Signature, but for inputs
+        self.args, self.numbers = args, ()
         self.aval = aval
         self.slot = slot
-        self.end = end
-        self.due = end if sig is None or sig.check is None else BEYOND + end
+        self.end = self.due = end
         self.programs: dict[Any, Any] | None = None
         self.settled: Any = None
-        self.inputs: int = 0 if parent is None else parent.inputs + (sig is None)
-        self.numbers: tuple[tuple[str, int], ...] = ()
-        self.counts: dict[str, int] = {} if parent is None else parent.counts
-        self.nbytes: int = 0 if parent is None else parent.nbytes
-        if sig is not None:
+        if parent is None:
+            self.first: SignatureFields | None = sig
+            self.inputs, self.nbytes = 0, 0
+            self.counts: dict[str, int] = {}
+        else:
+            self.first = sig if parent.first is None else parent.first
+            self.inputs, self.nbytes, self.counts = parent.inputs, parent.nbytes, parent.counts
+        if sig is None:
+            self.bop: Any = None
+            self.inputs += parent is not None
+        else:
+            self.bop = sig.bop
             self.nbytes += sig.nbytes
+            if sig.check is not None:
+                self.due += BEYOND
             if sig.numbered:
                 self._place_numbers()
         self.several = type(aval) is tuple or len(self.numbers) > 1

@@ -8,29 +8,14 @@ program would cost more than interpreting it, as with a few operations on small 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recording.fields import FormFields
+from torchgrad_jax.runtime.tiers import costs
+from torchgrad_jax.runtime.tiers.costs import is_large
 
-# Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
-COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
-OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
-ALONE = 20_000.0  # an operation by its own compiled function
-CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
-# XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
-# for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
-AT_ONCE, WAKING = 8, 50_000.0
-FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
-# An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
-MOST = 3e7
-# How many primitives an operation without a plan is taken for.
-UNKNOWN_SIZE = 10
-# What is read of a device by the interpreter takes so long, and so long a byte: taken for what PCIe gives, not measured.
-READ, READ_BYTE = 20_000.0, 0.1
-# An operation on an accelerator that reads or makes more bytes than this is XLA's: they need not be on the host as well.
-MOST_BYTES = 1 << 25
 # Whoever came back so many times in a row will come back that many times more: by then half of its price is spent enough.
 TURNS = 4.5
 # The same of programs that differ in how often a loop in them goes round: the next length is another program.
@@ -49,28 +34,6 @@ ROLLING, LONG_TURNS = 0.15, 20
 LENGTHS = 3
 
 INTERPRETED, COMPILED, ROLLED = "interpreted", "compiled", "rolled"
-
-
-class Prices(NamedTuple):
-    """What a device takes, as the constants above: `compiling`, and each `primitive` of it; `calling`; which share of the interpreter's time the
-    same primitives take when compiled (`fused`), and others (`alike`); and above which an operation is XLA's."""
-
-    compiling: float
-    primitive: float
-    calling: float
-    fused: float
-    alike: float
-    most: float
-
-
-# Measured on an NVIDIA H200, beside 16 cores: 0.1 s for an operation, 0.3 for a step of three layers with Adam (283 primitives), 1.3 for a ResNet's
-# (1,908), 3.6 for a Transformer's of six layers (4,487). A compiled program runs while Python goes on.
-ON_ACCELERATORS = Prices(1e8, 8e5, 60_000.0, 0.0, 0.0, 1e8)
-
-
-def prices(where: device) -> Prices:
-    """Those of a device."""
-    return Prices(COMPILE, COMPILE_PRIMITIVE, CALL, FUSED, 1.0, MOST) if where is CPU else ON_ACCELERATORS
 
 
 class Form(FormFields):
@@ -92,54 +55,6 @@ class Form(FormFields):
     def let_go(self) -> None:
         """Let go of what is compiled. It is compiled again when that is worth it again."""
         self.function, self.ahead, self.spent, self.executable = None, False, 0.0, 0
-
-
-class Estimate:
-    """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it, and `one`
-    operation by itself.
-
-    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one; whole: whether all have. small: whether all have
-    plans, and calling what is compiled would even then cost no less than interpreting.
-    """
-
-    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one")
-
-    def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
-        price = prices(where)
-        self.plans: list[Any] = []
-        primitives = 0
-        self.interpreting, running = 0.0 if where is CPU else _reading(calls), 0.0
-        for call in calls:
-            plan = call.signature.baseline if modes.interprets() else None
-            if plan is not None and not modes.without_xla and (plan.cost > price.most or (where is not CPU and is_large(call.signature))):
-                plan = None
-            self.plans.append(plan)
-            primitives += UNKNOWN_SIZE if plan is None else plan.compiling
-            cost = ALONE if plan is None else OPERATION + plan.cost
-            self.interpreting += cost
-            # Products, factorizations, running sums and the like are not the faster for being compiled.
-            running += 0.0 if plan is None else price.alike * plan.alike + price.fused * max(plan.cost - plan.alike, 0.0)
-        self.one = price.compiling
-        self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
-        self.compiling = price.compiling + price.primitive * primitives
-        self.planned, self.whole = any(self.plans), all(self.plans)
-        self.small = self.whole and self.interpreting <= self.calling
-
-
-def _beginnings(calls: list[Any]) -> int:
-    """How many operations read nothing that the program computes."""
-    return sum([not any([type(a) is int and a >= 0 for a in call.args]) for call in calls])
-
-
-def _reading(calls: list[Any]) -> float:
-    """What it takes to read a program's inputs of a device."""
-    read = {a: spec for call in calls for a, spec in zip(call.args, call.signature.specs, strict=True) if type(a) is int and a < 0}
-    return sum([READ + READ_BYTE * spec.nbytes for spec in read.values()])
-
-
-def is_large(sig: Any) -> bool:
-    """Whether an operation reads or makes too many bytes for the interpreter of what is on an accelerator."""
-    return sum([a.nbytes for a in (*sig.specs, *sig.avals) if not isinstance(a, type)]) > MOST_BYTES
 
 
 def tier_of(program: Any) -> str:
@@ -240,7 +155,7 @@ def _is_rolled_now(program: Any, cost: float) -> bool:
     if common.members > 1 and not program.seen:
         common.spent += MET * len(program.calls)
     common.turns += 1
-    price = COMPILE + LOOP_COMPILE + (whole - COMPILE) * rolled.compiling / len(program.calls)
+    price = costs.COMPILE + LOOP_COMPILE + (whole - costs.COMPILE) * rolled.compiling / len(program.calls)
     worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
     return worth and common.spent * (1 + common.turns / LENGTH_TURNS) > price
 

@@ -1,0 +1,16 @@
+cimport cython
+
+from torchgrad_jax.runtime.recording.fields cimport CallFields
+
+
+cdef class Estimate:
+    cdef public list plans
+    cdef public bint planned, whole, small
+    cdef public double interpreting, calling, compiling, one
+
+    @cython.locals(call=CallFields, plans=list, interprets=bint, by_xla=bint, primitives=Py_ssize_t, interpreting=double, running=double, most=double, of_alike=double, of_fused=double, cost=double, alike=double)
+    cdef double _add(self, list calls, object price, bint on_host) except -1
+
+
+@cython.locals(call=CallFields, found=Py_ssize_t)
+cdef Py_ssize_t _beginnings(list calls) except -1

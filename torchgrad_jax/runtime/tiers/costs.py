@@ -1,0 +1,124 @@
+"""What running a program costs, by estimate: interpreted, and compiled. See `tiers`, which decides by it.
+
+This is compiled where there is a compiler (`torchgrad_jax/_typed`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.device import CPU, device
+from torchgrad_jax.runtime.recording.fields import CallFields
+
+# Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
+COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
+OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
+ALONE = 20_000.0  # an operation by its own compiled function
+CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
+# XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
+# for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
+AT_ONCE, WAKING = 8, 50_000.0
+FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
+# An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
+MOST = 3e7
+# How many primitives an operation without a plan is taken for.
+UNKNOWN_SIZE = 10
+# What is read of a device by the interpreter takes so long, and so long a byte: taken for what PCIe gives, not measured.
+READ, READ_BYTE = 20_000.0, 0.1
+# An operation on an accelerator that reads or makes more bytes than this is XLA's: they need not be on the host as well.
+MOST_BYTES = 1 << 25
+
+
+class Prices(NamedTuple):
+    """What a device takes, as the constants above: `compiling`, and each `primitive` of it; `calling`; which share of the interpreter's time the
+    same primitives take when compiled (`fused`), and others (`alike`); and above which an operation is XLA's."""
+
+    compiling: float
+    primitive: float
+    calling: float
+    fused: float
+    alike: float
+    most: float
+
+
+# Measured on an NVIDIA H200, beside 16 cores: 0.1 s for an operation, 0.3 for a step of three layers with Adam (283 primitives), 1.3 for a ResNet's
+# (1,908), 3.6 for a Transformer's of six layers (4,487). A compiled program runs while Python goes on.
+ON_ACCELERATORS = Prices(1e8, 8e5, 60_000.0, 0.0, 0.0, 1e8)
+
+
+def prices(where: device) -> Prices:
+    """Those of a device."""
+    return Prices(COMPILE, COMPILE_PRIMITIVE, CALL, FUSED, 1.0, MOST) if where is CPU else ON_ACCELERATORS
+
+
+class Estimate:
+    """What a program's plans say about it, in estimated nanoseconds: `interpreting` it, `calling` its compiled form, `compiling` it, and `one`
+    operation by itself.
+
+    plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one; whole: whether all have. small: whether all have
+    plans, and calling what is compiled would even then cost no less than interpreting.
+    """
+
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one")
+
+    def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
+        price = prices(where)
+        self.one = price.compiling
+        self.compiling, self.interpreting = price.compiling, 0.0 if where is CPU else _reading(calls)
+        running = self._add(calls, price, where is CPU)
+        self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
+        self.planned, self.whole = any(self.plans), all(self.plans)
+        self.small = self.whole and self.interpreting <= self.calling
+
+    def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
+        """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
+        plans: list[Any] = []
+        interprets, by_xla = modes.interprets(), not modes.without_xla
+        primitives, interpreting, running = 0, 0.0, 0.0
+        most, of_alike, of_fused = price.most, price.alike, price.fused
+        for c in calls:
+            call: CallFields = c
+            plan = call.signature.baseline if interprets else None
+            cost, alike = (0.0, 0.0) if plan is None else (plan.cost, plan.alike)
+            if by_xla and plan is not None and (cost > most or (not on_host and is_large(call.signature))):
+                plan = None
+            plans.append(plan)
+            if plan is None:
+                primitives += UNKNOWN_SIZE
+                interpreting += ALONE
+                continue
+            primitives += plan.compiling
+            interpreting += OPERATION + cost
+            # Products, factorizations, running sums and the like are not the faster for being compiled.
+            running += of_alike * alike + of_fused * max(cost - alike, 0.0)
+        self.plans = plans
+        self.interpreting += interpreting
+        self.compiling += price.primitive * primitives
+        return running
+
+
+def _beginnings(calls: list[Any]) -> int:
+    """How many operations read nothing that the program computes, up to one more than AT_ONCE."""
+    found = 0
+    for c in calls:
+        call: CallFields = c
+        for a in call.args:
+            if type(a) is int and a >= 0:
+                break
+        else:
+            found += 1
+            if found > AT_ONCE:
+                break
+    return found
+
+
+def _reading(calls: list[Any]) -> float:
+    """What it takes to read a program's inputs of a device."""
+    read = {a: spec for call in calls for a, spec in zip(call.args, call.signature.specs, strict=True) if type(a) is int and a < 0}
+    return sum([READ + READ_BYTE * spec.nbytes for spec in read.values()])
+
+
+def is_large(sig: Any) -> bool:
+    """Whether an operation reads or makes too many bytes for the interpreter of what is on an accelerator."""
+    return sum([a.nbytes for a in (*sig.specs, *sig.avals) if not isinstance(a, type)]) > MOST_BYTES
