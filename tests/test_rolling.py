@@ -8,9 +8,10 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators.indexing import unpack_outside
-from torchgrad_jax.runtime import execution_mode
+from torchgrad_jax.runtime import execution_mode, program
 from torchgrad_jax.runtime.compiling import compiled
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
+from torchgrad_jax.runtime.program import _Forms
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.rolling.repeats import flat, stretches
 from torchgrad_jax.runtime.rolling.roll import roll
@@ -551,3 +552,33 @@ def test_chains_without_a_sum_that_many_read_stay_one():
     calls, outputs, _, _ = pending(chain())
     recorder().begin()
     assert not slots_to_keep(calls, outputs)
+
+
+def test_one_in_four_is_searched_after_many_in_vain():
+    forms = _Forms()
+    assert [forms.are_worth_a_search() for _ in range(20)] == [True] * 12 + [False, False, False, True] * 2
+    forms.common("a loop"), forms.common("another")
+    assert not forms.are_worth_a_search()
+    forms.common("a loop")
+    assert all([forms.are_worth_a_search() for _ in range(12)]) and not forms.are_worth_a_search()
+
+
+def test_what_was_not_searched_for_loops_is_when_it_comes_back(monkeypatch):
+    forms = _Forms()
+    forms._in_vain = 12
+    monkeypatch.setattr(program, "_forms", forms)
+    x = torch.tensor(normal(3, seed=12))
+
+    def found(length):
+        y = x
+        for _ in range(length):
+            y = (y * 0.53125).sin().exp()
+        result, step = y.sum(), recorder().epoch.step
+        assert np.isfinite(result.item())
+        (one,) = step.programs.values()
+        return one
+
+    first = found(50)
+    assert not first.searched and first.common is None
+    again = found(50)
+    assert again is first and first.searched and first.common.members == 1
