@@ -21,10 +21,9 @@ def _size(x: Any) -> Any:
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
 
-def _exchanged(n: int, i: Any, j: Any) -> Any:
-    """The order of n rows with two exchanged."""
-    rows = jnp.arange(n)
-    return jnp.where(rows == i, j, jnp.where(rows == j, i, rows))
+def _exchanged(a: Any, i: Any, j: Any) -> Any:
+    """A matrix with two rows exchanged; the others stay where they are."""
+    return a.at[jnp.stack([i, j])].set(a[jnp.stack([j, i])])
 
 
 def _pivot(a: Any, k: Any) -> tuple[Any, Any, Any]:
@@ -51,8 +50,8 @@ def factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
     def step(state: Any) -> Any:
         k, a, made, pivots, info = state
         other, double, zero = _pivot(a, k)
-        order = _exchanged(n, k + double, other)
-        a = a[order][:, order]
+        a = _exchanged(a, k + double, other)
+        a = a.at[:, jnp.stack([k + double, other])].set(a[:, jnp.stack([other, k + double])])
         after = jnp.minimum(k + 1, n - 1)
         first, second = a[:, k], a[:, after]
         d, e, f = a[k, k], a[after, k], a[after, after]
@@ -94,7 +93,7 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
     def down(state: Any) -> Any:
         k, x = state
         double, after, left, right = block(k)
-        x = x[_exchanged(n, k + double, jnp.abs(pivots[k]) - 1)]
+        x = _exchanged(x, k + double, jnp.abs(pivots[k]) - 1)
         x = x - jnp.outer(left, x[k]) - jnp.outer(right, x[after])
         d, e, f = made[k, k], made[after, k], made[after, after]
         determinant = jnp.where(double, d * f - e * turned(e), 1)
@@ -108,7 +107,7 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
         double, after, left, right = block(k)
         first, second = x[k] - turned(left) @ x, x[after] - turned(right) @ x
         x = x.at[after].set(jnp.where(double, second, x[after])).at[k].set(first)
-        return k - 1, x[_exchanged(n, k + double, jnp.abs(pivots[k]) - 1)]
+        return k - 1, _exchanged(x, k + double, jnp.abs(pivots[k]) - 1)
 
     if not n:
         return b
