@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import pytest
 from side_by_side import like_pytorch, programs
@@ -453,6 +454,19 @@ def test_timers_wait_for_what_they_time():
         tj.utils.benchmark.Timer("x @")
     with pytest.raises(NotImplementedError, match="use Python's"):
         tj.utils.benchmark.Timer("x", language="c++")
+
+
+def test_timers_compute_what_nobody_keeps():
+    x, made, computed = tj.ones(100, 100), [], []
+
+    def product():
+        computed.extend(kept._content().readable for result in made if (kept := result()) is not None)
+        result = x @ x
+        made[:] = [weakref.ref(result)]
+        return result
+
+    tj.utils.benchmark.Timer("product()", "torch.ones(2)", globals={"product": product}).timeit(5)
+    assert computed.count(True) >= 4 and computed.count(False) == 0
 
 
 def test_the_environment_is_told():
