@@ -21,7 +21,7 @@ from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
-from torchgrad_jax.operators.spacing import evenly_spaced
+from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.recorder import per_thread

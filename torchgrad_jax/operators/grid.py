@@ -18,8 +18,8 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import wide
 from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.operators.matrix import PRECISION
-from torchgrad_jax.operators.spacing import evenly_spaced
 from torchgrad_jax.runtime.value import Aval
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
