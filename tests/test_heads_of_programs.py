@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import logging
 import math
 import subprocess
 import sys
@@ -420,6 +421,9 @@ def test_options_of_compilers_are_kept():
         assert tj.compile(lambda x: x + 1)(tj.ones(2)).tolist() == [2, 2]
     assert tj._dynamo.disable(lambda x: x)(3) == 3 and not tj.compiler.is_compiling() and "inductor" in tj._dynamo.list_backends()
     assert tj._inductor.config.triton.cudagraphs and not tj._inductor.config.max_autotune and tj._inductor.config.no_such_option is None
+    assert tj._logging.set_logs(recompiles=True, dynamo=logging.DEBUG, modules={"mine": logging.INFO}) is None
+    with pytest.raises(ValueError, match="Unrecognized log level for log dynamo: x, valid level values are: 50,40,30,20,10,0"):
+        tj._logging.set_logs(dynamo="x")
     with pytest.warns(UserWarning, match="change nothing here: shape_padding"):
         assert tj.compile(lambda x: x + 1, options={"shape_padding": True})(tj.ones(1)).item() == 2
 
