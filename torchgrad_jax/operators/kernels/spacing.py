@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 # Product and sum are rounded once, as by a fused multiplication and addition. Others than these round each operation.
-_FUSED = {"f": np.float64, "d": np.longdouble}
+_FUSED: dict[str, Any] = {"f": np.float64, "d": np.longdouble}
 
 
-def evenly_spaced(start: complex, end: complex, steps: int, target: np.dtype) -> np.ndarray:
+def evenly_spaced(start: Any, end: Any, steps: int, target: np.dtype) -> np.ndarray:
     """`steps` numbers (2 at least) from `start` to `end` in the dtype `target`, counted from both ends inwards."""
     if target.char in _FUSED:
-        kind, within = target.type, _FUSED[target.char]
+        kind: Any = target.type
+        within = _FUSED[target.char]
     else:
         kind = within = target.type if target.itemsize == 2 and target.kind not in "iu" else np.complex128 if target.kind == "c" else np.float64
     found, half = np.empty(steps, target), steps // 2
