@@ -314,6 +314,16 @@ def test_interleavings(torch, seed):
             g.set_state(t.get_state().numpy())
 
 
+def test_many_samples_are_scaled_in_parts_to_the_same_bits(monkeypatch):
+    from torchgrad_jax.operators.kernels import distributions
+
+    sizes = (1 << 15, (1 << 15) + 1, (3 << 15) + 7)
+    found = [seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7) for n in sizes]
+    monkeypatch.setattr(distributions, "_PART", 1 << 20)
+    for n, parts in zip(sizes, found, strict=True):
+        np.testing.assert_array_equal(parts, seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7))
+
+
 def test_many_normal_samples_are_those_of_numpy_whatever_jax_is_set_to(monkeypatch):
     """They are computed by compiled functions, which need 64 bits to round as PyTorch does."""
     few = Generator().manual_seed(3).normal((4800,))

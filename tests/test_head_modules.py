@@ -267,6 +267,22 @@ def kernels_of_attention(m):
     return [found, repr(upper), repr(lower), error_of(lambda: bias.causal_upper_left(3)), m.backends.cuda.flash_sdp_enabled()]
 
 
+@program
+def attention_lies_in_memory_as_the_queries_do(m):
+    attend, found = m.nn.functional.scaled_dot_product_attention, []
+    m.manual_seed(7)
+    projected = m.randn(2, 3, 3 * 8, requires_grad=True)  # positions, then queries, keys and values together
+    for q, k, v in (
+        [x.view(2, 3, 2, 4).transpose(1, 2) for x in projected.chunk(3, -1)],
+        [x.view(2, 3, 2, 4).permute(0, 2, 3, 1)[..., :2] for x in projected.chunk(3, -1)],  # features that are not together
+        [m.randn(2, 6, 2, 4, requires_grad=True)[:, ::2].transpose(1, 2) for _ in range(3)],
+        [m.randn(2, 1, 2, 4, requires_grad=True).transpose(1, 2) for _ in range(3)],
+    ):
+        for y in (attend(q, k, v), attend(q.detach(), k.detach(), v.detach(), is_causal=True)):
+            found.append([y, y.stride(), y.grad_fn and y.grad_fn.name()])
+    return [*found, found[0][0].transpose(1, 2).view(2, 3, 8)]
+
+
 def test_implementations_of_flash_attention_are_kept_by_name():
     from torchgrad_jax.nn import attention
 

@@ -2,11 +2,13 @@
 
 import copy
 import importlib
+import logging
 import math
 import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import pytest
 from side_by_side import like_pytorch, programs
@@ -419,6 +421,9 @@ def test_options_of_compilers_are_kept():
         assert tj.compile(lambda x: x + 1)(tj.ones(2)).tolist() == [2, 2]
     assert tj._dynamo.disable(lambda x: x)(3) == 3 and not tj.compiler.is_compiling() and "inductor" in tj._dynamo.list_backends()
     assert tj._inductor.config.triton.cudagraphs and not tj._inductor.config.max_autotune and tj._inductor.config.no_such_option is None
+    assert tj._logging.set_logs(recompiles=True, dynamo=logging.DEBUG, modules={"mine": logging.INFO}) is None
+    with pytest.raises(ValueError, match="Unrecognized log level for log dynamo: x, valid level values are: 50,40,30,20,10,0"):
+        tj._logging.set_logs(dynamo="x")
     with pytest.warns(UserWarning, match="change nothing here: shape_padding"):
         assert tj.compile(lambda x: x + 1, options={"shape_padding": True})(tj.ones(1)).item() == 2
 
@@ -453,6 +458,19 @@ def test_timers_wait_for_what_they_time():
         tj.utils.benchmark.Timer("x @")
     with pytest.raises(NotImplementedError, match="use Python's"):
         tj.utils.benchmark.Timer("x", language="c++")
+
+
+def test_timers_compute_what_nobody_keeps():
+    x, made, computed = tj.ones(100, 100), [], []
+
+    def product():
+        computed.extend(kept._content().readable for result in made if (kept := result()) is not None)
+        result = x @ x
+        made[:] = [weakref.ref(result)]
+        return result
+
+    tj.utils.benchmark.Timer("product()", "torch.ones(2)", globals={"product": product}).timeit(5)
+    assert computed.count(True) >= 4 and computed.count(False) == 0
 
 
 def test_the_environment_is_told():

@@ -61,6 +61,16 @@ SINGLE = {
 }  # fmt: skip
 
 
+def test_all_declared_operators_have_names_of_pytorchs(torch):
+    # Where a digit is in it, a node's name does not tell where its words end.
+    from torchgrad_jax import _ops
+
+    theirs = {name.split("::")[1].split(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
+    named = {_ops._name_of(operator) for operator in _ops.registry.values() if isinstance(operator.node, str) and operator.toplevel}
+    assert {name for name in named if any(c.isdigit() for c in name)} <= theirs
+    assert {"max_pool2d_with_indices", "upsample_bilinear2d", "_fft_r2c", "special_i1e"} <= set(map(_ops._name_of, _ops.registry.values()))
+
+
 @pytest.mark.parametrize("name", SINGLE)
 def test_operations_have_pytorchs_names_and_sequence_numbers(torch, name):
     """On the outermost level; numbers count from the first one on."""

@@ -58,6 +58,27 @@ def test_sampling_by_affine_maps(m):
     return found
 
 
+@like_pytorch
+def test_a_map_that_changes_nothing_has_slopes_of_pytorchs_sides(m):
+    # Its points lie on pixels, where the slope jumps: those of a spatial transformer that has just been made.
+    found = []
+    for corners in (False, True):
+        theta, image = m.tensor([[[1.0, 0, 0], [0, 1, 0]]], requires_grad=True), numbers(m, 1, 1, 28, 28, dtype="float32", grad=False)
+        grid = m.nn.functional.affine_grid(theta, (1, 1, 28, 28), corners)
+        sampled = m.nn.functional.grid_sample(image, grid, align_corners=corners)
+        found.append([grid.detach().view(m.int32), m.autograd.grad((sampled * image).sum(), theta)])
+    return found
+
+
+@like_pytorch
+def test_evenly_spaced_numbers_are_pytorchs_to_the_last_digit(m):
+    found = []
+    for dtype, bits in ((m.float32, m.int32), (m.float64, m.int64), (m.float16, m.int16), (m.bfloat16, m.int16)):
+        for start, end, steps in ((-1, 1, 28), (-3.14159, 3.14159, 200), (5, -2.5, 13), (0.3, 7.7, 7), (0, 1, 2)):
+            found.append(m.linspace(start, end, steps, dtype=dtype).view(bits))
+    return found
+
+
 SAMPLING_ERRORS = {
     "mode": lambda f, x, g: f.grid_sample(x, g, "cubic"),
     "padding": lambda f, x, g: f.grid_sample(x, g, "nearest", "mirror"),

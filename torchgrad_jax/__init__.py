@@ -117,6 +117,7 @@ for _name, _source in (("profiler", "names"), ("profiler_util", "util"), ("profi
 _lazy.module_elsewhere(f"{__name__}.utils", "flop_counter", "profiler/flop_counter.py")
 _lazy.module_elsewhere(f"{__name__}.jit", "annotations", "namespace/jit_annotations.py")
 _lazy.module_elsewhere(__name__, "_functorch", "func/private.py")
+_lazy.module_elsewhere(__name__, "_logging", "_inductor/logging.py")
 
 
 setattr(ops, "profiler", _lazy.submodules(f"{__name__}.profiler", ("operators",))["operators"])  # noqa: B010 - it finds its own by itself

@@ -32,10 +32,16 @@ def _key(name: str) -> str:
     return name.replace("_", "").lower()
 
 
+@cache
+def _by_key() -> dict[str, str]:
+    """ATen's operators by their letters and digits; of `x` and `_x` the first."""
+    return {_key(name): name for name in sorted(_of_pytorchs()[0], key=lambda name: (-len(name), name))}
+
+
 def _of_node(name: str) -> str:
     """The operator's name in a node's: ``NativeLayerNormBackward0`` is native_layer_norm."""
-    name = re.sub(r"Backward\d+$", "", name)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    name = re.sub(r"Backward\d+", "", name)
+    return _by_key().get(_key(name)) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _name_of(operator: Operator) -> str:

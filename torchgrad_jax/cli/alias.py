@@ -39,7 +39,8 @@ _NAMESPACES = """
     testing types utils version xpu
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
-    _dynamo _inductor torch_version __config__ _tensor_str benchmark tensorboard deterministic cpp_extension model_zoo collect_env nvtx parallel
+    _dynamo _inductor _logging torch_version __config__ _tensor_str benchmark tensorboard deterministic cpp_extension model_zoo collect_env nvtx
+    parallel
 """
 
 

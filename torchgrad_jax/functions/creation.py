@@ -21,6 +21,7 @@ from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.formats import preserve_format
+from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime.device import CPU, settled
 from torchgrad_jax.runtime.recorder import per_thread
@@ -554,14 +555,9 @@ def _spaced(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]
     _refuse_dtype(f"{name}_cpu", target, "b")
     if target.kind in "iu":
         start, end = (int(promotion.fitting(v, target)) for v in (start, end))
-    step = (end - start) / (steps - 1)
-    # From both ends inwards, as PyTorch counts.
-    found, half = np.empty(steps, kind), steps // 2
-    np.multiply(np.arange(half, dtype=np.float64), kind(step), out=found[:half])
-    np.multiply(np.arange(steps - half - 1, -1, -1, dtype=np.float64), -kind(step), out=found[half:])
-    found[:half] += kind(start)
-    found[half:] += kind(end)
-    return (found if of is None else of(found)).astype(target)
+    if of is None:
+        return evenly_spaced(start, end, steps, target)
+    return of(evenly_spaced(start, end, steps, np.dtype(kind))).astype(target)
 
 
 @public("torch")

@@ -11,11 +11,11 @@ import numpy as np
 from torchgrad_jax.calling.entries import forget_all
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.core.autocasting import as_one_operator
-from torchgrad_jax.core.order import lay_out
+from torchgrad_jax.core.order import arrange, in_rows, lay_out
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
-from torchgrad_jax.declaration.memory_order import dense_order
+from torchgrad_jax.declaration.memory_order import result_layout
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import call
@@ -63,7 +63,9 @@ def scaled_dot_product_attention(
     q, k, v = query._aval, key._aval, value._aval
     mask = None if attn_mask is None else attn_mask._aval
     tracked = per_thread.recorder.grad_enabled
-    fused = _is_fused(q, k, v, mask, tracked and attn_mask is not None and attn_mask._rg, bool(dropout_p), bool(enable_gqa)) and _may_be_fused(query)
+    fused = _is_fused(q, k, v, mask, tracked and attn_mask is not None and attn_mask._rg, bool(dropout_p), bool(enable_gqa)) and _may_be_fused(
+        query, key, value
+    )
     if not (fused or kernels["math"]):
         raise RuntimeError(
             "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math kernel and the fused "
@@ -83,8 +85,8 @@ def scaled_dot_product_attention(
         return _composed(query, key, value, attn_mask, dropped, is_causal, factor, enable_gqa)
     name = "fused" if fused else "empty" if empty else "rounded" if q.dtype.itemsize == 2 else "single" if q.ndim == 2 else "batched"
     made = call("attention_" + name, query, key, value, attn_mask, dropped, bool(is_causal), factor)[0]
-    order = dense_order(q.shape, query._strides()) if fused else None
-    return lay_out(made, order) if order is not None and order[-1] == 3 else made  # it lies in memory as the queries do
+    layout = result_layout(q.shape, ((q.shape, query._strides()),), True) if fused else None
+    return made if layout is None else arrange(in_rows(made), *layout)  # it lies in memory as the queries do
 
 
 scaled_dot_product_attention = as_one_operator(scaled_dot_product_attention, "scaled_dot_product_attention")
@@ -148,9 +150,11 @@ def _check_mask(q: Any, mask: Any) -> None:
         raise IndexError(f"Dimension out of range (expected to be in range of [-{max(mask.ndim, 1)}, {max(mask.ndim, 1) - 1}], but got -2)")
 
 
-def _may_be_fused(query: Tensor) -> bool:
-    """Whether a kernel that is one operator is on. On the CPU there is one."""
-    return kernels["flash"] or (query.device.type != "cpu" and (kernels["mem_efficient"] or kernels["cudnn"]))
+def _may_be_fused(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether a kernel that is one operator is on, and takes features that lie so. On the CPU there is one."""
+    if not kernels["flash"] and (query.device.type == "cpu" or not (kernels["mem_efficient"] or kernels["cudnn"])):
+        return False
+    return query._strides()[-1] == key._strides()[-1] == value._strides()[-1] == 1
 
 
 @lru_cache(1024)

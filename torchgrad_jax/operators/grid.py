@@ -18,6 +18,7 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import wide
 from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval
 
@@ -30,7 +31,10 @@ CUBIC = -0.75
 
 
 def _in_pixels(point: Any, size: int, align_corners: bool) -> Any:
-    """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges."""
+    """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges.
+
+    The points of a grid that changes nothing lie on pixels, where the slope is that of one side: which of them, rounding tells.
+    """
     return (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
 
 
@@ -165,8 +169,8 @@ def _centres(size: int, align_corners: bool, dtype: np.dtype) -> np.ndarray:
     """The coordinates of a dimension's pixels; of a single one, 0."""
     if size < 2:
         return np.zeros(size, dtype)
-    found = np.linspace(-1, 1, size)
-    return (found if align_corners else found * (size - 1) / size).astype(dtype)
+    found = evenly_spaced(-1, 1, size, dtype)
+    return found if align_corners else found * dtype.type(size - 1) / dtype.type(size)
 
 
 def _check_affine(theta: Aval, size: tuple[int, ...], align_corners: bool) -> None:
@@ -181,7 +185,7 @@ def _check_affine(theta: Aval, size: tuple[int, ...], align_corners: bool) -> No
 def affine_grid_generator(theta: Any, size: tuple[int, ...], align_corners: bool) -> Any:
     """The points (N, *sizes, d) that affine maps (N, d, d + 1) take the centres of pixels to."""
     spatial = size[2:]
-    axes = np.meshgrid(*[_centres(n, align_corners, np.dtype(np.float64)) for n in spatial], indexing="ij")
-    points = jnp.asarray(np.stack([*reversed(axes), np.ones(spatial)], -1).reshape(-1, len(spatial) + 1), theta.dtype)
+    axes = np.meshgrid(*[_centres(n, align_corners, theta.dtype) for n in spatial], indexing="ij")
+    points = jnp.asarray(np.stack([*reversed(axes), np.ones(spatial, theta.dtype)], -1).reshape(-1, len(spatial) + 1))
     found = jnp.matmul(wide(points), jnp.swapaxes(wide(theta), 1, 2), precision=PRECISION).astype(theta.dtype)
     return found.reshape(size[0], *spatial, theta.shape[1])

@@ -73,10 +73,7 @@ _BINARY = {
 
 
 # ATen's names where neither a declaration's nor its node's says them.
-_OPERATIONS = {
-    "aten::to_copy": "aten::_to_copy", "aten::linear_addmm": "aten::addmm",
-    "aten::scaled_dot_product_flash_attention_for_cpu": "aten::_scaled_dot_product_flash_attention_for_cpu",
-}  # fmt: skip
+_OPERATIONS = {"aten::linear_addmm": "aten::addmm"}
 _CONSTANTS = {0: "aten::zeros", 1: "aten::ones"}
 
 
