@@ -27,7 +27,7 @@ cdef class Calls:
     cdef public list entries
     cdef public Entry last
     cdef public Py_ssize_t left
-    cdef public bint bounds, makes, alike, writes
+    cdef public bint bounds, makes, alike, writes, joins
     cdef object __weakref__
 
 

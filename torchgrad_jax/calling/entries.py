@@ -10,6 +10,8 @@ from torchgrad_jax.declaration import dtypes
 
 # How often in vain what a call came to is looked for, before that is given up.
 PATIENCE = 64
+# From so many tensors on it is not told by their shapes how they are joined.
+MANY = 8
 
 
 class Like:
@@ -72,12 +74,13 @@ class Entry:
 class Calls:
     """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
     whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content; alike: like a first
-    one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument."""
+    one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument. joins: whether it
+    does MANY tensors otherwise where they are there already."""
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "joins", "__weakref__")
 
-    def __init__(self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False) -> None:
-        self.bounds, self.makes, self.alike, self.writes = bounds, makes, alike, writes
+    def __init__(self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False, joins: bool = False) -> None:
+        self.bounds, self.makes, self.alike, self.writes, self.joins = bounds, makes, alike, writes, joins
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE

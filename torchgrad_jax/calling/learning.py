@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, may_be_known
+from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, may_be_known
 from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
@@ -84,7 +84,9 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
         return
     entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
     entry.twins = _twins(tensors)
-    if not _read_off(entry, epoch, before, tensors, made, calls):
+    if calls.joins and len(tensors) >= MANY:
+        entry.bound = None
+    elif not _read_off(entry, epoch, before, tensors, made, calls):
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return

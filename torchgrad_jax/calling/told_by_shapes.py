@@ -29,6 +29,7 @@ _TOLD = _names("""
 """)
 # Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
 _TOLD_WITH_BOUNDS = _names("gather index_select take embedding one_hot nll_loss")
+_JOINING = _names("cat concat concatenate stack hstack vstack dstack column_stack")
 # Functions that make tensors of numbers alone, and those that make them like another one.
 _MAKING = _names("zeros ones empty full arange eye linspace")
 _MAKING_ALIKE = _names("zeros_like ones_like empty_like full_like new_zeros new_ones new_full")
@@ -47,4 +48,4 @@ def recalls(name: str, declared: bool) -> Calls | None:
         return Calls(own in _WRITING_BY_INDEX, writes=True)
     if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _MAKING | _MAKING_ALIKE)):
         return None
-    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING | _MAKING_ALIKE, own in _MAKING_ALIKE)
+    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING | _MAKING_ALIKE, own in _MAKING_ALIKE, joins=own in _JOINING)

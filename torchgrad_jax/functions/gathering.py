@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.entries import MANY
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.strided import check_strides
-from torchgrad_jax.core.tensor import Tensor, wrap_dim
+from torchgrad_jax.core.tensor import Tensor, wrap, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
@@ -23,8 +27,11 @@ from torchgrad_jax.functions.indexing import index_tensors, known_bounds, put_at
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.indexing import BOUNDS
 from torchgrad_jax.operators.pointwise import cast_to
+from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once
+from torchgrad_jax.runtime.value import aval_of, constant
 
 
 def call(name: str, *arguments: Any) -> Tensor:
@@ -49,6 +56,51 @@ def laid_out(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
 
 
 _static = lru_cache(1024, typed=True)(Static)
+
+
+# Up to so many bytes what is there already is joined at once.
+_MOST_BYTES = 1 << 20
+
+
+def joined(function: Callable[..., Any], name: str, tensors: list[Any], dim: int) -> Tensor:
+    """Tensors joined by the operator `name`, or at once by the function of NumPy's that does the same."""
+    made = _joined_at_once(function, tensors, dim)
+    return apply(_join(name, len(tensors), dim), tensors) if made is None else made
+
+
+@lru_cache(1024)
+def _join(name: str, count: int, dim: int) -> Any:
+    return registry[name].bind((count, Static(dim)))
+
+
+def _joined_at_once(join: Callable[..., Any], tensors: list[Any], dim: int) -> Tensor | None:
+    """Many tensors of one dtype, whose content is on the host and that nobody follows, joined there by a function of NumPy's. None for others.
+
+    As part of a program they would be as many operands of it, and which of them are one tensor would tell it from others: what is drawn of a buffer
+    would be new each time.
+    """
+    rec = per_thread.recorder
+    if len(tensors) < MANY or rec.rare or rec.inference or modes.execution == "eager" or not modes.interprets():
+        return None
+    aval = tensors[0]._aval
+    arrays, nbytes = [], 0
+    for t in tensors:
+        if type(t) is not Tensor or t._aval.dtype is not aval.dtype or (rec.grad_enabled and needs_grad(t)) or not plain(t):
+            return None
+        content = content_of(t)
+        array = content.array
+        if array is None or content.aval.device is not CPU or (found := content.at_hand()) is None:
+            return None
+        arrays.append(found)
+        nbytes += found.nbytes
+    if nbytes > _MOST_BYTES:
+        return None
+    try:
+        made = join(arrays, dim)
+    except ValueError:  # sizes that do not fit together, which the operator says
+        return None
+    made.flags.writeable = False
+    return wrap(constant(made, aval_of(made.shape, aval.dtype)))
 
 
 class RunTime(tuple[Any]):

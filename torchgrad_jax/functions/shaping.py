@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions import creation, views
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data, of_self, requiring, zeros
-from torchgrad_jax.functions.gathering import call, index_select
+from torchgrad_jax.functions.gathering import call, index_select, joined
 from torchgrad_jax.functions.overloads import masked_select
 from torchgrad_jax.functions.views import chunk_size, split_parts
 from torchgrad_jax.operators import registry
@@ -96,13 +96,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None)
     if () in shapes:
         raise RuntimeError(f"zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated")
     first = next((s for s in shapes if s != (0,)), (0,))
-    made = apply(_join("cat", len(found), wrap_dim(dim if axis is None else axis, len(first))), found)
+    made = joined(np.concatenate, "cat", found, wrap_dim(dim if axis is None else axis, len(first)))
     return made if out is None else with_out("cat", out, made, found)
-
-
-@lru_cache(1024)
-def _join(name: str, count: int, dim: int) -> Any:
-    return registry[name].bind((count, Static(dim)))
 
 
 @public("torch")
@@ -112,7 +107,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
     dim = wrap_dim(dim, found[0]._aval.ndim + 1)
-    made = apply(_join("_stack", len(found), dim), found)
+    made = joined(np.stack, "_stack", found, dim)
     if out is None and dim < found[0]._aval.ndim and not per_thread.recorder.inference and all([t.is_inference() for t in found]):
         made = views.view(views.view(made, -1), made._aval.shape)  # PyTorch joins them along `dim` and views that
     return made if out is None else with_out("stack", out, made, found)
