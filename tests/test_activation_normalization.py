@@ -268,3 +268,15 @@ def test_normalize() -> None:
     compare(lambda t, f, x: f.normalize(x, 1.2, 0), normal())
     for p in (1.0, 0.5):  # the sign of a complex number has a derivative
         compare(lambda t, f, x, p=p: f.normalize(x, p), normal(3, 4) + 1j * normal(3, 4, seed=1), dtype="complex128")
+
+
+def test_the_layout_of_a_gradient_given_to_batch_norm_changes_nothing():
+    ours.manual_seed(0)
+    x, weight, bias = ours.randn(1, 6, 4, 4, requires_grad=True), ours.ones(6, requires_grad=True), ours.zeros(6, requires_grad=True)
+    y = ours.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+    last = ours.randn(1, 16, 6).permute(0, 2, 1).reshape(1, 6, 4, 4)
+    assert last.is_contiguous(memory_format=ours.channels_last)
+    found = ours.autograd.grad(y, (x, weight, bias), last, retain_graph=True)
+    for gradient, expected in zip(found, ours.autograd.grad(y, (x, weight, bias), last.contiguous()), strict=True):
+        ours.testing.assert_close(gradient, expected)
+    ours.testing.assert_close(found[2], last.sum((0, 2, 3)))

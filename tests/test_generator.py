@@ -319,7 +319,7 @@ def test_many_samples_are_scaled_in_parts_to_the_same_bits(monkeypatch):
 
     sizes = (1 << 15, (1 << 15) + 1, (3 << 15) + 7)
     found = [seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7) for n in sizes]
-    monkeypatch.setattr(distributions, "_PART", 1 << 20)
+    monkeypatch.setattr(distributions, "_PIECE", 1 << 20)
     for n, parts in zip(sizes, found, strict=True):
         np.testing.assert_array_equal(parts, seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7))
 

@@ -445,3 +445,62 @@ def test_opcheck_holds_results_against_the_function_of_register_fake():
     with pytest.raises(tj.library.checking.OpCheckError, match="test_faketensor failed with the function of register_fake gives"):
         tj.library.opcheck(made, (vector(tj),))
     assert set(tj.library.opcheck(sine(tj)[0], (vector(tj, True),)).values()) == {"SUCCESS"}
+
+
+# ---------------------------------------------------------------------- who answers a call
+
+
+@program
+def classes_and_modes_are_asked_of_calls_by_torch_ops(m):
+    made, _ = sine(m)
+    named = getattr(m.ops.tj_tests, made._name)
+    seen = []
+
+    def note(func, types, args, kwargs):
+        seen.append((without_numbers(m.overrides.resolve_name(func)), [t.__name__ for t in types], len(args), sorted(kwargs or {})))
+
+    class Noting(m.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            note(func, types, args, kwargs)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    class Mode(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            note(func, types, args, kwargs)
+            return func(*args, **(kwargs or {}))
+
+    def calls(x):
+        return [
+            made(x, 3), named(x, k=3), named.default(x), m.ops.aten.mul(x, 2), m.ops.aten.mul.Tensor(x, 2), m.ops.aten.cat([x, x])
+        ]  # fmt: skip
+
+    kinds = [type(y).__name__ for y in calls(vector(m).as_subclass(Noting))]
+    with Mode():
+        results = calls(vector(m))
+    return kinds, [y.tolist() for y in results], seen
+
+
+@program
+def calls_by_torch_ops_are_recorded_by_fx(m):
+    made, _ = sine(m)
+    named = getattr(m.ops.tj_tests, made._name)
+
+    def function(x):
+        handle = m.ops.profiler._record_function_enter("range")
+        y = m.ops.aten.mul(made(x, 3) + named(x) + named.default(x), m.ops.aten.exp.default(x))
+        m.ops.profiler._record_function_exit(m.ops.aten.alias(handle) if handle is None else handle)
+        return y
+
+    traced = m.fx.symbolic_trace(function)
+    nodes = [(n.op, without_numbers(n.name), without_numbers(n.target)) for n in traced.graph.nodes if "add" not in n.name]
+    return nodes, without_numbers(traced.code), traced(vector(m)).tolist()
+
+
+def test_a_range_of_the_profiler_is_asked_of_the_class_of_its_handle():
+    class Handle:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func
+
+    assert tj.ops.profiler._record_function_exit(Handle()) is tj.ops.profiler._record_function_exit

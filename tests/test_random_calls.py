@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 import warnings
 
 import pytest
@@ -172,3 +173,25 @@ def test_what_randint_is_given_by_position_and_by_name(m):
             except TypeError as error:
                 found.append(str(error).split(" - ")[0])
     return found
+
+
+@like_pytorch
+def test_long_samples_are_scaled_piece_by_piece(m):
+    found = []
+    for n in (32768, 32769, 70003):
+        m.manual_seed(0)
+        drawn = [m.empty(n).normal_(0.3, 0.02), m.empty(n).uniform_(-0.1, 0.3), m.empty(n).normal_(0, 3)]
+        found.append([x.view(m.int32).sum().item() for x in drawn])
+    return found
+
+
+def test_scaling_long_samples_takes_no_more_memory_than_these():
+    n = 1 << 21
+    tj.manual_seed(0)
+    tracemalloc.start()
+    try:
+        tj.empty(n).normal_(0, 0.02)[0].item()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 4 * n

@@ -10,10 +10,12 @@ import enum
 import importlib.resources
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
 from torchgrad_jax import _aten
+from torchgrad_jax.calling.overrides import ask, overloaded, state
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, BoundOperator, Operator
 from torchgrad_jax.namespace import methods
 from torchgrad_jax.operators import registry
@@ -90,6 +92,14 @@ class Tag(enum.IntEnum):
     view_copy = 19
 
 
+def answered(func: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a mode, or the class of an argument, gives for a call of `func`; ``call(*args, **kwargs)`` where there is none to ask."""
+    if state.passed_over() or state.everything:
+        return call(*args, **kwargs)
+    asked = [] if state.subclasses else overloaded((*args, *kwargs.values()))
+    return ask(func, asked, args, kwargs) if asked or state.modes else call(*args, **kwargs)
+
+
 class OpOverload:
     """One overload of an operator, ``torch.ops.aten.mm.default``. Called, it is the function of `torch`."""
 
@@ -109,7 +119,7 @@ class OpOverload:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the operator's function in `torch` gives. NotImplementedError where there is none."""
-        return self.packet(*args, **kwargs)
+        return answered(self, self.packet.called, args, kwargs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpOverload) and other.packet.key == self.packet.key
@@ -141,6 +151,10 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the operator's function in `torch` gives. NotImplementedError where there is none."""
+        return answered(self, self.called, args, kwargs)
+
+    def called(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator itself gives, whoever wants to answer."""
         function = _aten.functions.get(self.__name__) or methods.namespace.get(self.__name__)
         if function is None:
             raise NotImplementedError(f"torch.ops.{self} cannot be called: there is no torch.{self.__name__}; it only names operators for policies")

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from torchgrad_jax._ops import OpOverload, OpOverloadPacket
 from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
 from torchgrad_jax.calling.overrides import NEVER_ASKED, enter_mode, leave_mode, nowrap, publics, state
 from torchgrad_jax.core.tensor import Tensor
@@ -107,7 +108,12 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def resolve_name(f: Any) -> str | None:
-    """The dotted name of a public function as handlers are given it, such as ``torch.Tensor.add``; None for any other object."""
+    """The dotted name of a public function as handlers are given it, such as ``torch.Tensor.add``; None for any other object.
+
+    An operator of `torch.ops` is named without that: ``aten.mul``.
+    """
+    if isinstance(f, (OpOverload, OpOverloadPacket)):
+        return str(f)
     public = publics.get(f) if callable(f) else None
     return None if public is None else public.name
 

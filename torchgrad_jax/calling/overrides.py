@@ -502,6 +502,10 @@ NEVER_ASKED = _names("""manual_seed seed initial_seed get_rng_state set_rng_stat
 _ASKED_THOUGH_PRIVATE = _names("_is_view _version _base _grad _grad_fn _backward_hooks _post_accumulate_grad_hooks")
 _METHODS_NEVER = _names("""__hash__ __iter__ __new__ __jax_array__ as_subclass __mod__ __add__ __radd__ __sub__ __mul__ __rmul__ __truediv__
     __matmul__ __ne__ __lt__ __le__ __gt__ __ge__ __rand__ __ror__ __rxor__""")
+# Methods of which PyTorch tells modes the tensor's type, though it is Tensor itself.
+_WITH_TENSORS = _names("""__bool__ __dlpack_device__ __float__ __index__ __int__ apply_ data_ptr detach detach_ dim element_size get_device is_complex
+    is_floating_point is_shared item new new_tensor numel retain_grad share_memory_ storage storage_offset tolist untyped_storage""")
+
 # Operators that leave a call which every handler declined to the other operand.
 _DECLINING = _names("""__floordiv__ __rfloordiv__ __rmatmul__ __rmod__ __rpow__ __rsub__ __rtruediv__ __lshift__ __rlshift__ __rshift__
     __rrshift__""")
@@ -553,7 +557,9 @@ def guard_methods() -> None:
         elif isinstance(attribute, FUNCTIONS) and _wants_guard(attribute, f"torch.Tensor.{name}"):
             around = guard_item if name == "__getitem__" else guard_look if name in _LOOKS else guard
             method: Any = attribute
-            made = around(method, Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name)))
+            public = Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name))
+            public.with_tensors |= name in _WITH_TENSORS
+            made = around(method, public)
             setattr(Tensor, name, _declining(made) if name in _DECLINING else made)
 
 

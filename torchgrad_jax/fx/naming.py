@@ -11,6 +11,7 @@ import types
 import typing
 from typing import Any
 
+from torchgrad_jax._ops import OpOverload, OpOverloadPacket
 from torchgrad_jax.calling.overrides import publics
 
 PACKAGE = __name__.partition(".")[0]
@@ -47,7 +48,7 @@ def qualified_name(target: Any) -> str:
         return _of_public(public.name)
     if isinstance(target, types.BuiltinFunctionType) and target.__module__ == "builtins":
         return target.__name__
-    if type(target).__module__ == f"{PACKAGE}._ops":
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
         return f"torch.ops.{target}"
     name = str(getattr(target, "__name__", type(target).__name__))
     module = getattr(target, "__module__", None) or _module_of_method(target)

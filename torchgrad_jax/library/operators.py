@@ -39,8 +39,8 @@ class Packet(OpOverloadPacket):
         """The names of its overloads."""
         return ["default"]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the operator gives."""
+    def called(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator gives, whoever wants to answer."""
         return self.operator(*args, **kwargs)
 
 

@@ -100,22 +100,20 @@ def _round_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where((err != 0) & even, np.nextafter(s, toward), s)
 
 
-_PART = 1 << 15
+_PIECE = 1 << 15  # elements whose float64 stay in a processor's cache: all at once, 50 million take 4 s in place of 0.2
 
 
 def _fma32(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """a * b + c in float32 with one rounding, in parts that a processor's cache holds: what is in between has six times as many bytes."""
-    flat = a.reshape(-1)
-    if flat.size <= _PART:
-        return _fma32_part(a, b, c)
-    found = np.empty(flat.size, np.float32)
-    for start in range(0, flat.size, _PART):
-        found[start : start + _PART] = _fma32_part(flat[start : start + _PART], b, c)
-    return found.reshape(a.shape)
+    """a * b + c in float32 with one rounding. Long samples are written over."""
+    if len(a) <= _PIECE:
+        return _fma32_of_piece(a, b, c)
+    for start in range(0, len(a), _PIECE):
+        a[start : start + _PIECE] = _fma32_of_piece(a[start : start + _PIECE], b, c)
+    return a
 
 
-def _fma32_part(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """The product of two float32 is exact in float64."""
+def _fma32_of_piece(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    # The product of two float32 is exact in float64.
     product = a.astype(np.float64) * float(b)
     s = product + float(c)
     # The sum is rounded twice; that shows only where the first rounding ends halfway between two float32.
@@ -146,7 +144,7 @@ def _fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
 
 
 def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
-    """a * scale + shift with the fused multiply-add that PyTorch's vectorised kernels compile to."""
+    """a * scale + shift, where nobody else has a, with the fused multiply-add that PyTorch's vectorised kernels compile to."""
     if scale == 1 and shift == 0:
         return a
     return _fma64(a, float(scale), float(shift)) if a.dtype == _F64 else _fma32(a, scale, shift)
