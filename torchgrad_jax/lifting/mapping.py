@@ -112,6 +112,8 @@ class BatchLevel(Level):
     def wrap(self, t: Tensor, dim: int | None) -> Tensor:
         """What the function is given for `t`: a tensor that lacks `dim`, or the tensor itself. IndexError where there is no such dimension."""
         if dim is None:
+            if isinstance(t, Tensor):
+                self.lies_outside(t, t)
             return t
         with self.outside:
             first = _first(t, dim)
