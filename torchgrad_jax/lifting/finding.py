@@ -206,9 +206,9 @@ class Finding:
         return [first.setdefault(memory_of(self.rec.mets[t].tensor), i) for i, t in enumerate(self._places)]
 
     def parts(self, inputs: Sequence[tuple[str, Any]], writes: Sequence[Write]) -> list[tuple[int, Any]]:
-        """The places in memory of which the program reads or writes all, and which part of it they are."""
+        """The places in memory of which the program reads or writes all, or in which it asks where they lie, and which part of it they are."""
         tensors = [self.rec.mets[t].tensor for t in self._places]
-        whole = {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
+        whole = self.rec.located | {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
         return [(i, part_of(t)) for i, t in enumerate(tensors) if memory_of(t) in whole]
 
     def _result(self, value: Value) -> int:

@@ -15,12 +15,16 @@ from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed, hold, tangent_of
-from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as, stands_for_batch
+from torchgrad_jax.core.level import Interpreter, by_parts, lies, mapped_as, stands_for_batch
+from torchgrad_jax.core.strided import as_strided as strided
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.writing import apply_inplace, memory_of, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.declaration.strides import contiguous_strides
 from torchgrad_jax.functions.resizing import resize_
+from torchgrad_jax.functions.views import as_strided
+from torchgrad_jax.lifting.striding import told
 from torchgrad_jax.memory.storage import Link, Storage
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
@@ -486,6 +490,30 @@ class Level(Interpreter):
         if not isinstance(found, Tensor):
             return found
         return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def lies(self, t: Tensor) -> tuple[tuple[int, ...], int]:
+        """See Interpreter."""
+        if not self.owns(t):
+            with self.outside:
+                return lies(t)
+        inner, steps, begin = self._memory(t)
+        return told(t, inner._aval.shape, steps, begin) or (t._strides(), t._offset())
+
+    def as_strided(self, t: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+        """See Interpreter."""
+        if not self.owns(t):
+            with self.outside:
+                return as_strided(t, size, stride, offset)
+        inner, steps, begin = self._memory(t)
+        if steps != contiguous_strides(inner._aval.shape):
+            return NotImplemented
+        return strided(t, size, stride, None if offset is None else offset - begin)
+
+    def _memory(self, t: Tensor) -> tuple[Tensor, tuple[int, ...], int]:
+        """What the memory of `t` is outside, and how it lies there."""
+        inner = held(t).tensor
+        with self.outside:
+            return inner, *lies(inner)
 
     def stands_for_batch(self, t: Tensor) -> bool:
         """See Interpreter."""
