@@ -57,6 +57,8 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 
 def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
+    if norm_type is None:
+        raise TypeError("embedding_renorm_(): argument 'norm_type' (position 4) must be float, not NoneType")
     with no_grad():
         if not (weight._content().readable and indices._content().readable):
             rows: Any = weight.detach()
