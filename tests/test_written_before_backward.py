@@ -45,7 +45,6 @@ OPERATIONS = {
     "layer_norm_bias": lambda m, x, y: m.nn.functional.layer_norm(x, (3,), None, y[0]),
     "lerp": lambda m, x, y: m.lerp(x, y, 0.25),
     "lerp_tensor": lambda m, x, y: m.lerp(x, y, m.tensor(MATRIX)),
-    "lerp_weight": lambda m, x, y: m.lerp(x, m.tensor(MATRIX), y),
     "max_pool1d": lambda m, x, y: m.nn.functional.max_pool1d(x, 2),
     "pow": lambda m, x, y: x.pow(y),
     "pow_base": lambda m, x, y: x.pow(m.tensor(MATRIX)),
@@ -90,6 +89,14 @@ def test_a_write_to_what_is_saved_is_told_by_backward(name, which):
 
 # What is written to here needs no gradient: by name, what it is, and the function of it and of a tensor that needs one.
 NEEDING_NONE = {
+    "convolution_weight": (lambda m: m.ones(2, 3, 1), lambda m, t, x: m.nn.functional.conv1d(m.ones(1, 3, 4), t, x[0, :2])),
+    "convolution_input": (lambda m: m.ones(1, 3, 4), lambda m, t, x: m.nn.functional.conv1d(t, m.ones(2, 3, 1), x[0, :2])),
+    "group_norm_input": (lambda m: m.ones(1, 3, 4), lambda m, t, x: m.nn.functional.group_norm(t, 3, m.ones(3), x[0])),
+    "batch_norm_input": (lambda m: m.ones(2, 3), lambda m, t, x: m.nn.functional.batch_norm(t, None, None, m.ones(3), x[0], True)),
+    "batch_norm_eval_mean": (lambda m: m.zeros(3), lambda m, t, x: m.nn.functional.batch_norm(x, t, m.ones(3), x.detach()[0] + 0)),
+    "layer_norm_input": (lambda m: m.ones(2, 3), lambda m, t, x: m.nn.functional.layer_norm(t, (3,), m.ones(3), x[0])),
+    "layer_norm_bias": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.layer_norm(x, (3,), x.detach()[0] + 0, t)),
+    "prelu_weight": (lambda m: m.ones(1), lambda m, t, x: m.nn.functional.prelu(x, t)),
     "bag_offsets": (lambda m: m.tensor([0, 2]), lambda m, t, x: m.nn.functional.embedding_bag(m.tensor([0, 2, 1]), x, t)),
     "batch_norm_mean": (lambda m: m.zeros(3), lambda m, t, x: m.nn.functional.batch_norm(x, t, m.ones(3), training=True)),
     "batch_norm_var": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.batch_norm(x, m.zeros(3), t, training=True)),

@@ -168,7 +168,7 @@ for _name, _node, _kept in (
 
 
 @op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
-    validate=refusing("prelu_cpu", "biuc"), again=("self",),
+    validate=refusing("prelu_cpu", "biuc"), again=("self",), shows=("self", "weight"),
     grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
            "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
 def prelu_kernel(x: Any, weight: Any) -> Any:
